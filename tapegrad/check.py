@@ -1,0 +1,40 @@
+"""Is this tape well-formed?"""
+
+from __future__ import annotations
+
+from tapegrad.errors import MalformedTape
+from tapegrad.tape import Operation, Tape, Variable, operands
+
+NEIGHBOURS = 2  # operations shown on each side of a fault
+
+
+def check(tape: Tape) -> Tape:
+    """Return the tape, or raise MalformedTape that shows the fault between its neighbours.
+
+    Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
+    this tape, and a result.
+    """
+    for position, op in enumerate(tape.ops, 1):
+        if op.id != position:
+            raise _fault(tape, position, f"the operation at position {position} is numbered {op.id}")
+        for arg in [*operands(op), *(arg for arg in op.args if type(arg) is Variable)]:
+            if not isinstance(arg, Operation):
+                raise _fault(tape, position, f"{arg.name} is a free variable")
+            if arg not in tape:
+                raise _fault(tape, position, f"{arg.name} (`{arg!r}`) is a foreign variable: it stands on another tape, or was deleted")
+            if arg.id >= position:
+                raise _fault(tape, position, f"{arg.name} is used before its definition")
+    if tape.result is None:
+        raise _fault(tape, len(tape.ops), "the tape has no result (set tape.result)")
+    if tape.result not in tape:
+        raise _fault(tape, len(tape.ops), f"the result {tape.result.name} is a foreign variable")
+    return tape
+
+
+def _fault(tape: Tape, position: int, what: str) -> MalformedTape:
+    first = max(position - NEIGHBOURS, 1)
+    lines = [f"malformed tape: {what}"]
+    for number, op in enumerate(tape.ops[first - 1: position + NEIGHBOURS], first):
+        lines.append(f"  {'>' if number == position else ' '} {op!r}")
+    where = tape.ops[position - 1].where if tape.ops else None
+    return MalformedTape("\n".join(lines), where)

@@ -1,0 +1,192 @@
+"""What is primitive, and how it is recorded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import EscapedProxy, user_frame, user_location
+from tapegrad.ops.structure import getfield, pack
+from tapegrad.rules import Op, Traced, op_of
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Operation, Tape, Variable
+from tapegrad.tree import flatten, is_tensor
+
+
+class Context:
+    """Decides what becomes one operation, and how it gets onto the tape; subclass it to trace differently.
+
+    `primitives` are functions whose calls are recorded whole instead of being traced through.
+
+    >>> import tapegrad as tg
+    >>> def double(x):
+    ...     return x + x
+    >>> value, tape = tg.trace(lambda x: double(x) * 3, 2.0, ctx=Context(primitives=[double]))
+    >>> [op.fn.__name__ for op in tape if op.kind == "call"]
+    ['double', 'multiply']
+    """
+
+    def __init__(self, primitives: Iterable[Callable[..., Any]] = ()) -> None:
+        self.primitives = tuple(primitives)
+        self._ops = {fn: op_of(fn) for fn in self.primitives}
+
+    def is_primitive(self, fn: Any) -> bool:
+        """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
+        return isinstance(fn, Op) or fn in self._ops
+
+    def record(self, tape: Tape, call: Call) -> Variable:
+        """Put a call, which has its value already, on the tape; return what stands for its result."""
+        return tape.push(call)
+
+    def op(self, fn: Any) -> Op:
+        """Return the op under which `fn` is recorded."""
+        if fn not in self._ops:
+            self._ops[fn] = op_of(fn)
+        return self._ops[fn]
+
+
+DEFAULT = Context()
+_levels = itertools.count(1)
+
+
+class Tracer:
+    """Records one run of a function. A proxy carries it: there is no global tape.
+
+    `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
+    an rrule is run through that, so that its pullback need not run it again.
+    """
+
+    __slots__ = ("constants", "ctx", "custom", "grad", "guarded", "level", "proxy", "push", "special", "tape")
+
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[[Operation, Any, Tracer], Any], grad: bool = False) -> None:
+        self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
+        self.custom = type(ctx).record is not Context.record
+        self.push: Callable[[Operation], Any] = tape.ops.append
+        self.level = next(_levels)
+        self.constants: dict[Any, tuple[Any, Constant]] = {}
+        self.guarded: set[tuple[int, str]] = set()
+        self.special = False
+
+    def close(self) -> None:
+        """End the trace: a proxy used from now on raises."""
+        self.push = _closed
+
+    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
+        """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
+        if op.nested:
+            args = tuple(map(self.pack, args))
+        lifted = [self.lift(arg) for arg in args]
+        values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
+        pb = None
+        if val is UNKNOWN:
+            if self.grad and op.rr is not None:
+                val, pb = op.rr(*values, **kwargs)
+            else:
+                val = op.run(*values, **kwargs)
+        call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
+        call.pb = pb
+        return self.append(call)
+
+    def append(self, call: Call) -> Any:
+        """Put a call that has its value on the tape, with the user's line; return proxies of its result."""
+        frame = user_frame()
+        call.code, call.lasti = frame.f_code, frame.f_lasti
+        call.id = len(self.tape.ops) + 1
+        if self.custom:
+            made = self.tape[self.ctx.record(self.tape, call)]
+            return self.fields(made)
+        self.push(call)
+        return self.fields(call)
+
+    def fields(self, op: Operation) -> Any:
+        """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
+        val = op.val
+        if val is None:
+            return None
+        if isinstance(val, (tuple, list)):
+            parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
+            return type(val)(*parts) if hasattr(val, "_fields") or type(val) not in (tuple, list) else type(val)(parts)
+        if isinstance(val, dict):
+            return {key: self.append(Call(getfield, (op, key), None, part)) for key, part in val.items()}
+        return self.proxy(op, val, self)
+
+    def lift(self, arg: Any) -> Any:
+        """Return what stands for a value among a call's arguments: an operation, or the value itself where it is small.
+
+        An array that is not traced may be overwritten later in the program: the tape keeps a copy, one for as long
+        as its content stays the same.
+        """
+        if isinstance(arg, Traced):
+            if arg._tracer is self:
+                return arg._op
+            return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
+        if isinstance(arg, np.ndarray):
+            known = self.constants.get(id(arg))
+            if known is not None and (not arg.flags.writeable or np.array_equal(known[1].val, arg)):
+                return known[1]
+            frozen = not arg.flags.writeable and arg.base is None
+            return self.constant(id(arg), arg, arg if frozen else arg.copy())
+        if is_tensor(arg):
+            return self.constant(id(arg), arg, arg)
+        return arg
+
+    def constant(self, key: Any, original: Any, val: Any) -> Constant:
+        """Return the Constant for a value, a new one unless that very value has one."""
+        known = self.constants.get(key)
+        if known is not None and known[1].val is val:
+            return known[1]
+        op = Constant(val)
+        frame = user_frame()
+        op.code, op.lasti, op.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        self.push(op)
+        self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own
+        return op
+
+    def pack(self, arg: Any) -> Any:
+        """Turn a nested argument that holds proxies into one variable."""
+        if isinstance(arg, (Traced, np.ndarray)):
+            return arg
+        leaves: list[Any] = []
+        structure = flatten(arg, "", leaves, [])
+        if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
+            return arg
+        lifted = tuple(self.lift(leaf) for leaf in leaves)
+        frame = user_frame()
+        values = [op.val if isinstance(op, Operation) else op for op in lifted]
+        call = Call(pack, lifted, {"into": structure}, structure.build(values))
+        call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        self.push(call)
+        return self.proxy(call, call.val, self)
+
+    def specialise(self, op: Operation) -> None:
+        """Guard what the shape of `op` was computed from: a rule or a composite has read it.
+
+        Those are the shapes and dtypes of the inputs, and the shape of the op itself where values decide it (`x[mask]`).
+        """
+        if getattr(getattr(op, "fn", None), "dynamic", False):
+            self.guard(op, "shape", shape_of(op.val))
+        if not self.special:
+            self.special = True
+            for x in self.tape.inputs[1:]:
+                if hasattr(x.val, "shape"):
+                    self.guard(x, "shape", shape_of(x.val))
+                    self.guard(x, "dtype", dtype_of(x.val))
+
+    def guard(self, op: Operation, fact: str, value: Any) -> None:
+        """Record, once for each variable, that a fact about it steered the program."""
+        if (op.id, fact) in self.guarded:
+            return
+        self.guarded.add((op.id, fact))
+        guard = Guard(op, fact, value)
+        frame = user_frame()
+        guard.code, guard.lasti, guard.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        self.push(guard)
+
+
+def _closed(op: Operation) -> None:
+    raise EscapedProxy("a traced value was used after its trace had ended", user_location(),
+                       "return it from the traced function; tg.value(x) inside gives the plain number")
+

@@ -1,0 +1,108 @@
+"""TapeError and its kin: what happened, where in the user's code, what to try."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+
+class Location(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+    @property
+    def short(self) -> str:
+        """The file's name without its folder, and the line: what fits a column."""
+        return f"{Path(self.file).name}:{self.line}"
+
+    @property
+    def source(self) -> str:
+        """The text of the line, or "" where it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+# Frames of these files are ours: the user's line is the first one outside them.
+INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
+
+
+def locate(code: CodeType, lasti: int) -> Location:
+    """Resolve a code object and an instruction offset; recorded raw because this is the slow part."""
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= lasti < end and number is not None:
+            line = number
+            break
+    return Location(code.co_filename, line, code.co_name)
+
+
+def user_frame() -> FrameType:
+    """Return the innermost frame outside tapegrad: the caller's caller or one further out."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in INTERNAL and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def user_location() -> Location:
+    """Return the user's current line."""
+    frame = user_frame()
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+class TapeError(Exception):
+    """Any error of tapegrad's own: `what` happened, `where` in the user's code, what to `try_`."""
+
+    def __init__(self, what: str, where: Location | None = None, try_: str = "") -> None:
+        self.what, self.where, self.try_ = what, where, try_
+        lines = [what]
+        if where is not None:
+            source = where.source
+            lines.append(f"  at {where}" + (f":  {source}" if source else ""))
+        if try_:
+            lines.append(f"  try: {try_}")
+        super().__init__("\n".join(lines))
+
+
+class ArgumentError(TapeError, ValueError):
+    """Arguments that a function of tapegrad cannot take: a missing seed, the wrong structure."""
+
+
+class UnknownFunction(TapeError, TypeError):
+    """A function got a traced value, and tapegrad has no op or composite for it."""
+
+
+class MissingRule(TapeError, NotImplementedError):
+    """A call must be differentiated, and its function has no rule."""
+
+
+class DuplicateRule(TapeError, ValueError):
+    """A function or name is registered a second time."""
+
+
+class GuardError(TapeError):
+    """A replay met a value that would have taken the program down another path."""
+
+
+class MalformedTape(TapeError):
+    """A tape that is not well-formed: a use before its definition, a foreign variable, no result."""
+
+
+class ConcretizationError(TapeError, TypeError):
+    """A traced value was about to become a plain number, and its gradient to be lost."""
+
+
+class MutationError(TapeError, TypeError):
+    """An in-place write that cannot be recorded."""
+
+
+class EscapedProxy(TapeError, RuntimeError):
+    """A proxy was used after its trace had ended."""

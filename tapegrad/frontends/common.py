@@ -1,0 +1,40 @@
+"""What the frontends share: turning foreign arguments into canonical ones."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.ops import stack
+from tapegrad.rules import Traced
+from tapegrad.tree import leaves_of
+
+
+def as_array(x: Any) -> Any:
+    """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
+    if not isinstance(x, (list, tuple)):
+        return x
+    if not any(isinstance(leaf, Traced) for leaf in leaves_of(x)):
+        return np.asarray(x)
+    return stack(*map(as_array, x), axis=0)
+
+
+def static(x: Any) -> Any:
+    """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(static, x))
+    return operator.index(x) if isinstance(x, (Traced, np.integer)) else x
+
+
+def keywords(**kwargs: Any) -> dict[str, Any]:
+    """Return the keyword arguments that say something, so that a printed call is short: neither None nor False."""
+    return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
+
+
+def no_out(out: Any) -> None:
+    """Refuse `out=`, which writes in place."""
+    if out is not None and out != (None,):
+        raise MutationError("out= writes into an array in place, which is not recorded yet", user_location(), "use the returned array")

@@ -1,0 +1,95 @@
+"""NumPy's elementwise functions that are more than an op's other name, and the protocol of ufuncs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad.rules import FOREIGN, means
+from tapegrad.tangent import shape_of
+
+# What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
+_REDUCE: dict[Any, Callable[..., Any]] = {
+    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
+_ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+@means(np.ufunc)
+def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """Apply a ufunc's method, or the ufunc with keyword arguments; NotImplemented where tapegrad does not know it."""
+    no_out(kwargs.pop("out", None))
+    if method == "__call__":
+        return _call(ufunc, inputs, **kwargs)
+    if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
+        kwargs.setdefault("axis", 0)
+        return FOREIGN[_REDUCE[ufunc]](*inputs, **kwargs)
+    if method == "accumulate" and ufunc in _ACCUMULATE and _ACCUMULATE[ufunc] in FOREIGN:
+        kwargs.setdefault("axis", 0)
+        return FOREIGN[_ACCUMULATE[ufunc]](*inputs, **kwargs)
+    if method == "outer" and ufunc in FOREIGN and not kwargs:
+        a, b = map(as_array, inputs)
+        return FOREIGN[ufunc](ops.reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
+    return NotImplemented
+
+
+def _call(ufunc: Any, inputs: tuple[Any, ...], where: Any = True, dtype: Any = None, casting: str = "same_kind",
+          order: str = "K", subok: bool = True) -> Any:
+    meaning = FOREIGN.get(ufunc)
+    if meaning is None or where is not True:
+        return NotImplemented  # without `out`, what `where` leaves out is undefined
+    inputs = tuple(map(as_array, inputs))
+    if dtype is not None:
+        inputs = tuple(ops.astype(x, dtype=np.dtype(dtype)) for x in inputs)
+    return meaning(*inputs)
+
+
+@means(np.divmod)
+def divmod(x1: Any, x2: Any) -> Any:
+    return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
+
+
+@means(np.clip, np.ndarray.clip)
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    no_out(out)
+    low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
+    y = as_array(a)
+    y = y if low is None else ops.maximum(y, low)
+    return y if high is None else ops.minimum(y, high)
+
+
+@means(np.round, np.around, np.ndarray.round)
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    no_out(out)
+    return ops.round(as_array(a), decimals=static(decimals))
+
+
+@means(np.fix)
+def fix(x: Any, out: Any = None) -> Any:
+    no_out(out)
+    return ops.trunc(as_array(x))
+
+
+@means(np.where)
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return FOREIGN[np.nonzero](condition)
+    return ops.where(as_array(condition), as_array(x), as_array(y))
+
+
+@means(np.ndarray.astype)
+def astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    return ops.astype(a, dtype=np.dtype(dtype))
+
+
+@means(np.copy, np.ndarray.copy)
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    return ops.copy(as_array(a))
+
+
+means(np.ndarray.conj, np.ndarray.conjugate, float.conjugate, complex.conjugate, int.conjugate)(ops.conjugate)
+means(np.ndarray.real, float.real, complex.real, int.real)(ops.real)
+means(np.ndarray.imag, float.imag, complex.imag, int.imag)(ops.imag)

@@ -1,0 +1,34 @@
+"""What a user says of a traced value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.rules import Traced
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return `x`, constant to every gradient.
+
+    >>> import tapegrad as tg
+    >>> tg.gradient(lambda x: x * tg.stop_gradient(x), 3.0)
+    (3.0,)
+    """
+    return ops.stop_gradient(x)
+
+
+def value(x: Any) -> Any:
+    """Return the plain number or array behind a traced value; the gradient through it is dropped on purpose.
+
+    The tape does not know of the number: a replay uses the one that was read while tracing. An array is a copy.
+
+    >>> import tapegrad as tg
+    >>> tg.gradient(lambda x: x * tg.value(x), 3.0)
+    (3.0,)
+    """
+    while isinstance(x, Traced):
+        x = x._val
+    return x.copy() if isinstance(x, np.ndarray) else x

@@ -1,0 +1,97 @@
+"""grad: the stages composed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.back import back, start, sweep
+from tapegrad.context import DEFAULT
+from tapegrad.rewrite import activity, rewrite
+from tapegrad.tangent import ZERO, conform
+from tapegrad.tape import Tape
+from tapegrad.trace import collector, record
+
+
+def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f` captured and by each argument.
+
+    One forward and one reverse pass, no compilation. Gradients mirror the arguments' nesting, types, shapes and dtypes;
+    `df` is a dict by name for a closure, an object for a bound method or callable object, None where nothing was captured.
+    Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, needed where
+    that is no real scalar. Raises MissingRule for a function without a rule.
+
+    >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
+    """
+    collector.pause()
+    try:
+        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        return tape.result.val, _gradients(tape, seed)  # type: ignore[union-attr]
+    finally:
+        collector.resume()
+
+
+def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
+    """Return the gradient by each positional argument, and by nothing else.
+
+    What `f` captured is constant here, so no work goes into its gradient.
+
+    >>> gradient(lambda a, b: a * b, 2.0, 3.0)
+    (3.0, 2.0)
+    """
+    collector.pause()
+    try:
+        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        return _gradients(tape, seed, captured=False)[1:]
+    finally:
+        collector.resume()
+
+
+def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Return the value of `f(*args, **kwargs)` and a function from a seed to `(df, *dargs)`.
+
+    >>> value, back = pullback(lambda a, b: a * b, 2.0, 3.0)
+    >>> value, back(10.0)
+    (6.0, (None, 30.0, 20.0))
+    """
+    tape = record(f, args, kwargs, DEFAULT, grad=True)
+
+    def back(seed: Any) -> tuple[Any, ...]:
+        return _gradients(tape, seed)
+    return tape.result.val, back  # type: ignore[union-attr]
+
+
+def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: Any) -> Tape:
+    """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
+
+    `f` may be a primal tape, as traced or edited by hand. Playing the result gives what `grad` returns.
+
+    >>> tape = gradtape(lambda a, b: a * b, 2.0, 3.0)
+    >>> tape.play(4.0, 5.0)
+    (20.0, (None, 5.0, 4.0))
+    """
+    tape = f if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
+    return back(rewrite(tape.check(), differentiated(tape)), seed)
+
+
+def differentiated(tape: Tape, captured: bool = True) -> list[Any]:
+    """Return the inputs to differentiate by: those of the positional arguments, and what the function captured."""
+    if tape.structure is None:
+        return list(tape.inputs[1:])
+    parts = tape.structure.parts if captured else tape.structure.args
+    return [tape.ops[index + 1] for part in parts for index in range(part.start, part.start + part.size)]
+
+
+def _gradients(tape: Tape, seed: Any, captured: bool = True) -> tuple[Any, ...]:
+    result = tape.result
+    assert result is not None
+    wrt = differentiated(tape, captured)
+    active = activity(tape, wrt)
+    begun = start(result.val, seed) if active[result.id] else None
+    cot = sweep(tape, begun, active)
+    dxs: list[Any] = [None] * (len(tape.inputs) - 1)
+    for x in wrt:
+        found = cot[x.id]
+        dxs[x.id - 2] = conform(ZERO if found is None else found, x.val)
+    return tape.structure.gradients(dxs)  # type: ignore[no-any-return]

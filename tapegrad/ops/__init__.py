@@ -1,0 +1,6 @@
+"""The ops, one file per family; importing a family registers it."""
+
+from tapegrad.ops.elementwise import *  # noqa: F403
+from tapegrad.ops.reduce import *  # noqa: F403
+from tapegrad.ops.shape import *  # noqa: F403
+from tapegrad.ops.structure import *  # noqa: F403

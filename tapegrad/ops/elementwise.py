@@ -1,0 +1,200 @@
+"""Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
+
+An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
+(a number where it is constant), and which foreign functions mean the same. `dx = dy * conj(derivative)` is formed in one
+place, so every formula is plain calculus; broadcasting is undone elsewhere.
+
+Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
+equally among ties; rounding and sign are constant; hypot'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules import Op, Partial, define
+from tapegrad.tangent import ZERO
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+def conj(x: Any) -> Any:
+    """Return the complex conjugate, and a real value as it is."""
+    if type(x) is float or type(x) is np.float64:
+        return x
+    kind = getattr(getattr(x, "dtype", None), "kind", "c" if isinstance(x, complex) else "f")
+    return conjugate(x) if kind == "c" else x
+
+
+def chain(derivative: Callable[..., Any] | float) -> Partial:
+    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
+    if not callable(derivative):
+        if derivative == 1:
+            return lambda dy, y, *x: dy
+        if derivative == -1:
+            return lambda dy, y, *x: -dy
+        return lambda dy, y, *x: dy * derivative
+    return lambda dy, y, *x: dy * conj(derivative(y, *x))
+
+
+def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
+                means: tuple[Any, ...] = (), scalar: Callable[..., Any] | None = None) -> Op:
+    """Define an op by the derivative with respect to each argument."""
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar)
+
+
+def constant(name: str, impl: Callable[..., Any], *means: Any) -> Op:
+    """Define an op whose output is locally constant or not a number one can differentiate."""
+    return define(name, impl, means=means, differentiable=False)
+
+
+# -- arithmetic. Python's operators are the implementation: they serve every type of number.
+
+add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
+subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
+multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
+                  means=(np.multiply, operator.mul))
+divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -dy * conj(y / b)),
+                means=(np.divide, operator.truediv))
+negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
+positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
+reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, x: -y * y, means=(np.reciprocal,))
+floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv)
+remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod))
+fmod = elementwise("fmod", np.fmod, 1, lambda y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
+square = elementwise("square", np.square, lambda y, x: 2 * x, means=(np.square,))
+
+
+def _by_base(y: Any, x: Any, p: Any) -> Any:
+    if isinstance(p, (int, float)) and not hasattr(p, "shape"):
+        return p * x ** (p - 1) if p else 0.0
+    return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))
+
+
+def _by_exponent(y: Any, x: Any, p: Any) -> Any:
+    return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1, x)))
+
+
+pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
+float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,))
+
+# -- powers, exponentials, logarithms
+
+sqrt = elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
+cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,))
+exp = elementwise("exp", np.exp, lambda y, x: y, means=(np.exp,), scalar=math.exp)
+exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,))
+expm1 = elementwise("expm1", np.expm1, lambda y, x: y + 1, means=(np.expm1,), scalar=math.expm1)
+log = elementwise("log", np.log, lambda y, x: 1 / x, means=(np.log,), scalar=math.log)
+log2 = elementwise("log2", np.log2, lambda y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
+log10 = elementwise("log10", np.log10, lambda y, x: 1 / (x * LN10), means=(np.log10,), scalar=math.log10)
+log1p = elementwise("log1p", np.log1p, lambda y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
+logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, b: exp(a - y), lambda y, a, b: exp(b - y), means=(np.logaddexp,))
+logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, b: exp2(a - y), lambda y, a, b: exp2(b - y), means=(np.logaddexp2,))
+
+# -- trigonometric and hyperbolic functions, and their inverses
+
+sin = elementwise("sin", np.sin, lambda y, x: cos(x), means=(np.sin,), scalar=math.sin)
+cos = elementwise("cos", np.cos, lambda y, x: -sin(x), means=(np.cos,), scalar=math.cos)
+tan = elementwise("tan", np.tan, lambda y, x: 1 + y * y, means=(np.tan,), scalar=math.tan)
+asin = elementwise("asin", np.asin, lambda y, x: 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
+acos = elementwise("acos", np.acos, lambda y, x: -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
+atan = elementwise("atan", np.atan, lambda y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
+sinh = elementwise("sinh", np.sinh, lambda y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
+cosh = elementwise("cosh", np.cosh, lambda y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
+tanh = elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
+asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
+acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
+atanh = elementwise("atanh", np.atanh, lambda y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
+atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b),
+                    means=(np.atan2,), scalar=math.atan2)
+hypot = elementwise("hypot", np.hypot, lambda y, a, b: a / where(equal(y, 0), 1, y), lambda y, a, b: b / where(equal(y, 0), 1, y),
+                    means=(np.hypot,))
+sinc = elementwise("sinc", np.sinc, lambda y, x: where(equal(x, 0), 0.0, (cos(math.pi * x) - y) / where(equal(x, 0), 1, x)), means=(np.sinc,))
+deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
+rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
+
+# -- sign, rounding and the parts of a number
+
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * sign(x),), means=(np.abs, np.fabs, operator.abs))
+sign = constant("sign", np.sign, np.sign)
+signbit = constant("signbit", np.signbit, np.signbit)
+copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
+                  means=(np.copysign,), scalar=math.copysign)
+floor = constant("floor", np.floor, np.floor)
+ceil = constant("ceil", np.ceil, np.ceil)
+trunc = constant("trunc", np.trunc, np.trunc)
+rint = constant("rint", np.rint, np.rint)
+round = constant("round", lambda x, decimals=0: np.round(x, decimals))
+ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,))
+frexp = define("frexp", np.frexp, (lambda dy, y, x: ldexp(dy[0], -y[1]),), means=(np.frexp,), scalar=math.frexp)
+modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scalar=math.modf)
+nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,))
+spacing = constant("spacing", np.spacing, np.spacing)
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,))
+nan_to_num = define("nan_to_num", np.nan_to_num, (lambda dy, y, x, **kw: where(isfinite(x), dy, 0.0),), means=(np.nan_to_num,))
+
+real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,))
+imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,))
+conjugate = define("conjugate", np.conjugate, (lambda dy, y, x: conj(dy),), means=(np.conjugate,))
+
+# -- comparison, logic and bits
+
+equal = constant("equal", operator.eq, np.equal, operator.eq)
+not_equal = constant("not_equal", operator.ne, np.not_equal, operator.ne)
+less = constant("less", operator.lt, np.less, operator.lt)
+less_equal = constant("less_equal", operator.le, np.less_equal, operator.le)
+greater = constant("greater", operator.gt, np.greater, operator.gt)
+greater_equal = constant("greater_equal", operator.ge, np.greater_equal, operator.ge)
+logical_and = constant("logical_and", np.logical_and, np.logical_and)
+logical_or = constant("logical_or", np.logical_or, np.logical_or)
+logical_xor = constant("logical_xor", np.logical_xor, np.logical_xor)
+logical_not = constant("logical_not", np.logical_not, np.logical_not)
+isfinite = constant("isfinite", np.isfinite, np.isfinite)
+isinf = constant("isinf", np.isinf, np.isinf)
+isnan = constant("isnan", np.isnan, np.isnan)
+bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_)
+bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_)
+bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor)
+bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert)
+bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift)
+bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift)
+bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count)
+gcd = constant("gcd", np.gcd, np.gcd)
+lcm = constant("lcm", np.lcm, np.lcm)
+
+# -- selection. `where` and not a product with 0 or 1: an infinite cotangent must not become nan.
+
+where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)))
+
+
+def _share(dy: Any, mine: Any, other: Any, wins: Op) -> Any:
+    return where(wins(mine, other), dy, where(equal(mine, other), 0.5 * dy, 0.0))
+
+
+maximum = define("maximum", np.maximum, (lambda dy, y, a, b: _share(dy, a, b, greater), lambda dy, y, a, b: _share(dy, b, a, greater)),
+                 means=(np.maximum,))
+minimum = define("minimum", np.minimum, (lambda dy, y, a, b: _share(dy, a, b, less), lambda dy, y, a, b: _share(dy, b, a, less)),
+                 means=(np.minimum,))
+
+
+def _share_nan(dy: Any, mine: Any, other: Any, wins: Op) -> Any:
+    return where(isnan(other), dy, _share(dy, mine, other, wins))
+
+
+fmax = define("fmax", np.fmax, (lambda dy, y, a, b: _share_nan(dy, a, b, greater), lambda dy, y, a, b: _share_nan(dy, b, a, greater)),
+              means=(np.fmax,))
+fmin = define("fmin", np.fmin, (lambda dy, y, a, b: _share_nan(dy, a, b, less), lambda dy, y, a, b: _share_nan(dy, b, a, less)),
+              means=(np.fmin,))
+
+# -- what a user says of a value
+
+stop_gradient = constant("stop_gradient", lambda x: x)
+copy = define("copy", np.copy, (lambda dy, y, x: dy,))
+astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
+                (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,))

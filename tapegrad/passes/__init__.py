@@ -1,0 +1,1 @@
+"""Passes: each a function from tape to new tape."""

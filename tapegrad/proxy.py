@@ -1,0 +1,375 @@
+"""Proxy: what a traced function sees instead of a number or an array."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from sys import _getframe
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.context import Tracer
+from tapegrad.errors import (
+    INTERNAL,
+    ConcretizationError,
+    MutationError,
+    UnknownFunction,
+    user_location,
+)
+from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import NO_KWARGS, Call, Operation
+from tapegrad.tree import is_leaf
+
+_new = object.__new__
+
+# What may stand in a call's arguments as it is: small, immutable, known to every operator.
+_INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64, np.bool_])
+
+
+class Proxy(Traced):
+    """A traced value. It has its type, its methods and its operators; what is done with it goes on the tape.
+
+    `_op` is its operation, `_val` the real value, `_tracer` who records. Only the operators, the protocols and what
+    Python asks of every object live here: methods and functions are found in the registry.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    # -- NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        op = FOREIGN.get(ufunc)
+        if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+            if len(inputs) == 1:
+                return _record_unary(self, op, ufunc(self._val))
+            if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
+                tracer = tracer_of(inputs)
+                return tracer.record(op, inputs, kwargs, ufunc(*[_plain(x, tracer) for x in inputs]))
+        result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
+        if result is NotImplemented:
+            raise _unknown(ufunc if method == "__call__" else getattr(ufunc, method))
+        return result
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _apply(self._tracer, func, args, kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise _lost(self, "np.asarray or another C function asked for a plain array",
+                    "stay with functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
+
+    # -- attributes and methods: those of the real value, found in the registry
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        # isinstance(x, np.ndarray) holds for a proxy of one
+        return self._val.__class__  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        val = self._val
+        while isinstance(val, Traced):  # by an outer trace
+            val = val._val
+        found = getattr(val, name)  # AttributeError as the real value would raise it
+        owner = np.ndarray if isinstance(val, np.generic) else type(val)
+        key = getattr(owner, name, None)
+        meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
+        if meaning is None:
+            if not callable(found) and isinstance(found, _STATIC_ATTRIBUTES):
+                return found
+            raise _unknown(key if key is not None else found, f"{owner.__name__}.{name}")
+        if not callable(found) or type(key).__name__ == "getset_descriptor":
+            return meaning(self)
+        return _Method(self, meaning, f"{owner.__name__}.{name}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape. The program may branch on it, so reading it records a guard."""
+        return self._fact("shape", self._val.shape)  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        return self._fact("ndim", self._val.ndim)  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        self._fact("shape", self._val.shape)
+        return int(self._val.size)
+
+    @property
+    def dtype(self) -> Any:
+        return self._fact("dtype", self._val.dtype)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        self._tracer.specialise(self._op)
+        return shape_of(self._val)
+
+    @property
+    def _dtype(self) -> Any:
+        self._tracer.specialise(self._op)
+        return dtype_of(self._val)
+
+    def _fact(self, fact: str, value: Any) -> Any:
+        self._tracer.guard(self._op, fact, value)
+        return value
+
+    def __len__(self) -> int:
+        length = len(self._val)
+        self._fact("shape", self._val.shape)
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        if getattr(self._val, "ndim", 0) == 0:
+            iter(self._val)  # TypeError as the real value would raise it
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __getitem__(self, index: Any) -> Any:
+        return FOREIGN[operator.getitem](self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise _mutation("x[index] = value", "build the array from its parts, with np.stack, np.concatenate or np.where")
+
+    # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
+
+    def __bool__(self) -> bool:
+        return self._steer("bool", bool)
+
+    def __int__(self) -> int:
+        return self._steer("int", int)
+
+    def __index__(self) -> int:
+        return self._steer("index", operator.index)
+
+    def __hash__(self) -> int:
+        return self._steer("hash", hash)
+
+    def __floor__(self) -> int:
+        return self._steer("floor", lambda x: x.__floor__())
+
+    def __ceil__(self) -> int:
+        return self._steer("ceil", lambda x: x.__ceil__())
+
+    def __trunc__(self) -> int:
+        return self._steer("trunc", lambda x: x.__trunc__())
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if ndigits is None and not hasattr(self._val, "dtype"):
+            return self._steer("round", lambda x: x.__round__())
+        return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
+
+    def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
+        value = read(self._val)
+        self._tracer.guard(self._op, fact, value)
+        return value
+
+    def __float__(self) -> float:
+        raise _lost(self, "float(x) or a C function asked for a plain float",
+                    "call the function by its module (math.sin, np.sin), leave the float() out, or tg.value(x) to drop the gradient on purpose")
+
+    def __complex__(self) -> complex:
+        raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, or tg.value(x) to drop the gradient on purpose")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise _lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    # -- text: shows the value, and goes on no tape
+
+    def __repr__(self) -> str:
+        return f"Proxy({self._op.name}: {self._val!r})"
+
+    def __str__(self) -> str:
+        return str(self._val)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._val, spec)
+
+    # -- operators
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            raise UnknownFunction("pow(x, y, modulus) has no derivative", user_location(), "pow(x, y) % modulus")
+        return _pow(self, other)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+
+_STATIC_ATTRIBUTES = (int, tuple, str, np.dtype, type(None))
+
+
+class _Method:
+    """A method of a traced value, looked up and not yet called."""
+
+    __slots__ = ("_meaning", "_self", "_name")
+
+    def __init__(self, proxy: Proxy, meaning: Callable[..., Any], name: str) -> None:
+        self._self, self._meaning, self._name = proxy, meaning, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._meaning(self._self, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._self!r}>"
+
+
+def make(op: Operation, val: Any, tracer: Tracer) -> Proxy:
+    """Make the proxy of an operation."""
+    proxy = _new(Proxy)
+    proxy._op, proxy._val, proxy._tracer = op, val, tracer
+    return proxy
+
+
+def _plain(x: Any, tracer: Tracer) -> Any:
+    """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
+    return x._val if isinstance(x, Traced) and x._tracer is tracer else x
+
+
+def _apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a foreign function means."""
+    if tracer.ctx.is_primitive(func):
+        return tracer.ctx.op(func).run(*args, **kwargs)
+    meaning = FOREIGN.get(func)
+    if meaning is None:
+        raise _unknown(func)
+    return meaning(*args, **kwargs)
+
+
+# -- the operators, from one template each. This is the hot path of a trace: a call is built in place, slot by slot,
+#    because a constructor's frame would cost as much as the rest; the line is kept raw and resolved when asked for.
+
+
+def _record_unary(x: Proxy, op: Op, y: Any) -> Any:
+    tracer = x._tracer
+    if tracer.custom or type(y) is tuple:
+        return tracer.record(op, (x,), NO_KWARGS, y)
+    frame = _getframe(2)
+    while frame.f_code.co_filename in INTERNAL:
+        frame = frame.f_back  # type: ignore[assignment]
+    call = _new(Call)
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (x._op,), NO_KWARGS, y, "", None
+    call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
+    tracer.push(call)
+    proxy = _new(Proxy)
+    proxy._op, proxy._val, proxy._tracer = call, y, tracer
+    return proxy
+
+
+def _unary(op: Op, fn: Callable[[Any], Any]) -> Callable[[Proxy], Any]:
+    return lambda self: _record_unary(self, op, fn(self._val))
+
+
+def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        tracer = self._tracer
+        kind = type(other)
+        if kind is Proxy and other._tracer is tracer:
+            arg, y = other._op, fn(self._val, other._val)
+        elif kind in _INLINE:
+            arg, y = other, fn(self._val, other)
+        else:
+            return _record_binary(op, fn, self, other, other)
+        if tracer.custom:
+            return tracer.record(op, (self, other), NO_KWARGS, y)
+        frame = _getframe(1)
+        while frame.f_code.co_filename in INTERNAL:
+            frame = frame.f_back  # type: ignore[assignment]
+        call = _new(Call)
+        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (self._op, arg), NO_KWARGS, y, "", None
+        call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
+        tracer.push(call)
+        proxy = _new(Proxy)
+        proxy._op, proxy._val, proxy._tracer = call, y, tracer
+        return proxy
+    return method
+
+
+def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    return lambda self, other: _record_binary(op, fn, other, self, other)
+
+
+def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
+    """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
+    if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
+        if isinstance(other, (list, tuple)):
+            converted = as_array(other)
+            return fn(a, converted) if other is b else fn(converted, b)
+        if op is ops.equal or op is ops.not_equal:
+            return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
+        return NotImplemented
+    tracer = tracer_of((a, b))
+    return tracer.record(op, (a, b), NO_KWARGS, fn(_plain(a, tracer), _plain(b, tracer)))
+
+
+_OPERANDS = (np.ndarray, np.generic, float, int, complex)
+
+
+for _name, _op, _fn in [
+    ("add", ops.add, operator.add), ("sub", ops.subtract, operator.sub), ("mul", ops.multiply, operator.mul),
+    ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv), ("mod", ops.remainder, operator.mod),
+    ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_), ("xor", ops.bitwise_xor, operator.xor),
+    ("lshift", ops.bitwise_left_shift, operator.lshift), ("rshift", ops.bitwise_right_shift, operator.rshift),
+]:
+    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
+    setattr(Proxy, f"__r{_name}__", _reflected(_op, _fn))
+for _name, _op, _fn in [
+    ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
+    ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
+]:
+    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
+for _name, _op, _fn in [("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs), ("invert", ops.bitwise_invert, operator.invert)]:
+    setattr(Proxy, f"__{_name}__", _unary(_op, _fn))
+_pow = _binary(ops.pow, operator.pow)
+Proxy.__rpow__ = _reflected(ops.pow, operator.pow)  # type: ignore[attr-defined]
+
+
+def _in_place(name: str, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        if isinstance(self._val, np.ndarray):
+            raise _mutation(f"x {name}= y", f"x = x {name} y")
+        return fn(self, other)
+    return method
+
+
+for _name, _symbol, _fn in [
+    ("add", "+", operator.add), ("sub", "-", operator.sub), ("mul", "*", operator.mul), ("truediv", "/", operator.truediv),
+    ("floordiv", "//", operator.floordiv), ("mod", "%", operator.mod), ("pow", "**", operator.pow), ("and", "&", operator.and_),
+    ("or", "|", operator.or_), ("xor", "^", operator.xor), ("matmul", "@", operator.matmul),
+]:
+    setattr(Proxy, f"__i{_name}__", _in_place(_symbol, _fn))
+
+
+# -- errors
+
+
+def _unknown(func: Any, name: str = "") -> UnknownFunction:
+    if not name:
+        module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")
+        name = f"{module}.{getattr(func, '__name__', func)}".lstrip(".")
+        if isinstance(func, np.ufunc):
+            name = f"numpy.{func.__name__}"
+    short = name.rpartition(".")[2]
+    return UnknownFunction(f"tapegrad has no op for {name}, which was called with a traced value", user_location(),
+                           f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
+
+
+def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:
+    return ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+
+
+def _mutation(what: str, try_: str) -> MutationError:
+    return MutationError(f"`{what}` writes into a traced array in place, which is not recorded yet", user_location(), try_)

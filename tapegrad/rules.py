@@ -1,0 +1,287 @@
+"""Op, primitive, rrule: the registry of what tapegrad can record and differentiate."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import DuplicateRule, Location, MissingRule, user_location
+from tapegrad.tangent import ZERO, dense, project
+from tapegrad.tree import leaves_of
+
+Partial = Callable[..., Any]
+"""`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
+
+
+class Traced:
+    """What an op needs to know of a proxy: its operation, its value, and the tracer that records."""
+
+    __slots__ = ("_op", "_tracer", "_val")
+    _op: Any
+    _val: Any
+    _tracer: Any
+
+
+def tracer_of(args: Iterable[Any]) -> Any:
+    """Return the innermost tracer among the arguments, or None: with `grad` inside `grad`, the inner one records."""
+    tracer = None
+    for arg in args:
+        if isinstance(arg, Traced):
+            found = arg._tracer
+            if tracer is None or found.level > tracer.level:
+                tracer = found
+    return tracer
+
+
+class Op:
+    """A primitive: its implementation, its rule, what is known of it.
+
+    The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
+    flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
+    that returns the value and a pullback. `nested` arguments may be structures holding proxies. The shape of what a
+    `dynamic` op returns depends on values.
+    """
+
+    def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
+                 differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
+                 dynamic: bool = False) -> None:
+        self.__name__ = name
+        self.__doc__ = impl.__doc__
+        self.impl = impl
+        self.partials = partials
+        self.rr: Callable[..., Any] | None = None
+        self.rr_where: Location | None = None
+        self.differentiable = differentiable
+        self.scalar = scalar
+        self.nested = nested
+        self.dynamic = dynamic
+        self.loose = False  # made by a context for one trace: only that context calls it primitive
+
+    def __repr__(self) -> str:
+        return f"<op {self.__name__}>"
+
+    @property
+    def has_rule(self) -> bool:
+        """True if a cotangent can be pulled through it."""
+        return self.rr is not None or self.partials is not None
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the op exactly as it was recorded: what a replay does."""
+        tracer = tracer_of(leaves_of((args, kwargs)) if self.nested else args)
+        if tracer is not None:
+            return tracer.record(self, args, kwargs)
+        return self.impl(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the op; on Python floats and float64 scalars `math`'s function stands in for NumPy's slower one."""
+        if self.scalar is not None and not kwargs:
+            for arg in args:
+                if type(arg) is not float and type(arg) is not np.float64:
+                    break
+            else:
+                try:
+                    return self.scalar(*args)
+                except (ValueError, OverflowError, ZeroDivisionError):
+                    pass  # outside the domain math raises, where NumPy gives nan or inf
+        return self.run(*args, **kwargs)
+
+    def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the cotangent of positional argument `i`, projected to it."""
+        partials = self.partials
+        if type(partials) is tuple:
+            partial = partials[i]
+            return ZERO if partial is None else project(partial(dy, y, *args, **kwargs), args[i])
+        if partials is None:
+            raise missing_rule(self, args)
+        return project(partials(i, dy, y, *args, **kwargs), args[i])
+
+
+class Pullback:
+    """The pullback of a call whose rule is given by partials."""
+
+    __slots__ = ("args", "kwargs", "op", "y")
+
+    def __init__(self, op: Op, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.op, self.y, self.args, self.kwargs = op, y, args, kwargs
+
+    def __call__(self, dy: Any) -> Cotangents:
+        return Cotangents(self, dense(dy))
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.op.__name__}_pullback"
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+
+class Cotangents:
+    """What a pullback returns: one cotangent per argument, each computed when it is first asked for.
+
+    So a matmul with constant data never pays for the gradient of the data (ChainRules' thunks).
+    """
+
+    __slots__ = ("_cache", "dy", "pullback")
+
+    def __init__(self, pullback: Pullback, dy: Any) -> None:
+        self.pullback, self.dy = pullback, dy
+        self._cache: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.pullback.args)
+
+    def __getitem__(self, i: int) -> Any:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        if i not in self._cache:
+            pb = self.pullback
+            self._cache[i] = pb.op.cotangent(i, self.dy, pb.y, pb.args, pb.kwargs)
+        return self._cache[i]
+
+    def __repr__(self) -> str:
+        return f"<cotangents of {self.pullback.op.__name__}>"
+
+
+# -- the registries, filled at import
+
+OPS: dict[str, Op] = {}
+FOREIGN: dict[Any, Callable[..., Any]] = {}  # np.multiply, operator.mul, math.sin …: the op or composite that each means
+PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
+_REGISTERED: dict[Any, Location] = {}
+
+
+def register(key: Any, meaning: Callable[..., Any]) -> None:
+    """Say what a foreign function means; raise DuplicateRule where that was said before."""
+    _claim(key, f"{getattr(key, '__name__', key)!r}")
+    _mean(key, meaning)
+
+
+def _mean(key: Any, meaning: Callable[..., Any]) -> None:
+    FOREIGN[key] = meaning
+    if isinstance(key, FunctionType):
+        PYTHON.append(key)
+
+
+def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
+           means: Iterable[Any] = (), differentiable: bool = True, scalar: Callable[..., Any] | None = None, dynamic: bool = False) -> Op:
+    """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
+    _claim(name, f"the op {name!r}")
+    op = OPS[name] = Op(name, impl, partials, differentiable=differentiable, scalar=scalar, dynamic=dynamic)
+    for fn in means:
+        register(fn, op)
+    return op
+
+
+def means(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated composite as the meaning of foreign functions."""
+    def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
+        for fn in functions:
+            register(fn, composite)
+        return composite
+    return decorate
+
+
+def _claim(key: Any, what: str) -> None:
+    here = user_location_of_definition()
+    if key in _REGISTERED:
+        raise DuplicateRule(f"{what} is registered already, at {_REGISTERED[key]}", here, "keep one of the two")
+    _REGISTERED[key] = here
+
+
+def user_location_of_definition() -> Location:
+    """Return the first line outside this file: where an op or a rule is being defined."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    if frame is None:
+        return user_location()
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+# -- what users call
+
+
+def primitive(fn: Callable[..., Any]) -> Op:
+    """Make a Python function one operation on every tape; give it a rule with `rrule`.
+
+    >>> import tapegrad as tg
+    >>> @tg.primitive
+    ... def cube(x):
+    ...     return x * x * x
+    >>> @tg.rrule(cube)
+    ... def _(x):
+    ...     return cube(x), lambda dy: (3 * x * x * dy,)
+    >>> tg.grad(cube, 2.0)
+    (8.0, (None, 12.0))
+    """
+    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True)
+    op.__wrapped__ = fn  # type: ignore[attr-defined]
+    op.__module__ = getattr(fn, "__module__", __name__)
+    return op
+
+
+def op_of(fn: Any) -> Op:
+    """Return the op that records calls of `fn`: itself, what it is known to mean, or a new one."""
+    if isinstance(fn, Op):
+        return fn
+    known = FOREIGN.get(fn)
+    if isinstance(known, Op):
+        return known
+    op = primitive(fn)
+    op.loose = True
+    return op
+
+
+def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
+
+    The rule takes fn's arguments and returns its value and a pullback; the pullback takes the cotangent of the
+    value and returns one cotangent per positional argument, ZeroTangent() where nothing flows (as in ChainRules).
+    Raises DuplicateRule, naming both places, if `fn` has a rule.
+
+    >>> import tapegrad as tg
+    >>> y, pullback = tg.rrule(tg.ops.multiply, 2.0, 3.0)
+    >>> y, list(pullback(1.0))
+    (6.0, [3.0, 2.0])
+    """
+    if args or kwargs:
+        op = op_of(fn)
+        if op.rr is not None:
+            return op.rr(*args, **kwargs)
+        if op.partials is None:
+            raise missing_rule(op, args)
+        y = op.run(*args, **kwargs)
+        return y, Pullback(op, y, args, kwargs)
+
+    def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
+        op = op_of(fn)
+        here = user_location_of_definition()
+        if op.has_rule:
+            there = op.rr_where or _REGISTERED.get(op.__name__) or "tapegrad's own rules"
+            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, "keep one of the two")
+        if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
+            _REGISTERED.setdefault(fn, here)
+            _mean(fn, op)
+        op.rr, op.rr_where, op.differentiable, op.loose = rule, here, True, False
+        return rule
+    return decorate
+
+
+def missing_rule(op: Op, args: tuple[Any, ...], where: Location | None = None) -> MissingRule:
+    """Say which op has no rule, and give a stub to paste."""
+    name = op.__name__
+    try:
+        names = [p.name for p in inspect.signature(op.impl).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        names = []
+    names = names[: len(args)] if len(names) >= len(args) else [f"x{i}" for i in range(1, len(args) + 1)]
+    stub = (f"@tg.rrule({name})\n"
+            f"      def _({', '.join(names)}):\n"
+            f"          def {name}_pullback(dy):\n"
+            f"              return {''.join(f'd{n}, ' for n in names).rstrip()}   # one cotangent per argument\n"
+            f"          return {name}({', '.join(names)}), {name}_pullback")
+    return MissingRule(f"{name} has no rule: its gradient is needed here", where, f"paste and complete\n      {stub}")

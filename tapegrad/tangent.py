@@ -1,0 +1,215 @@
+"""Cotangents: the special ones, how two are added, how one is projected to its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+
+class Absorbing:
+    """What adds as nothing, and stays itself when scaled."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    def __radd__(self, other: Any) -> Any:
+        return other
+
+    def __sub__(self, other: Any) -> Any:
+        return -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other
+
+    def __mul__(self, other: Any) -> Any:
+        return self
+
+    __rmul__ = __truediv__ = __matmul__ = __rmatmul__ = __mul__
+    __array_ufunc__ = None  # an ndarray on the left defers to the methods above
+
+    def __neg__(self) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class ZeroTangent(Absorbing):
+    """The cotangent of what the output does not depend on.
+
+    >>> ZeroTangent() + 2.0
+    2.0
+    """
+
+    __slots__ = ()
+
+
+class NoTangent(Absorbing):
+    """The cotangent of what cannot have one: a string, a bool, an index.
+
+    >>> 3.0 * NoTangent()
+    NoTangent()
+    """
+
+    __slots__ = ()
+
+
+ZERO = ZeroTangent()
+
+
+class Scatter:
+    """A sparse cotangent: zeros like `x`, plus each piece at its index.
+
+    It makes a loop that reads an n-element array element by element cost O(n): adding two is O(1), and
+    only `dense` touches all of the array. Immutable, so a replayed pullback starts afresh: pieces form
+    a chain, newest first.
+    """
+
+    __slots__ = ("build", "index", "piece", "rest", "x")
+    __array_ufunc__ = None
+
+    def __init__(self, build: Callable[..., Any], x: Any, piece: Any, index: tuple[Any, ...],
+                 rest: Scatter | None = None) -> None:
+        self.build, self.x, self.piece, self.index, self.rest = build, x, piece, index, rest
+
+    def chain(self) -> Iterator[Scatter]:
+        """Yield the links, newest first."""
+        link: Scatter | None = self
+        while link is not None:
+            yield link
+            link = link.rest
+
+    def dense(self) -> Any:
+        """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
+        links = list(self.chain())[::-1]
+        return self.build(self.x, [link.piece for link in links], [link.index for link in links])
+
+    def __add__(self, other: Any) -> Any:
+        if type(other) is not Scatter:
+            return self.dense() + other
+        total = self
+        for link in reversed(list(other.chain())):
+            total = Scatter(link.build, link.x, link.piece, link.index, total)
+        return total
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.dense()
+
+    def __repr__(self) -> str:
+        return f"Scatter({sum(1 for _ in self.chain())} pieces into shape {np.shape(self.x)})"
+
+
+def dense(dy: Any) -> Any:
+    """Return a cotangent in the form that a rule expects."""
+    return dy.dense() if type(dy) is Scatter else dy
+
+
+def accumulate(a: Any, b: Any) -> Any:
+    """Add two cotangents of one variable; those of a tuple add field by field."""
+    if type(a) is tuple and type(b) is tuple:
+        return tuple(accumulate(x, y) for x, y in zip(a, b, strict=True))
+    if type(a) is dict and type(b) is dict:
+        return {key: accumulate(a.get(key, ZERO), b.get(key, ZERO)) for key in {**a, **b}}
+    return a + b
+
+
+_REALS = frozenset([float, int, np.float64])
+_AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, tuple, list, dict])
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of an array, tensor or proxy; a number's is ().
+
+    What rules and composites read shapes with. The tape that a proxy's tracer records is then specialised to the
+    shapes of its inputs, and guards them.
+    """
+    return x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())  # type: ignore[no-any-return]
+
+
+def dtype_of(x: Any) -> Any:
+    """Return the dtype of an array, tensor or proxy, None for a plain number; read as `shape_of` reads."""
+    return x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+
+
+def project(dx: Any, x: Any) -> Any:
+    """Bring a cotangent back to its input: undo broadcasting, keep a real input's real, narrow the dtype.
+
+    This is the only place where broadcasting is undone, so that a rule may ignore it (ChainRules calls the
+    idea ProjectTo). `dx` broadcasts against `x`; the result has x's shape. An integer or bool input is
+    differentiated as if it were real: its cotangent keeps dx's floating dtype.
+    """
+    if type(dx) in _REALS and type(x) in _REALS or type(dx) in _AS_THEY_ARE:
+        return dx
+    shape, wide = shape_of(x), shape_of(dx)
+    if shape != wide:
+        dx = unbroadcast(dx, wide, shape)
+    dtype, given = dtype_of(x), dtype_of(dx)
+    if dtype is None:  # a plain number
+        return dx if isinstance(x, complex) or not _is_complex(dx, given) else dx.real
+    if given is None or given == dtype or not hasattr(dtype, "kind"):
+        if given is None and isinstance(dx, complex) and dtype.kind != "c":
+            dx = dx.real
+        return dx
+    if given.kind == "c" and dtype.kind != "c":
+        dx = dx.real
+    if dtype.kind == "c":  # a real cotangent of a complex input is one, of the input's precision
+        return dx.astype(dtype) if given.kind == "c" else dx
+    if dtype.kind == "f" and dtype_of(dx) != dtype:
+        dx = dx.astype(dtype)
+    return dx
+
+
+def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it where it is the smaller."""
+    extra = len(wide) - len(shape)
+    if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
+        return dx * np.ones(shape, dtype_of(dx))  # a rule may give one number for a whole array
+    axes = tuple(range(extra)) + tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
+    dx = dx.sum(axis=axes, keepdims=True) if axes else dx
+    return dx.reshape(shape) if extra else dx
+
+
+def _is_complex(dx: Any, dtype: Any) -> bool:
+    return isinstance(dx, complex) if dtype is None else getattr(dtype, "kind", "") == "c"
+
+
+def conform(dx: Any, x: Any) -> Any:
+    """Return the gradient of an input: `dx` with the type, shape and dtype of `x`, in memory of its own.
+
+    A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
+    """
+    if hasattr(type(dx), "_tracer"):
+        return dx  # of an outer trace: already projected
+    if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b":
+        return None
+    if type(dx) is Scatter:
+        dx = dx.dense()
+    if type(dx) in _AS_THEY_ARE and type(dx) is not ZeroTangent and type(dx) is not NoTangent:
+        return dx
+    if type(dx) is ZeroTangent or type(dx) is NoTangent:
+        if isinstance(x, np.ndarray):
+            return np.zeros(x.shape, x.dtype if x.dtype.kind in "fc" else float)
+        dx = 0.0
+    if isinstance(x, np.ndarray):
+        dtype = x.dtype if x.dtype.kind in "fc" else None
+        return np.array(np.broadcast_to(dx, x.shape), dtype)
+    if isinstance(x, np.generic):
+        return x.dtype.type(dx) if x.dtype.kind in "fc" else np.float64(dx)
+    if type(x) is float or type(x) is int:
+        return float(dx)
+    if type(x) is complex:
+        return complex(dx)
+    return dx

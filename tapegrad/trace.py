@@ -1,0 +1,130 @@
+"""trace: run a function once on proxies."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from tapegrad import proxy
+from tapegrad.context import DEFAULT, Context, Tracer
+from tapegrad.interpose import interposition, stand_in
+from tapegrad.ops.structure import pack
+from tapegrad.rules import PYTHON, Op, Traced
+from tapegrad.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.tree import Signature, flatten
+
+
+def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
+    """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
+
+    Numbers and arrays among the arguments, nested in tuples, lists, dicts, dataclasses or objects, become inputs, and
+    so does what a closure, a bound method or a callable object captures. `ctx` decides what is primitive.
+    Raises UnknownFunction for a function that tapegrad has no op for.
+
+    >>> value, tape = trace(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    >>> value
+    0.18181818181818182
+    >>> [op.fn.__name__ for op in tape if op.kind == "call"]
+    ['multiply', 'add', 'divide']
+    """
+    tape = record(f, args, kwargs, ctx or DEFAULT)
+    return tape.result.val, tape  # type: ignore[union-attr]
+
+
+def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any], list[str]]:
+    """Return how a call's inputs are nested, the inputs in order, and their labels."""
+    leaves: list[Any] = []
+    labels: list[str] = []
+    function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels)
+    names = _argument_names(f, len(args))
+    positional = tuple(flatten(arg, name, leaves, labels) for arg, name in zip(args, names))
+    keyword = {key: flatten(arg, key, leaves, labels) for key, arg in kwargs.items()}
+    return Signature(f, function, positional, keyword), leaves, labels
+
+
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False) -> Tape:
+    """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it."""
+    signature, leaves, labels = flatten_call(f, args, kwargs)
+    tape = Tape(f)
+    tape.structure = signature
+    tracer = Tracer(tape, ctx, proxy.make, grad)
+    proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
+    fn = signature.function.build(proxies)
+    leave = interposition.enter(_globals(fn), _python_functions(ctx))
+    collector.pause()
+    try:
+        out = stand_in(fn)(*[s.build(proxies) for s in signature.args], **{key: s.build(proxies) for key, s in signature.kwargs.items()})
+        put_result(tape, tracer, out)
+    finally:
+        tracer.close()
+        collector.resume()
+        leave()
+    return tape
+
+
+def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
+    """Make what `f` returned the tape's result: a variable, a constant, or a structure of them."""
+    if isinstance(out, Traced) and out._tracer is tracer:
+        tape.result = out._op
+        return
+    leaves: list[Any] = []
+    structure = flatten(out, "", leaves, [])
+    if structure.is_leaf or not leaves:
+        lifted = tracer.lift(out)
+        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(out, "result"))
+        return
+    parts = tuple(map(tracer.lift, leaves))
+    val = structure.build([part.val if isinstance(part, Operation) else part for part in parts])
+    tape.result = tape.push(Call(pack, parts, {"into": structure}, val, note="result"))
+
+
+def _argument_names(f: Any, count: int) -> list[str]:
+    """Name positional arguments as the function does, without the cost of inspect.signature."""
+    fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
+    code = getattr(fn, "__code__", None)
+    if code is None and not isinstance(fn, (type, Op)):
+        code, skip = getattr(getattr(type(fn), "__call__", None), "__code__", None), 1
+    names = list(code.co_varnames[skip: code.co_argcount]) if code is not None else []
+    return [names[i] if i < len(names) else f"x{i + 1}" for i in range(count)]
+
+
+def _globals(fn: Any) -> dict[str, Any] | None:
+    fn = getattr(fn, "__func__", fn)
+    if not isinstance(fn, FunctionType):
+        fn = getattr(type(fn), "__call__", None)
+    return getattr(fn, "__globals__", None)
+
+
+def _python_functions(ctx: Context) -> list[FunctionType]:
+    """Return the Python functions to be caught: those with a rule, and the context's primitives."""
+    return PYTHON + [fn for fn in ctx.primitives if isinstance(fn, FunctionType)]
+
+
+class _Collector:
+    """Pauses Python's cyclic garbage collector while any trace runs.
+
+    A trace allocates and frees nothing; full collections walk the growing tape again and again, which
+    more than doubled the time of an operation at 10^5 operations.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.was_enabled = threading.Lock(), 0, False
+
+    def pause(self) -> None:
+        with self.lock:
+            if self.depth == 0:
+                self.was_enabled = gc.isenabled()
+                gc.disable()
+            self.depth += 1
+
+    def resume(self) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0 and self.was_enabled:
+                gc.enable()
+
+
+collector = _Collector()

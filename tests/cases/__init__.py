@@ -1,0 +1,11 @@
+"""The table of ops: for each, samples and error inputs. One row per case, one file per family; bench/ shares it."""
+
+from __future__ import annotations
+
+from tests.cases import elementwise, index, linalg, reduce, shape
+from tests.cases.case import Case
+
+FAMILIES: dict[str, list[Case]] = {
+    "elementwise": elementwise.CASES, "reduce": reduce.CASES, "shape": shape.CASES, "index": index.CASES, "linalg": linalg.CASES,
+}
+CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]
