@@ -1,6 +1,8 @@
 """The ops, one file per family; importing a family registers it."""
 
 from tapegrad.ops.elementwise import *  # noqa: F403
+from tapegrad.ops.index import *  # noqa: F403
+from tapegrad.ops.linalg import *  # noqa: F403
 from tapegrad.ops.reduce import *  # noqa: F403
 from tapegrad.ops.shape import *  # noqa: F403
 from tapegrad.ops.structure import *  # noqa: F403

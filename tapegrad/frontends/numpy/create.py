@@ -1,0 +1,1 @@
+"""NumPy spellings of the create family."""

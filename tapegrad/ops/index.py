@@ -1,0 +1,1 @@
+"""Ops of the index family."""
