@@ -26,3 +26,10 @@ from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, V, Vari
 from tapegrad.trace import trace
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
+    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "UnknownFunction", "V", "Variable",
+    "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "ops", "primitive", "primitivize", "pullback",
+    "rewrite", "rrule", "stop_gradient", "trace", "value",
+]

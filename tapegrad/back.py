@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import add, getfield, pack
-from tapegrad.rewrite import is_bool, pullback_of
+from tapegrad.rewrite import differentiated, is_bool, pullback_of
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import ZERO, Scatter, accumulate, conform, project, shape_of
+from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, type_name
-from tapegrad.tree import Structure, ValueAndGradients, is_leaf
+from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
 _OPERATIONS = frozenset([Call, Input, Constant])
+_LAZY = frozenset([Scatter, Accumulator])
+_OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not know, and must not record
 
 
-def back(tape: Tape, seed: Any = 1, wrt: Any = None) -> Tape:
+def back(tape: Tape, seed: Any = 1) -> Tape:
     """Return the tape of triples with its reverse sweep appended; it returns (value, (df, *dargs)).
 
     Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`.
@@ -27,36 +31,39 @@ def back(tape: Tape, seed: Any = 1, wrt: Any = None) -> Tape:
         at[op] = new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
     assert tape.result is not None
     y = new.result = at[tape.result]
-    triples = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
-    values = {rr.id + 1: (rr, pb) for rr, pb in triples.items()}  # a triple's value stands right after it
+    pullbacks = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
+    triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
+    wrt = [x for k, x in enumerate(new.inputs) if k in differentiated(tape)]
+    flows = {*triples, *(x for x in wrt if not is_bool(x.val))}  # what has a cotangent
     cot: dict[Operation, Operation] = {}
-    if y.id in values or isinstance(y, Input):
-        cot[y] = new.push(Constant(start(y.val, seed), "seed"))
+    begun = start(y.val, seed)
+    if y in flows:
+        cot[y] = new.push(Constant(begun, "seed"))
     for op in reversed(new.ops[:len(tape)]):
-        if op.id not in values or op not in cot:
+        if op not in triples or op not in cot:
             continue
-        rr, pb = values[op.id]
+        rr, pb = triples[op]
         dxs = _call(new, pb, (cot[op],), f"pullback of {op.name}", op)
         for i, x in enumerate(rr.args[1:]):
-            if not (isinstance(x, Operation) and (x.id in values or isinstance(x, Input) and differentiable(x, wrt))):
+            if not isinstance(x, Operation) or x not in flows or nothing_flows(rr.args[0], i):
                 continue
             dx = _call(new, getfield, (dxs, i), f"d{x.name}", op)
             if x in cot:
-                fn = accumulate if isinstance(dx.val, (tuple, dict)) else add
+                fn = accumulate if isinstance(dx.val, _OWN_SUM) or type(cot[x].val) in _LAZY else add
                 dx = _call(new, fn, (cot[x], dx), f"accumulate d{x.name}", op)
             cot[x] = dx
-    _append_result(new, y, cot)
+    _append_result(new, y, wrt, cot)
     return new
+
+
+def nothing_flows(fn: Any, i: int) -> bool:
+    """True if an op's rule says that argument `i` gets no cotangent: an index, an order of axes."""
+    return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i] is None
 
 
 def is_triple(op: Any) -> bool:
     """True for `rrule(fn, ...)`."""
     return isinstance(op, Call) and op.fn is rrule
-
-
-def differentiable(x: Input, wrt: Any) -> bool:
-    """True if the gradient with respect to this input is asked for, and exists."""
-    return x.id > 1 and not is_bool(x.val) and (wrt is None or any(x.id == other.id for other in wrt))
 
 
 def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation) -> Operation:
@@ -65,10 +72,10 @@ def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation
     return tape.push(Call(fn, args, None, val, note).at(line))
 
 
-def _append_result(tape: Tape, y: Operation, cot: dict[Operation, Operation]) -> None:
-    """Give every input its gradient, zeros where nothing flowed, and nest them as the inputs were."""
+def _append_result(tape: Tape, y: Operation, wrt: list[Input], cot: dict[Operation, Operation]) -> None:
+    """Give every input that is differentiated by its gradient, zeros where nothing flowed, and nest them as the inputs were."""
     parts = []
-    for x in tape.inputs[1:]:
+    for x in wrt:
         dx: Any = cot.get(x, ZERO)
         val = conform(dx.val if isinstance(dx, Operation) else dx, x.val)
         parts.append(tape.push(Call(conform, (dx, x), None, val, f"gradient of {x.label or x.name}")))
@@ -88,20 +95,22 @@ def _flat_result(y: Any, *dxs: Any) -> Any:
 def start(y: Any, seed: Any) -> Any:
     """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
     if not is_leaf(y):
+        leaves: list[Any] = []
+        structure = flatten(y, "", leaves, [])
+        if not leaves:
+            raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
         if type(seed) is int and seed == 1:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
                                 try_="seed= with one cotangent per number of the output, nested like it (None: nothing flows)")
-        leaves: list[Any] = []
-        from tapegrad.tree import flatten
-        structure = flatten(y, "", leaves, [])
-        return Structure.mirror(structure, [ZERO if part is None else start(leaf, part)
-                                            for leaf, part in zip(leaves, structure.unmirror(seed))])
+        return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed))])
     shape = shape_of(y)
     if is_bool(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
     if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(getattr(y, "dtype", None), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")
+    if isinstance(seed, (list, tuple)):
+        seed = np.asarray(seed, float)
     if shape_of(seed) != shape:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
     return project(float(seed) if type(seed) is int else seed, y)
@@ -118,14 +127,14 @@ def sweep(tape: Tape, seed: Any, active: bytearray) -> list[Any]:
     cot[tape.result.id] = seed
     for op in reversed(tape.ops):
         dy = cot[op.id]
-        if dy is None or type(op) is not Call:
+        if dy is None or type(dy) is ZeroTangent or type(op) is not Call:
             continue
         cot[op.id] = None
-        if type(dy) is Scatter:
-            dy = dy.dense()
-        fn, args, kwargs = op.fn, op.args, op.kwargs
         if not active[op.id]:
             continue
+        fn, args, kwargs = op.fn, op.args, op.kwargs
+        if type(dy) in _LAZY and not fn.accumulates:
+            dy = dy.dense()
         if op.pb is None and type(fn) is Op and type(fn.partials) is tuple:
             y = op.val
             values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
@@ -139,29 +148,9 @@ def sweep(tape: Tape, seed: Any, active: bytearray) -> list[Any]:
             continue
         pb = op.pb if op.pb is not None else pullback_of(op)
         dxs = pb(dy)
-        check_count(dxs, op)
         for i, arg in enumerate(args):
             if type(arg) in _OPERATIONS and active[arg.id]:
-                dx = as_cotangent(dxs[i], arg.val)
+                dx = dxs[i]
                 known = cot[arg.id]
                 cot[arg.id] = dx if known is None else accumulate(known, dx)
     return cot
-
-
-def as_cotangent(dx: Any, x: Any) -> Any:
-    """Bring what a user's pullback returned into the form that the sweep expects."""
-    if dx is None:
-        return ZERO
-    return project(dx, x) if is_leaf(x) and is_leaf(dx) else dx
-
-
-def check_count(dxs: Any, op: Call) -> None:
-    """Raise if a pullback did not return one cotangent per argument."""
-    try:
-        count = len(dxs)
-    except TypeError:
-        count = -1
-    if count != len(op.args):
-        got = f"{count} cotangents" if count >= 0 else f"a {type(dxs).__name__}"
-        raise ArgumentError(f"the pullback of {op.fn.__name__} returned {got} for {len(op.args)} argument(s)", op.where,
-                            "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")

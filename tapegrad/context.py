@@ -14,6 +14,7 @@ from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Operation, Tape, Variable
 from tapegrad.tree import flatten, is_tensor
+from tapegrad.views import peek
 
 
 class Context:
@@ -61,7 +62,7 @@ class Tracer:
 
     __slots__ = ("constants", "ctx", "custom", "grad", "guarded", "level", "proxy", "push", "special", "tape")
 
-    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[[Operation, Any, Tracer], Any], grad: bool = False) -> None:
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
         self.custom = type(ctx).record is not Context.record
         self.push: Callable[[Operation], Any] = tape.ops.append
@@ -78,30 +79,36 @@ class Tracer:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
         if op.nested:
             args = tuple(map(self.pack, args))
-        lifted = [self.lift(arg) for arg in args]
+        if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
+            lifted = [peek(args[0]), *map(self.lift, args[1:])]
+        else:
+            lifted = [self.lift(arg) for arg in args]
         values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
         pb = None
         if val is UNKNOWN:
             if self.grad and op.rr is not None:
-                val, pb = op.rr(*values, **kwargs)
+                val, pb = op.forward(*values, **kwargs)
             else:
                 val = op.run(*values, **kwargs)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
-        return self.append(call)
+        return self.fields(self.place(call), args)
 
-    def append(self, call: Call) -> Any:
-        """Put a call that has its value on the tape, with the user's line; return proxies of its result."""
+    def place(self, call: Call) -> Operation:
+        """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
         frame = user_frame()
         call.code, call.lasti = frame.f_code, frame.f_lasti
         call.id = len(self.tape.ops) + 1
         if self.custom:
-            made = self.tape[self.ctx.record(self.tape, call)]
-            return self.fields(made)
+            return self.tape[self.ctx.record(self.tape, call)]
         self.push(call)
-        return self.fields(call)
+        return call
 
-    def fields(self, op: Operation) -> Any:
+    def append(self, call: Call) -> Any:
+        """Put a call that has its value on the tape; return proxies of its result."""
+        return self.fields(self.place(call))
+
+    def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
         """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
         val = op.val
         if val is None:
@@ -111,7 +118,7 @@ class Tracer:
             return type(val)(*parts) if hasattr(val, "_fields") or type(val) not in (tuple, list) else type(val)(parts)
         if isinstance(val, dict):
             return {key: self.append(Call(getfield, (op, key), None, part)) for key, part in val.items()}
-        return self.proxy(op, val, self)
+        return self.proxy(op, val, self, args)
 
     def lift(self, arg: Any) -> Any:
         """Return what stands for a value among a call's arguments: an operation, or the value itself where it is small.

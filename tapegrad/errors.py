@@ -8,6 +8,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Location(NamedTuple):
     """A line of the user's code."""
@@ -32,6 +34,7 @@ class Location(NamedTuple):
 
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
+_NUMPY = str(Path(np.__file__).parent)
 
 
 def locate(code: CodeType, lasti: int) -> Location:
@@ -47,7 +50,7 @@ def locate(code: CodeType, lasti: int) -> Location:
 def user_frame() -> FrameType:
     """Return the innermost frame outside tapegrad: the caller's caller or one further out."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename in INTERNAL and frame.f_back is not None:
+    while (frame.f_code.co_filename in INTERNAL or frame.f_code.co_filename.startswith(_NUMPY)) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

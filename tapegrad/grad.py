@@ -7,7 +7,7 @@ from typing import Any
 
 from tapegrad.back import back, start, sweep
 from tapegrad.context import DEFAULT
-from tapegrad.rewrite import activity, rewrite
+from tapegrad.rewrite import activity, differentiated, rewrite
 from tapegrad.tangent import ZERO, conform
 from tapegrad.tape import Tape
 from tapegrad.trace import collector, record
@@ -72,15 +72,7 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
     (20.0, (None, 5.0, 4.0))
     """
     tape = f if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
-    return back(rewrite(tape.check(), differentiated(tape)), seed)
-
-
-def differentiated(tape: Tape, captured: bool = True) -> list[Any]:
-    """Return the inputs to differentiate by: those of the positional arguments, and what the function captured."""
-    if tape.structure is None:
-        return list(tape.inputs[1:])
-    parts = tape.structure.parts if captured else tape.structure.args
-    return [tape.ops[index + 1] for part in parts for index in range(part.start, part.start + part.size)]
+    return back(rewrite(tape.check()), seed)
 
 
 def _gradients(tape: Tape, seed: Any, captured: bool = True) -> tuple[Any, ...]:
@@ -88,10 +80,11 @@ def _gradients(tape: Tape, seed: Any, captured: bool = True) -> tuple[Any, ...]:
     assert result is not None
     wrt = differentiated(tape, captured)
     active = activity(tape, wrt)
-    begun = start(result.val, seed) if active[result.id] else None
-    cot = sweep(tape, begun, active)
+    begun = start(result.val, seed)
+    cot = sweep(tape, begun if active[result.id] else None, active)
     dxs: list[Any] = [None] * (len(tape.inputs) - 1)
-    for x in wrt:
-        found = cot[x.id]
-        dxs[x.id - 2] = conform(ZERO if found is None else found, x.val)
+    for k, x in enumerate(tape.inputs):
+        if k in wrt:
+            found = cot[x.id]
+            dxs[k - 1] = conform(ZERO if found is None else found, x.val)
     return tape.structure.gradients(dxs)  # type: ignore[no-any-return]

@@ -6,10 +6,11 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
-from tapegrad.rules import FOREIGN, Op, Traced
+from tapegrad.proxy import plain, record_unary
+from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -20,7 +21,14 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
         for arg in args:
-            if isinstance(arg, Traced) or type(arg) in (list, tuple) and any(isinstance(leaf, Traced) for leaf in leaves_of(arg)):
+            if isinstance(arg, Traced):
+                if type(meaning) is not Op:
+                    return meaning(*args, **kwargs)
+                if len(args) == 1:
+                    return record_unary(arg, meaning, shim(arg._val))  # type: ignore[arg-type]
+                tracer = tracer_of(args)
+                return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
+            if (type(arg) in (list, tuple)) and any(isinstance(leaf, Traced) for leaf in leaves_of(arg)):
                 return meaning(*args, **kwargs)
         return fn(*args, **kwargs)
     return shim
@@ -59,11 +67,9 @@ class Interposition:
             if self.depth == 0:
                 vars(math).update(math_shims())
             self.depth += 1
-            replaced = {}
+            replaced = imported(globals_) if globals_ is not None else {}
             if globals_ is not None:
-                # names captured by `from math import sin`
-                replaced = {name: _MATH[name] for name in math_shims() if globals_.get(name) is _MATH[name]}
-                globals_.update({name: math_shims()[name] for name in replaced})
+                globals_.update({name: math_shims()[fn.__name__] for name, fn in replaced.items()})
             for fn in functions:
                 self.swap(fn)
 
@@ -101,10 +107,21 @@ class Interposition:
 
 interposition = Interposition()
 
+_seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to functions of math
+
+
+def imported(globals_: dict[str, Any]) -> dict[str, Any]:
+    """Return the names that `from math import sin` bound; they are looked for again when the module has grown."""
+    count, names = _seen.get(id(globals_), (-1, []))
+    if count != len(globals_):
+        names = [name for name, value in globals_.items() if type(value) is BuiltinFunctionType and stand_in(value) is not value]
+        _seen[id(globals_)] = len(globals_), names
+    return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
+
 
 def _trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Return code that passes its arguments to `target`, for a function with `code`'s free variables."""
-    template = (lambda *args, **kwargs: (fn := "target")(*args, **kwargs)).__code__  # type: ignore[operator]
+    template = (lambda *args, **kwargs: (_target := "target")(*args, **kwargs)).__code__  # type: ignore[operator]
     return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts),
                             co_freevars=code.co_freevars, co_name=code.co_name)
 

@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.context import Tracer
 from tapegrad.errors import (
     INTERNAL,
     ConcretizationError,
-    MutationError,
     UnknownFunction,
     user_location,
 )
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
+from tapegrad.tape import plain as behind
 from tapegrad.tree import is_leaf
 
 _new = object.__new__
+_set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 # What may stand in a call's arguments as it is: small, immutable, known to every operator.
 _INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64, np.bool_])
@@ -45,10 +46,10 @@ class Proxy(Traced):
         op = FOREIGN.get(ufunc)
         if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
             if len(inputs) == 1:
-                return _record_unary(self, op, ufunc(self._val))
+                return record_unary(self, op, ufunc(self._val))
             if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                 tracer = tracer_of(inputs)
-                return tracer.record(op, inputs, kwargs, ufunc(*[_plain(x, tracer) for x in inputs]))
+                return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
         result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
         if result is NotImplemented:
             raise _unknown(ufunc if method == "__call__" else getattr(ufunc, method))
@@ -61,17 +62,22 @@ class Proxy(Traced):
         raise _lost(self, "np.asarray or another C function asked for a plain array",
                     "stay with functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
 
+    def _track(self, storage: views.Storage, path: views.Path = ()) -> None:
+        """Stand on a piece of memory that others may stand on."""
+        self._view = views.View(storage, path)
+        _set_class(self, Tracked)
+
     # -- attributes and methods: those of the real value, found in the registry
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[misc, override]
         # isinstance(x, np.ndarray) holds for a proxy of one
         return self._val.__class__  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        val = self._val
-        while isinstance(val, Traced):  # by an outer trace
-            val = val._val
+        val = behind(self._val)
+        if name.startswith("__array_") or name == "__dlpack__":
+            return self.__array__()  # raises
         found = getattr(val, name)  # AttributeError as the real value would raise it
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
@@ -104,16 +110,16 @@ class Proxy(Traced):
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        self._tracer.specialise(self._op)
+        self._tracer.specialise(views.peek(self))
         return shape_of(self._val)
 
     @property
     def _dtype(self) -> Any:
-        self._tracer.specialise(self._op)
+        self._tracer.specialise(views.peek(self))
         return dtype_of(self._val)
 
     def _fact(self, fact: str, value: Any) -> Any:
-        self._tracer.guard(self._op, fact, value)
+        self._tracer.guard(views.peek(self), fact, value)
         return value
 
     def __len__(self) -> int:
@@ -133,29 +139,29 @@ class Proxy(Traced):
         return FOREIGN[operator.getitem](self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise _mutation("x[index] = value", "build the array from its parts, with np.stack, np.concatenate or np.where")
+        FOREIGN[operator.setitem](self, index, value)
 
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Any:
         return self._steer("bool", bool)
 
-    def __int__(self) -> int:
+    def __int__(self) -> Any:
         return self._steer("int", int)
 
-    def __index__(self) -> int:
+    def __index__(self) -> Any:
         return self._steer("index", operator.index)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> Any:
         return self._steer("hash", hash)
 
-    def __floor__(self) -> int:
+    def __floor__(self) -> Any:
         return self._steer("floor", lambda x: x.__floor__())
 
-    def __ceil__(self) -> int:
+    def __ceil__(self) -> Any:
         return self._steer("ceil", lambda x: x.__ceil__())
 
-    def __trunc__(self) -> int:
+    def __trunc__(self) -> Any:
         return self._steer("trunc", lambda x: x.__trunc__())
 
     def __round__(self, ndigits: int | None = None) -> Any:
@@ -165,7 +171,7 @@ class Proxy(Traced):
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
         value = read(self._val)
-        self._tracer.guard(self._op, fact, value)
+        self._tracer.guard(views.peek(self), fact, value)
         return value
 
     def __float__(self) -> float:
@@ -209,13 +215,13 @@ class Proxy(Traced):
         return other // self, other % self
 
 
-_STATIC_ATTRIBUTES = (int, tuple, str, np.dtype, type(None))
+_STATIC_ATTRIBUTES = (int, tuple, str, np.dtype, type(None), type(np.empty(0).flags))
 
 
 class _Method:
     """A method of a traced value, looked up and not yet called."""
 
-    __slots__ = ("_meaning", "_self", "_name")
+    __slots__ = ("_meaning", "_name", "_self")
 
     def __init__(self, proxy: Proxy, meaning: Callable[..., Any], name: str) -> None:
         self._self, self._meaning, self._name = proxy, meaning, name
@@ -227,14 +233,28 @@ class _Method:
         return f"<{self._name} of {self._self!r}>"
 
 
-def make(op: Operation, val: Any, tracer: Tracer) -> Proxy:
-    """Make the proxy of an operation."""
+class Tracked(Proxy):
+    """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
+
+    __slots__ = ()
+    _op = property(views.use)
+    _val = property(views.read)
+
+
+def make(op: Operation, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on."""
     proxy = _new(Proxy)
-    proxy._op, proxy._val, proxy._tracer = op, val, tracer
+    proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
+    if type(origin) is views.Storage:
+        proxy._track(origin)
+    elif origin and isinstance(val, np.ndarray):
+        base = origin[0]
+        if op.fn.view and isinstance(base, Proxy) and base._tracer is tracer:  # type: ignore[attr-defined]
+            views.alias(proxy, base)
     return proxy
 
 
-def _plain(x: Any, tracer: Tracer) -> Any:
+def plain(x: Any, tracer: Tracer) -> Any:
     """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
     return x._val if isinstance(x, Traced) and x._tracer is tracer else x
 
@@ -253,7 +273,7 @@ def _apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
 #    because a constructor's frame would cost as much as the rest; the line is kept raw and resolved when asked for.
 
 
-def _record_unary(x: Proxy, op: Op, y: Any) -> Any:
+def record_unary(x: Proxy, op: Op, y: Any) -> Any:
     tracer = x._tracer
     if tracer.custom or type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
@@ -265,12 +285,12 @@ def _record_unary(x: Proxy, op: Op, y: Any) -> Any:
     call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
     tracer.push(call)
     proxy = _new(Proxy)
-    proxy._op, proxy._val, proxy._tracer = call, y, tracer
+    proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
     return proxy
 
 
-def _unary(op: Op, fn: Callable[[Any], Any]) -> Callable[[Proxy], Any]:
-    return lambda self: _record_unary(self, op, fn(self._val))
+def _unary(op: Op, fn: Any) -> Callable[[Proxy], Any]:
+    return lambda self: record_unary(self, op, fn(self._val))
 
 
 def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
@@ -293,7 +313,7 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
         call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
         tracer.push(call)
         proxy = _new(Proxy)
-        proxy._op, proxy._val, proxy._tracer = call, y, tracer
+        proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
         return proxy
     return method
 
@@ -306,13 +326,13 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         if isinstance(other, (list, tuple)):
-            converted = as_array(other)
+            converted = FOREIGN[np.asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
         if op is ops.equal or op is ops.not_equal:
             return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
         return NotImplemented
     tracer = tracer_of((a, b))
-    return tracer.record(op, (a, b), NO_KWARGS, fn(_plain(a, tracer), _plain(b, tracer)))
+    return tracer.record(op, (a, b), NO_KWARGS, fn(plain(a, tracer), plain(b, tracer)))
 
 
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)
@@ -323,6 +343,7 @@ for _name, _op, _fn in [
     ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv), ("mod", ops.remainder, operator.mod),
     ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_), ("xor", ops.bitwise_xor, operator.xor),
     ("lshift", ops.bitwise_left_shift, operator.lshift), ("rshift", ops.bitwise_right_shift, operator.rshift),
+    ("matmul", ops.matmul, operator.matmul),
 ]:
     setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
     setattr(Proxy, f"__r{_name}__", _reflected(_op, _fn))
@@ -331,26 +352,40 @@ for _name, _op, _fn in [
     ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
 ]:
     setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
-for _name, _op, _fn in [("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs), ("invert", ops.bitwise_invert, operator.invert)]:
-    setattr(Proxy, f"__{_name}__", _unary(_op, _fn))
+for _name, _op, _one in [
+    ("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs),
+    ("invert", ops.bitwise_invert, operator.invert),
+]:
+    setattr(Proxy, f"__{_name}__", _unary(_op, _one))
 _pow = _binary(ops.pow, operator.pow)
 Proxy.__rpow__ = _reflected(ops.pow, operator.pow)  # type: ignore[attr-defined]
 
 
-def _in_place(name: str, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
-        if isinstance(self._val, np.ndarray):
-            raise _mutation(f"x {name}= y", f"x = x {name} y")
-        return fn(self, other)
+        result = fn(self, other)
+        if not isinstance(self._val, np.ndarray):
+            return result
+        _castable(self, result)
+        views.replace(self, result)
+        return self
     return method
 
 
-for _name, _symbol, _fn in [
-    ("add", "+", operator.add), ("sub", "-", operator.sub), ("mul", "*", operator.mul), ("truediv", "/", operator.truediv),
-    ("floordiv", "//", operator.floordiv), ("mod", "%", operator.mod), ("pow", "**", operator.pow), ("and", "&", operator.and_),
-    ("or", "|", operator.or_), ("xor", "^", operator.xor), ("matmul", "@", operator.matmul),
+def _castable(x: Proxy, result: Any) -> None:
+    """Raise as NumPy does where a result does not fit into the array that is to hold it."""
+    shape, found = shape_of(x._val), shape_of(behind(result))
+    np.copyto(np.empty(shape, dtype_of(x._val)), np.empty(found, dtype_of(behind(result))), casting="same_kind")
+    if shape != found:
+        raise ValueError(f"non-broadcastable output operand with shape {shape} doesn't match the broadcast shape {found}")
+
+
+for _name, _in in [
+    ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("truediv", operator.truediv), ("floordiv", operator.floordiv),
+    ("mod", operator.mod), ("pow", operator.pow), ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor),
+    ("lshift", operator.lshift), ("rshift", operator.rshift), ("matmul", operator.matmul),
 ]:
-    setattr(Proxy, f"__i{_name}__", _in_place(_symbol, _fn))
+    setattr(Proxy, f"__i{_name}__", _in_place(_in))
 
 
 # -- errors
@@ -369,7 +404,3 @@ def _unknown(func: Any, name: str = "") -> UnknownFunction:
 
 def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:
     return ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
-
-
-def _mutation(what: str, try_: str) -> MutationError:
-    return MutationError(f"`{what}` writes into a traced array in place, which is not recorded yet", user_location(), try_)

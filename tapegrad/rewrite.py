@@ -6,18 +6,18 @@ from collections.abc import Collection
 from typing import Any
 
 from tapegrad.ops.structure import getfield
-from tapegrad.rules import Op, Pullback, missing_rule, rrule
-from tapegrad.tape import Call, Input, Operation, Tape, copy_op, value_of
+from tapegrad.rules import op_of, rrule
+from tapegrad.tape import Call, Input, Operation, Tape, copy_op, operands, value_of
 
 
-def rewrite(tape: Tape, wrt: Collection[Operation] | None = None) -> Tape:
+def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     """Return a tape on which each call that a gradient must pass is a triple: `rrule(fn, *args)`, its value, its pullback.
 
-    `wrt` are the inputs to differentiate by, all of them unless given. Calls that do not depend on one, or that
-    the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active call without a rule.
+    `wrt` are the positions in `tape.inputs` to differentiate by (see `differentiated`). Calls that do not depend on one, or
+    that the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active call without a rule.
     The function is not run again: its value, and a pullback kept while recording, are taken from the tape.
     """
-    active = activity(tape, wrt)
+    active, needed = activity(tape, wrt), leading(tape)
     new = tape.blank()
     at: dict[Operation, Operation] = {}
 
@@ -25,7 +25,7 @@ def rewrite(tape: Tape, wrt: Collection[Operation] | None = None) -> Tape:
         return at[arg] if isinstance(arg, Operation) else arg
 
     for op in tape:
-        if not (isinstance(op, Call) and active[op.id]):
+        if not (isinstance(op, Call) and active[op.id] and needed[op.id]):
             at[op] = new.push(copy_op(op, bind))
             continue
         pb = op.pb if op.pb is not None else pullback_of(op)
@@ -36,13 +36,25 @@ def rewrite(tape: Tape, wrt: Collection[Operation] | None = None) -> Tape:
     return new
 
 
-def activity(tape: Tape, wrt: Collection[Operation] | None = None) -> bytearray:
-    """Return, by position, which operations depend on a differentiable input and lead to the result.
+def differentiated(tape: Tape, captured: bool = True) -> Collection[int]:
+    """Return the positions in `tape.inputs` that a gradient has a place for: those of the positional arguments, and of what
+    the function captured; on a tape made by hand, all.
+    """
+    if tape.structure is None:
+        return range(1, len(tape.inputs))
+    parts = tape.structure.parts if captured else tape.structure.args
+    return {index + 1 for part in parts for index in range(part.start, part.start + part.size)}
+
+
+def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
+    """Return, by position, which operations depend on an input to differentiate by.
 
     A call depends on an input through an argument that its op is differentiable by; an integer or bool that only
     steers the program leads nowhere.
     """
     depends = bytearray(len(tape.ops) + 1)
+    wrt = differentiated(tape) if wrt is None else wrt
+    inputs = 0
     for op in tape.ops:
         kind = type(op)
         if kind is Call:
@@ -52,8 +64,21 @@ def activity(tape: Tape, wrt: Collection[Operation] | None = None) -> bytearray:
                         depends[op.id] = 1
                         break
         elif kind is Input:
-            depends[op.id] = op.id > 1 and (wrt is None or op in wrt) and not is_bool(op.val)
+            depends[op.id] = inputs in wrt and not is_bool(op.val)
+            inputs += 1
     return depends
+
+
+def leading(tape: Tape) -> bytearray:
+    """Return, by position, which operations the result depends on."""
+    leads = bytearray(len(tape.ops) + 1)
+    if tape.result is not None:
+        leads[tape.result.id] = 1
+    for op in reversed(tape.ops):
+        if leads[op.id]:
+            for used in operands(op):
+                leads[used.id] = 1
+    return leads
 
 
 def is_bool(val: Any) -> bool:
@@ -63,12 +88,4 @@ def is_bool(val: Any) -> bool:
 
 def pullback_of(op: Call) -> Any:
     """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
-    fn = op.fn
-    args = tuple(map(value_of, op.args))
-    if isinstance(fn, Op):
-        if fn.rr is not None:
-            return fn.rr(*args, **op.kwargs)[1]
-        if fn.partials is not None:
-            return Pullback(fn, op.val, args, op.kwargs)
-        raise missing_rule(fn, args, op.where)
-    return rrule(fn, *args, **op.kwargs)[1]
+    return op_of(op.fn).pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, op.where)

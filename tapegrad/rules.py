@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import DuplicateRule, Location, MissingRule, user_location
-from tapegrad.tangent import ZERO, dense, project
-from tapegrad.tree import leaves_of
+from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule, user_location
+from tapegrad.tangent import ZERO, ZeroTangent, dense, project
+from tapegrad.tree import is_leaf, leaves_of
 
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
@@ -20,10 +20,12 @@ Partial = Callable[..., Any]
 class Traced:
     """What an op needs to know of a proxy: its operation, its value, and the tracer that records."""
 
-    __slots__ = ("_op", "_tracer", "_val")
+    __slots__ = ("_op", "_tracer", "_val", "_view")  # _view: the place of an array on shared memory, or None
     _op: Any
-    _val: Any
     _tracer: Any
+    _val: Any
+    _view: Any
+    _track: Callable[..., None]
 
 
 def tracer_of(args: Iterable[Any]) -> Any:
@@ -42,13 +44,15 @@ class Op:
 
     The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
-    that returns the value and a pullback. `nested` arguments may be structures holding proxies. The shape of what a
-    `dynamic` op returns depends on values.
+    that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
+    for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
+    `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
+    The pullback of one that `accumulates` takes an Accumulator as it is.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 dynamic: bool = False) -> None:
+                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, accumulates: bool = False) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -58,7 +62,8 @@ class Op:
         self.differentiable = differentiable
         self.scalar = scalar
         self.nested = nested
-        self.dynamic = dynamic
+        self.vjp = vjp
+        self.dynamic, self.view, self.accumulates = dynamic, view, accumulates
         self.loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __repr__(self) -> str:
@@ -67,7 +72,7 @@ class Op:
     @property
     def has_rule(self) -> bool:
         """True if a cotangent can be pulled through it."""
-        return self.rr is not None or self.partials is not None
+        return self.rr is not None or self.partials is not None or self.vjp is not None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the op exactly as it was recorded: what a replay does."""
@@ -89,10 +94,30 @@ class Op:
                     pass  # outside the domain math raises, where NumPy gives nan or inf
         return self.run(*args, **kwargs)
 
+    def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
+        """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
+        if self.vjp is not None:
+            return JointPullback(self, self.vjp(y, *args, **kwargs), args)
+        if self.partials is not None:
+            return Pullback(self, y, args, kwargs)
+        if self.rr is not None:
+            return self.forward(*args, **kwargs)[1]
+        raise missing_rule(self, args, where)
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Apply the op by its rrule, where it has one: its value and its pullback, from one run."""
+        if self.rr is None:
+            y = self.run(*args, **kwargs)
+            return y, self.pullback(y, args, kwargs)
+        y, fn = self.rr(*args, **kwargs)
+        return y, JointPullback(self, fn, args)
+
     def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the cotangent of positional argument `i`, projected to it."""
+        if type(dy) is ZeroTangent:
+            return dy
         partials = self.partials
-        if type(partials) is tuple:
+        if isinstance(partials, tuple):
             partial = partials[i]
             return ZERO if partial is None else project(partial(dy, y, *args, **kwargs), args[i])
         if partials is None:
@@ -110,6 +135,32 @@ class Pullback:
 
     def __call__(self, dy: Any) -> Cotangents:
         return Cotangents(self, dense(dy))
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.op.__name__}_pullback"
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+
+class JointPullback:
+    """A pullback that returns all cotangents at once, as a user's does: what it returns is checked and projected."""
+
+    __slots__ = ("args", "fn", "op")
+
+    def __init__(self, op: Op, fn: Callable[[Any], Any], args: tuple[Any, ...]) -> None:
+        self.op, self.fn, self.args = op, fn, args
+
+    def __call__(self, dy: Any) -> tuple[Any, ...]:
+        if type(dy) is ZeroTangent:
+            return (ZERO,) * len(self.args)
+        dxs = self.fn(dy if self.op.accumulates else dense(dy))
+        if not isinstance(dxs, (tuple, list)) or len(dxs) != len(self.args):
+            got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
+            raise ArgumentError(f"the pullback of {self.op.__name__} returned {got} for {len(self.args)} argument(s)", self.op.rr_where,
+                                "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")
+        return tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
 
     @property
     def __name__(self) -> str:
@@ -167,10 +218,10 @@ def _mean(key: Any, meaning: Callable[..., Any]) -> None:
 
 
 def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
-           means: Iterable[Any] = (), differentiable: bool = True, scalar: Callable[..., Any] | None = None, dynamic: bool = False) -> Op:
+           means: Iterable[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
-    op = OPS[name] = Op(name, impl, partials, differentiable=differentiable, scalar=scalar, dynamic=dynamic)
+    op = OPS[name] = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)
     return op
@@ -249,13 +300,7 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
     (6.0, [3.0, 2.0])
     """
     if args or kwargs:
-        op = op_of(fn)
-        if op.rr is not None:
-            return op.rr(*args, **kwargs)
-        if op.partials is None:
-            raise missing_rule(op, args)
-        y = op.run(*args, **kwargs)
-        return y, Pullback(op, y, args, kwargs)
+        return op_of(fn).forward(*args, **kwargs)
 
     def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
         op = op_of(fn)

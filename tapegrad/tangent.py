@@ -71,19 +71,19 @@ ZERO = ZeroTangent()
 
 
 class Scatter:
-    """A sparse cotangent: zeros like `x`, plus each piece at its index.
+    """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index.
 
     It makes a loop that reads an n-element array element by element cost O(n): adding two is O(1), and
     only `dense` touches all of the array. Immutable, so a replayed pullback starts afresh: pieces form
-    a chain, newest first.
+    a chain, newest first; the newest link holds the base, which sums what came as whole arrays.
     """
 
-    __slots__ = ("build", "index", "piece", "rest", "x")
+    __slots__ = ("base", "build", "index", "piece", "rest", "x")
     __array_ufunc__ = None
 
     def __init__(self, build: Callable[..., Any], x: Any, piece: Any, index: tuple[Any, ...],
-                 rest: Scatter | None = None) -> None:
-        self.build, self.x, self.piece, self.index, self.rest = build, x, piece, index, rest
+                 rest: Scatter | None = None, base: Any = ZERO) -> None:
+        self.build, self.x, self.piece, self.index, self.rest, self.base = build, x, piece, index, rest, base
 
     def chain(self) -> Iterator[Scatter]:
         """Yield the links, newest first."""
@@ -95,26 +95,78 @@ class Scatter:
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
         links = list(self.chain())[::-1]
-        return self.build(self.x, [link.piece for link in links], [link.index for link in links])
+        return self.base + self.build(self.x, [link.piece for link in links], [link.index for link in links])
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is Accumulator:
+            return other + self
         if type(other) is not Scatter:
-            return self.dense() + other
-        total = self
+            return Scatter(self.build, self.x, self.piece, self.index, self.rest, self.base + other)
+        total, base = self, self.base + other.base
         for link in reversed(list(other.chain())):
-            total = Scatter(link.build, link.x, link.piece, link.index, total)
+            total = Scatter(link.build, link.x, link.piece, link.index, total, base)
         return total
 
-    def __radd__(self, other: Any) -> Any:
-        return other + self.dense()
+    __radd__ = __add__
 
     def __repr__(self) -> str:
-        return f"Scatter({sum(1 for _ in self.chain())} pieces into shape {np.shape(self.x)})"
+        return f"Scatter({sum(1 for _ in self.chain())} pieces)"
+
+
+class Accumulator:
+    """A dense cotangent in a buffer of its own, which is added to and written in place.
+
+    It stands in one place at a time: a pullback takes it, clears what was overwritten, and passes it on. So the reverse
+    sweep of a loop that fills an array element by element costs O(n), as the loop does.
+    """
+
+    __slots__ = ("array",)
+    __array_ufunc__ = None
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    @classmethod
+    def of(cls, dy: Any) -> Accumulator:
+        """Return the accumulator that `dy` is, or a new one with a copy of it."""
+        return dy if type(dy) is cls else cls(np.array(dy))
+
+    def dense(self) -> Any:
+        """Return the array; the accumulator must not be used any more."""
+        return self.array
+
+    def __add__(self, other: Any) -> Any:
+        parts = [link.piece for link in other.chain()] + [other.base] if type(other) is Scatter else [dense(other)]
+        if any(hasattr(type(part), "_tracer") for part in parts):
+            return self.array + dense(other)  # of an outer trace, which must see the sum
+        parts = [part for part in parts if not isinstance(part, Absorbing)]
+        if parts and np.result_type(self.array, *parts) != self.array.dtype:
+            return Accumulator(self.array + dense(other))
+        if type(other) is Scatter:
+            for link in other.chain():
+                add_at(self.array, link.index, link.piece)
+            other = other.base
+        if not isinstance(other, Absorbing):
+            self.array += dense(other)
+        return self
+
+    __radd__ = __add__
+
+    def __repr__(self) -> str:
+        return f"Accumulator({self.array!r})"
+
+
+def add_at(x: Any, index: tuple[Any, ...], piece: Any) -> None:
+    """Add in place at an index, as often as an integer array repeats a place."""
+    if any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index):
+        np.add.at(x, index, piece)
+    else:
+        x[index] += piece
 
 
 def dense(dy: Any) -> Any:
     """Return a cotangent in the form that a rule expects."""
-    return dy.dense() if type(dy) is Scatter else dy
+    return dy.dense() if type(dy) is Scatter or type(dy) is Accumulator else dy
 
 
 def accumulate(a: Any, b: Any) -> Any:
@@ -127,7 +179,7 @@ def accumulate(a: Any, b: Any) -> Any:
 
 
 _REALS = frozenset([float, int, np.float64])
-_AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, tuple, list, dict])
+_AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, Accumulator, tuple, list, dict])
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -151,7 +203,7 @@ def project(dx: Any, x: Any) -> Any:
     idea ProjectTo). `dx` broadcasts against `x`; the result has x's shape. An integer or bool input is
     differentiated as if it were real: its cotangent keeps dx's floating dtype.
     """
-    if type(dx) in _REALS and type(x) in _REALS or type(dx) in _AS_THEY_ARE:
+    if (type(dx) in _REALS and type(x) in _REALS) or type(dx) in _AS_THEY_ARE:
         return dx
     shape, wide = shape_of(x), shape_of(dx)
     if shape != wide:
@@ -191,12 +243,11 @@ def conform(dx: Any, x: Any) -> Any:
 
     A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
     """
+    dx = dense(dx)
     if hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
     if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b":
         return None
-    if type(dx) is Scatter:
-        dx = dx.dense()
     if type(dx) in _AS_THEY_ARE and type(dx) is not ZeroTangent and type(dx) is not NoTangent:
         return dx
     if type(dx) is ZeroTangent or type(dx) is NoTangent:

@@ -164,7 +164,7 @@ class Guard(Operation):
 
     @property
     def body(self) -> str:
-        return f"guard {self.fact}({brief(self.args[0])}) == {self.expected!r}"
+        return f"guard {self.fact}({brief(self.args[0])}) == {brief(self.expected)}"
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
@@ -388,8 +388,16 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 # -- how values and their types are written
 
 
+def plain(value: Any) -> Any:
+    """Return the number or array behind any number of traces: what is only looked at goes on no tape."""
+    while hasattr(type(value), "_tracer"):
+        value = value._val
+    return value
+
+
 def type_name(value: Any) -> str:
     """Return the short name of a value's type, with shape and device where it has them."""
+    value = plain(value)
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if dtype is None or shape is None:
         return type(value).__name__
@@ -400,6 +408,7 @@ def type_name(value: Any) -> str:
 
 def brief(value: Any, limit: int = 48) -> str:
     """Write an argument or a constant in a few characters."""
+    value = plain(value)
     if isinstance(value, Variable):
         return value.name
     if isinstance(value, slice):
@@ -413,6 +422,8 @@ def brief(value: Any, limit: int = 48) -> str:
         text = np.array2string(value, separator=", ", precision=4, floatmode="maxprec").replace("\n", " ")
     elif isinstance(value, np.generic):
         text = repr(value.item())
+    elif isinstance(value, np.dtype):
+        text = str(value)
     elif callable(value):
         text = getattr(value, "__name__", None) or repr(value)
     else:

@@ -86,7 +86,7 @@ def _argument_names(f: Any, count: int) -> list[str]:
     fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
     code = getattr(fn, "__code__", None)
     if code is None and not isinstance(fn, (type, Op)):
-        code, skip = getattr(getattr(type(fn), "__call__", None), "__code__", None), 1
+        code, skip = getattr(_call_method(fn), "__code__", None), 1
     names = list(code.co_varnames[skip: code.co_argcount]) if code is not None else []
     return [names[i] if i < len(names) else f"x{i + 1}" for i in range(count)]
 
@@ -94,8 +94,12 @@ def _argument_names(f: Any, count: int) -> list[str]:
 def _globals(fn: Any) -> dict[str, Any] | None:
     fn = getattr(fn, "__func__", fn)
     if not isinstance(fn, FunctionType):
-        fn = getattr(type(fn), "__call__", None)
+        fn = _call_method(fn)
     return getattr(fn, "__globals__", None)
+
+
+def _call_method(fn: Any) -> Any:
+    return vars(type(fn)).get("__call__")
 
 
 def _python_functions(ctx: Context) -> list[FunctionType]:

@@ -371,8 +371,8 @@ class _Walk:
         if id(x) in self.seen:
             return self.seen[id(x)]
         if isinstance(x, (set, bytearray)):
-            self.seen[id(x)] = node = Fresh(x)
-            return node
+            self.seen[id(x)] = Fresh(x)
+            return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
             return Static(x)
@@ -410,9 +410,10 @@ class _Walk:
             cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not _is_empty(cell)}
             return Closure(x, list(cells)), ((cell.cell_contents, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
-            return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, "self" if not label else f"{label}.self")])
+            return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if isinstance(x, functools.partial):
-            return Partial(x, ["func", "args", "keywords"]), iter([(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))])
+            parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
+            return Partial(x, ["func", "args", "keywords"]), iter(parts)
         if optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE):
             attributes = _attributes(x)
             if not attributes:
@@ -443,7 +444,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if isinstance(x, (type, ModuleType, BaseException)) or cls.__module__.partition(".")[0] in _FOREIGN_PACKAGES:
         return {}
-    if cls.__basicsize__ and object.__new__ is not cls.__new__ and any(b.__module__ == "builtins" and b is not object for b in cls.__mro__):
+    if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
     found = dict(getattr(x, "__dict__", {}))
     for base in cls.__mro__:

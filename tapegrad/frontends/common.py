@@ -9,10 +9,11 @@ import numpy as np
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import stack
-from tapegrad.rules import Traced
+from tapegrad.rules import Traced, means
 from tapegrad.tree import leaves_of
 
 
+@means(np.asarray)
 def as_array(x: Any) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
     if not isinstance(x, (list, tuple)):
@@ -26,7 +27,9 @@ def static(x: Any) -> Any:
     """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded."""
     if isinstance(x, (list, tuple)):
         return tuple(map(static, x))
-    return operator.index(x) if isinstance(x, (Traced, np.integer)) else x
+    if isinstance(x, (bool, np.bool_)):
+        return bool(x)
+    return operator.index(x) if isinstance(x, (Traced, np.integer)) else x  # type: ignore[arg-type]
 
 
 def keywords(**kwargs: Any) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tapegrad import ops
-from tapegrad.rules import register
+from tapegrad.rules import means, register
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh), (math.atan, ops.atan),
@@ -13,5 +14,58 @@ for _fn, _op in [
     (math.expm1, ops.expm1), (math.fabs, ops.abs), (math.fmod, ops.fmod), (math.log10, ops.log10), (math.log1p, ops.log1p),
     (math.log2, ops.log2), (math.sin, ops.sin), (math.sinh, ops.sinh), (math.sqrt, ops.sqrt), (math.tan, ops.tan), (math.tanh, ops.tanh),
     (math.copysign, ops.copysign), (math.radians, ops.deg2rad), (math.degrees, ops.rad2deg), (math.ldexp, ops.ldexp),
+    (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.pow), (math.erf, ops.erf), (math.erfc, ops.erfc),
+    (math.isfinite, ops.isfinite), (math.isinf, ops.isinf), (math.isnan, ops.isnan), (math.nextafter, ops.nextafter),
 ]:
     register(_fn, _op)
+if hasattr(math, "exp2"):  # Python 3.11
+    register(math.exp2, ops.exp2)  # type: ignore[attr-defined]
+    register(math.cbrt, ops.cbrt)  # type: ignore[attr-defined]
+
+
+@means(math.log)
+def log(x: Any, base: Any = None) -> Any:
+    return ops.log(x) if base is None else ops.log(x) / ops.log(base)
+
+
+@means(math.hypot)
+def hypot(*coordinates: Any) -> Any:
+    if len(coordinates) == 2:
+        return ops.hypot(*coordinates)
+    return ops.sqrt(fsum([x * x for x in coordinates]))
+
+
+@means(math.dist)
+def dist(p: Any, q: Any) -> Any:
+    return hypot(*[a - b for a, b in zip(p, q, strict=True)])
+
+
+@means(math.fsum)
+def fsum(seq: Any) -> Any:
+    total: Any = 0.0
+    for x in seq:
+        total = total + x
+    return total
+
+
+@means(math.prod)
+def prod(iterable: Any, *, start: Any = 1) -> Any:
+    for x in iterable:
+        start = start * x
+    return start
+
+
+@means(math.isclose)
+def isclose(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
+    return abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
+
+
+@means(math.remainder)
+def remainder(x: Any, y: Any) -> Any:
+    return x - ops.rint(x / y) * y
+
+
+if hasattr(math, "sumprod"):  # Python 3.12
+    @means(math.sumprod)  # type: ignore[attr-defined]
+    def sumprod(p: Any, q: Any, /) -> Any:
+        return fsum([a * b for a, b in zip(p, q, strict=True)])

@@ -5,4 +5,7 @@ from tapegrad.ops.index import *  # noqa: F403
 from tapegrad.ops.linalg import *  # noqa: F403
 from tapegrad.ops.reduce import *  # noqa: F403
 from tapegrad.ops.shape import *  # noqa: F403
+from tapegrad.ops.sort import *  # noqa: F403
+from tapegrad.ops.special import *  # noqa: F403
 from tapegrad.ops.structure import *  # noqa: F403
+from tapegrad.ops.write import *  # noqa: F403

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules import Op, Partial, define
-from tapegrad.tangent import ZERO
+from tapegrad.tangent import ZERO, dtype_of
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -27,7 +27,7 @@ def conj(x: Any) -> Any:
     """Return the complex conjugate, and a real value as it is."""
     if type(x) is float or type(x) is np.float64:
         return x
-    kind = getattr(getattr(x, "dtype", None), "kind", "c" if isinstance(x, complex) else "f")
+    kind = getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f")
     return conjugate(x) if kind == "c" else x
 
 

@@ -1,1 +1,116 @@
-"""Ops of the index family."""
+"""Index ops: reading parts of an array, and adding parts into one.
+
+The index of `getitem` is splatted into arguments, so that a traced integer, integer array or mask is a variable of its
+own: `x[1:, mask]` is `getitem(x, 1:, mask)`. The cotangent of a read is sparse (`tangent.Scatter`): the reads of one
+array are put together by a single `scatter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules import define
+from tapegrad.tangent import ZERO, Scatter, dtype_of, shape_of
+
+MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
+
+# -- adding into zeros
+
+
+def _split(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield each piece and its index: a piece is followed by the parts of its index, as many as its rank."""
+    at = 0
+    for rank in ranks:
+        yield parts[at], tuple(parts[at + 1: at + 1 + rank])
+        at += 1 + rank
+
+
+def _may_repeat(index: tuple[Any, ...]) -> bool:
+    return any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index)
+
+
+def _wide(pieces: Any, dtype: Any) -> Any:
+    """Return the dtype that holds all pieces; Python's numbers take that of the array."""
+    kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
+    given = [kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds]
+    return np.result_type(*given, *([] if dtype is None else [dtype]))
+
+
+def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
+    y = np.zeros(shape, _wide((piece for piece, _ in _split(parts, ranks)), dtype))
+    places: Any = None
+    for piece, index in _split(parts, ranks):
+        if _may_repeat(index):
+            if places is None:
+                places = np.arange(y.size).reshape(shape)
+            at = places[index]
+            np.add.at(y.reshape(-1), at.ravel(), np.broadcast_to(piece, at.shape).ravel())  # in one dimension it is ten times as fast
+        else:
+            y[index] += piece
+    return y if shape else y[()]
+
+
+def _scatter_vjp(y: Any, *parts: Any, ranks: tuple[int, ...], **_: Any) -> Any:
+    def scatter_pullback(dy: Any) -> tuple[Any, ...]:
+        return tuple(dx for _, index in _split(parts, ranks) for dx in (read(dy, index), *[ZERO] * len(index)))
+    return scatter_pullback
+
+
+# a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp)
+
+
+def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]) -> Any:
+    """Return zeros of x's shape with each piece added at its index: what a sparse cotangent stands for."""
+    dtype = dtype_of(x)
+    parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
+    return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)),
+                   **({"dtype": dtype} if dtype != float and getattr(dtype, "kind", "i") in "fc" else {}))
+
+
+def sparse(x: Any, dy: Any, index: tuple[Any, ...]) -> Scatter:
+    """Return the cotangent of `x` that is `dy` at an index, and zero elsewhere."""
+    return Scatter(assemble, x, dy, index)
+
+
+# -- reading
+
+
+def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any) -> Any:
+    return sparse(x, dy, index)
+
+
+getitem = define("getitem", lambda x, *index: x[index], (_getitem_cotangent, *(None,) * MAX_INDEX), view=True)
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True)  # by a traced mask: its values decide the shape
+
+
+def is_mask(part: Any) -> bool:
+    """True for a traced bool or array of bools."""
+    value = part
+    while hasattr(type(value), "_tracer"):
+        value = value._val
+    return value is not part and (isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b")
+
+
+def read(x: Any, index: tuple[Any, ...]) -> Any:
+    """Return `x[index]`, by the op that it is."""
+    return (getitem_masked if any(map(is_mask, index)) else getitem)(x, *index)
+
+
+def _take_cotangent(dy: Any, y: Any, x: Any, indices: Any, axis: int = 0) -> Any:
+    return sparse(x, dy, (slice(None),) * (axis % len(shape_of(x))) + (indices,))
+
+
+def _along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
+    """Return the index that reads `indices` along one axis, and each position of the others."""
+    ndim = len(shape)
+    axis %= ndim
+    return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
+
+
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None))
+take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
+    lambda dy, y, x, indices, axis=-1: sparse(x, dy, _along(shape_of(x), indices, axis)), None))

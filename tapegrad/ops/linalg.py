@@ -1,1 +1,165 @@
-"""Ops of the linalg family."""
+"""Contractions: sums of products over shared axes, and the parts of a matrix.
+
+The cotangent of a contraction is a contraction of the cotangent with the other factor's conjugate, so that
+each rule stays with fast matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import string
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops.elementwise import conj
+from tapegrad.ops.index import sparse
+from tapegrad.ops.shape import permute_dims, reshape
+from tapegrad.rules import define
+from tapegrad.tangent import shape_of
+
+
+def _ndim(x: Any) -> int:
+    return len(shape_of(x))
+
+
+def _adjoint(x: Any) -> Any:
+    """Return the conjugate transpose of a matrix, or of each in a stack."""
+    ndim = _ndim(x)
+    return conj(permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))
+
+
+def _rows(x: Any) -> Any:
+    """Return a stack of matrices as one matrix of all their rows."""
+    shape = shape_of(x)
+    return reshape(x, (math.prod(shape[:-1]), shape[-1]))
+
+
+# -- products of matrices: NumPy's rules for vectors (no axis of their own) and stacks (leading axes broadcast)
+
+
+def _matmul_left(dy: Any, y: Any, a: Any, b: Any) -> Any:
+    m, n = _ndim(a), _ndim(b)
+    if n == 1:
+        return dy * conj(b) if m == 1 else dy[..., None] * conj(b)
+    if m == 1:
+        return matmul(conj(b), dy[..., None])[..., 0]
+    if m == 2 < n:  # one matrix for a whole stack: its sum is one product too
+        stack = (*range(n - 2), n - 1)
+        return tensordot(dy, conj(b), axes=(stack, stack))
+    return matmul(dy, _adjoint(b))
+
+
+def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
+    m, n = _ndim(a), _ndim(b)
+    if m == 1:
+        return dy * conj(a) if n == 1 else conj(a)[:, None] * dy[..., None, :]
+    if n == 1:
+        return matmul(_adjoint(a), dy[..., None])[..., 0]
+    if n == 2 < m:
+        return matmul(_adjoint(_rows(a)), _rows(dy))
+    return matmul(_adjoint(a), dy)
+
+
+matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul))
+vecdot = define("vecdot", np.vecdot, (
+    lambda dy, y, a, b: conj(dy)[..., None] * b, lambda dy, y, a, b: dy[..., None] * a), means=(np.vecdot,))
+
+matvec = define("matvec", np.matvec, (
+    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,))
+vecmat = define("vecmat", np.vecmat, (
+    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,))
+
+# -- products over any axes
+
+
+def _dot_axes(a: Any, b: Any) -> Any:
+    return (_ndim(a) - 1,), (max(_ndim(b) - 2, 0),)
+
+
+def _summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
+    """Return the axes of `a` and of `b` that are summed, in pairs."""
+    if isinstance(axes, int):
+        return list(range(m - axes, m)), list(range(axes))
+    of_a, of_b = ((part,) if isinstance(part, int) else part for part in axes)
+    return [i % m for i in of_a], [i % n for i in of_b]
+
+
+def _arrange(dx: Any, axes: list[int]) -> Any:
+    """Transpose `dx` whose axes are those of x, in this order."""
+    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    return dx if order == tuple(range(len(axes))) else permute_dims(dx, axes=order)
+
+
+def _tensordot_left(dy: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    m, n = _ndim(a), _ndim(b)
+    of_a, of_b = _summed(axes, m, n)
+    mine, free = [i for i in range(m) if i not in of_a], tuple(i for i in range(n) if i not in of_b)
+    dx = tensordot(dy, conj(b), axes=(tuple(range(len(mine), _ndim(dy))), free))
+    return _arrange(dx, mine + [i for _, i in sorted(zip(of_b, of_a))])
+
+
+def _tensordot_right(dy: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    m, n = _ndim(a), _ndim(b)
+    of_a, of_b = _summed(axes, m, n)
+    mine, free = [i for i in range(n) if i not in of_b], tuple(i for i in range(m) if i not in of_a)
+    dx = tensordot(conj(a), dy, axes=(free, tuple(range(len(free)))))
+    return _arrange(dx, [i for _, i in sorted(zip(of_a, of_b))] + mine)
+
+
+tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right))
+dot = define("dot", np.dot, (lambda dy, y, a, b: _tensordot_left(dy, y, a, b, _dot_axes(a, b)),
+                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))))  # of stacks: of each pair
+
+
+def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
+    """Return the letters of each operand's axes and of the output's, an ellipsis written out and the output explicit."""
+    inputs, arrow, output = subscripts.partition("->")
+    terms = inputs.split(",")
+    letters = sorted({c for c in inputs if c.isalpha()})
+    spare = "".join(c for c in string.ascii_letters if c not in letters)
+    widths = [rank - len(term.replace("...", "")) if "." in term else 0 for rank, term in zip(ranks, terms)]
+    stretch = spare[:max(widths, default=0)]
+    if not arrow:
+        output = ("..." if "." in inputs else "") + "".join(c for c in letters if inputs.count(c) == 1)
+    return [term.replace("...", stretch[len(stretch) - width:]) for term, width in zip(terms, widths)], output.replace("...", stretch)
+
+
+def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
+    """Contract the cotangent with the other operands.
+
+    A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was summed
+    alone, and gets an axis of length 1, which the sweep stretches.
+    """
+    terms, output = labels(subscripts, [_ndim(x) for x in xs])
+    mine, x = terms.pop(i - 1), xs[i - 1]
+    factors = [dy, *(conj(other) for k, other in enumerate(xs, 1) if k != i)]
+    terms = [output, *terms]
+    unused = iter(sorted(set(string.ascii_letters) - set("".join([mine, *terms]))))
+    axes: list[str] = []
+    for letter, n in zip(mine, shape_of(x)):
+        axes.append(letter if letter not in axes else next(unused))
+        if axes[-1] != letter:
+            terms.append(letter + axes[-1])
+            factors.append(np.eye(n))
+    known = set("".join(terms))
+    kept = "".join(letter for letter in axes if letter in known)
+    dx = einsum(f"{','.join(terms)}->{kept}", *factors, **({"optimize": True} if optimize or len(factors) > 2 else {}))
+    return dx if len(kept) == len(axes) else dx[tuple(slice(None) if letter in known else None for letter in axes)]
+
+
+einsum = define("einsum", np.einsum, _einsum_cotangent)
+
+# -- parts of a matrix, the last two axes
+
+
+def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
+    """Return the rows and the columns of a diagonal of length `n`."""
+    return np.arange(n) + max(-offset, 0), np.arange(n) + max(offset, 0)
+
+
+diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
+    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True)
+tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),))
+triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),))

@@ -1,25 +1,141 @@
-"""Reductions: sum, mean."""
+"""Reductions: sum, prod, mean, max, min, logsumexp, any, all, argmax, counts, and the running totals.
+
+The rule of a reduction is a formula of a cotangent that broadcasts against `x`. Conventions: max and min share equally
+among ties; prod and cumulative_prod divide by nothing, so that zeros are as good as other numbers, to any order.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from tapegrad.ops.shape import broadcast_to, reshape
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
+from tapegrad.ops.elementwise import conj, constant, equal, exp, where
+from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
+from tapegrad.rules import Op, define
+from tapegrad.tangent import ZERO, shape_of
 
 
-def restore(dy: Any, x: Any, axis: Any = None) -> Any:
-    """Give a reduction's cotangent back the axes that were reduced, of length 1, so that it broadcasts against `x`."""
+def reduced(x: Any, axis: Any = None) -> Iterable[int]:
+    """Return the axes that `axis` means, counted from the front; a number has none, whatever is said."""
+    ndim = len(shape_of(x))
+    return range(ndim) if axis is None or not ndim else {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
+
+
+def restore(y: Any, x: Any, axis: Any = None) -> Any:
+    """Give a reduction's output, or its cotangent, back the axes that were reduced, so that it broadcasts against `x`."""
+    if axis is None:
+        return y
+    axes = reduced(x, axis)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
+    return y if shape_of(y) == shape else reshape(y, shape)
+
+
+def _to_integer(dtype: Any) -> bool:
+    """True if `dtype=` rounded what was summed: nothing flows."""
+    return dtype is not None and np.dtype(dtype).kind not in "fc"
+
+
+def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any]) -> Op:
+    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`."""
+    def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
+    return define(name, impl, (cotangent,))
+
+
+def count(x: Any, axis: Any) -> int:
+    """Return how many elements go into each number of the output."""
     shape = shape_of(x)
-    axes = range(len(shape)) if axis is None else {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
-    return reshape(dy, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+    return math.prod(shape[i] for i in reduced(x, axis))
 
 
-def _sum_cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    return broadcast_to(restore(dy, x, axis), shape_of(x))
+def _others(x: Any, axis: Any) -> Any:
+    """Return for each element the product of all others: along an axis, of those before it and those behind it."""
+    total: Any = 1
+    for a in reduced(x, axis):
+        total = total * _before(x, a) * flip(_before(flip(x, axis=a), a), axis=a)
+        x = prod(x, axis=a, keepdims=True)
+    return total
 
 
-sum = define("sum", np.sum, (_sum_cotangent,))
+def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
+    ties = equal(x, restore(y, x, axis))
+    return where(ties, dy, 0.0) / sum(ties, axis=axis, keepdims=True)  # nan, and not 0, where y is
+
+
+sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)))
+prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)))
+mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)))
+max = reduction("max", np.max, _share)
+min = reduction("min", np.min, _share)
+nanmax = reduction("nanmax", np.nanmax, _share)
+nanmin = reduction("nanmin", np.nanmin, _share)
+logsumexp = reduction("logsumexp", lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
+                      lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)))
+
+any = constant("any", np.any)
+all = constant("all", np.all)
+argmax = constant("argmax", np.argmax)
+argmin = constant("argmin", np.argmin)
+count_nonzero = constant("count_nonzero", np.count_nonzero)
+nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True)
+
+
+# -- running totals
+
+
+def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
+    """Define a running total along an axis by `rule(dy, x, axis) -> dx`."""
+    def impl(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
+        y = ufunc.accumulate(x, axis=axis, dtype=dtype)
+        if not include_initial:
+            return y
+        shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
+        return np.concatenate([np.full(shape, ufunc.identity, y.dtype), y], axis=axis)
+
+    def cotangent(dy: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
+        if _to_integer(dtype):
+            return ZERO
+        return rule(dy[along(axis, slice(1, None))] if include_initial else dy, x, axis)
+    return define(name, impl, (cotangent,))
+
+
+def _before(x: Any, axis: int) -> Any:
+    """Return for each element the product of those before it."""
+    return cumulative_prod(x, axis=axis, include_initial=True)[along(axis, slice(None, -1))]
+
+
+def _back_prod(dy: Any, x: Any, axis: int) -> Any:
+    # d y[k] / d x[i] = before[i] x[i+1] ⋯ x[k] for k >= i, and the sum over k of dy[k] x[i+1] ⋯ x[k] is a recurrence
+    return conj(_before(x, axis)) * recurrence(conj(x), dy, axis=axis, reverse=True)
+
+
+cumulative_sum = running("cumulative_sum", np.add, lambda dy, x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
+cumulative_prod = running("cumulative_prod", np.multiply, _back_prod)
+
+
+def _recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+    dtype = np.result_type(a, b)
+    a, y = (np.moveaxis(np.array(x, dtype), axis, 0) for x in np.broadcast_arrays(a, b))
+    if reverse:
+        a, y = np.roll(a[::-1], 1, 0), y[::-1]
+    step = 1
+    while step < len(y):  # doubling: y[i] knows b[i - step + 1 : i + 1], and a[i] is the product of as many
+        y[step:] += a[step:] * y[:-step]
+        a[step:] *= a[:-step].copy()
+        step *= 2
+    return np.moveaxis(y[::-1] if reverse else y, 0, axis)
+
+
+def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+    db = recurrence(conj(a), dy, axis=axis, reverse=not reverse)
+    ahead, behind = (conj(y), db) if reverse else (db, conj(y))
+    ndim = len(shape_of(y))
+    return ahead * pad(behind[along(axis, slice(None, -1))], tuple((int(i == axis % ndim), 0) for i in range(ndim)))
+
+
+# y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
+recurrence = define("recurrence", _recurrence, (
+    _by_factor, lambda dy, y, a, b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)))

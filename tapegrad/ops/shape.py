@@ -1,20 +1,97 @@
-"""Shape ops: the same elements, arranged otherwise."""
+"""Shape ops: the same elements, arranged otherwise.
+
+Their parameters stay as general as the program wrote them (`-1` in a shape, no axes for a full transpose), so that a
+tape can be replayed at other shapes.
+"""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
+from tapegrad.ops.elementwise import where
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
 
-reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None))
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None))  # the sweep sums what was stretched
+
+def along(axis: int, index: Any) -> tuple[Any, ...]:
+    """Return the index that reads `index` along one axis, and everything along the others."""
+    return (slice(None),) * axis + (index,) if axis >= 0 else (..., index) + (slice(None),) * (-1 - axis)
 
 
-def _stack_cotangent(i: int, dy: Any, y: Any, *xs: Any, axis: int = 0) -> Any:
-    return dy[(slice(None),) * (axis % len(shape_of(y))) + (i,)]
+# -- one array, its elements once each
+
+reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True)
 
 
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_cotangent)
+def _permute_cotangent(dy: Any, y: Any, x: Any, axes: tuple[int, ...] | None = None) -> Any:
+    if axes is None:
+        return permute_dims(dy)
+    return permute_dims(dy, axes=tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))))  # the inverse permutation
+
+
+def _squeeze_cotangent(dy: Any, y: Any, x: Any, axis: Any = None) -> Any:
+    return reshape(dy, shape_of(x)) if axis is None else expand_dims(dy, axis=axis)
+
+
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True)
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True)
+flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True)
+
+
+def _roll_cotangent(dy: Any, y: Any, x: Any, shift: Any, **kw: Any) -> Any:
+    return roll(dy, tuple(-n for n in shift) if isinstance(shift, tuple) else -shift, **kw)
+
+
+roll = define("roll", np.roll, (_roll_cotangent, None))
+
+# -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
+
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True)  # the sweep sums what was stretched
+
+
+def _tile_cotangent(dy: Any, y: Any, x: Any, reps: int | tuple[int, ...]) -> Any:
+    shape, counts = shape_of(x), reps if isinstance(reps, tuple) else (reps,)
+    ndim = max(len(shape), len(counts))
+    sizes, counts = (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(counts)) + counts
+    copies = reshape(dy, tuple(n for pair in zip(counts, sizes) for n in pair))
+    return reshape(copies.sum(axis=tuple(range(0, 2 * ndim, 2))), shape)
+
+
+def _repeat_cotangent(dy: Any, y: Any, x: Any, repeats: int, axis: int | None = None) -> Any:
+    shape = shape_of(x)
+    at = len(shape) if axis is None or not shape else axis % len(shape) + 1
+    return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
+
+
+tile = define("tile", np.tile, (_tile_cotangent, None))
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None))
+
+
+def _pad_value_cotangent(dy: Any, y: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
+    # the border alone, and not all less the centre, which would cancel
+    return where(np.pad(np.zeros(shape_of(x), bool), widths, constant_values=True), dy, 0.0)
+
+
+pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
+    lambda dy, y, x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent))
+
+# -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
+
+
+def _concat_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
+    def concat_pullback(dy: Any) -> tuple[Any, ...]:
+        ends = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
+        return tuple(dy[along(axis, slice(start, end))] for start, end in zip([0, *ends], ends))
+    return concat_pullback
+
+
+def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
+    return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
+
+
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp)
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp)

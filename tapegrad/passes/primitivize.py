@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tapegrad import proxy
@@ -31,13 +32,24 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
             values[op] = _play(op, new, tracer, ctx, values)
             for made in new.ops[start:]:
                 made.at(op)
-                made.note = made.note or op.note
+                made.note = made.note or _renumber(op.note, tape, values)
         put_result(new, tracer, values[tape.result])  # type: ignore[index]
     finally:
         tracer.close()
         collector.resume()
         leave()
     return new
+
+
+def _renumber(note: str, tape: Tape, values: dict[Operation, Any]) -> str:
+    """Return a note that speaks of the new tape's variables, or "" where one of them has dissolved."""
+    parts = re.split(r"%(\d+)", note)
+    for i in range(1, len(parts), 2):
+        stands_for = values.get(tape[int(parts[i])])
+        if not isinstance(stands_for, Traced):
+            return ""
+        parts[i] = stands_for._op.name
+    return "".join(parts)
 
 
 def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from tapegrad.errors import ArgumentError, GuardError
@@ -10,7 +11,7 @@ from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
 from tapegrad.trace import flatten_call
 
-FACTS = {
+FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": operator.index, "hash": hash,
     "floor": lambda x: x.__floor__(), "ceil": lambda x: x.__ceil__(), "trunc": lambda x: x.__trunc__(), "round": lambda x: x.__round__(),
     "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())), "dtype": lambda x: getattr(x, "dtype", type(x)),

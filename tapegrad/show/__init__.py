@@ -1,1 +1,1 @@
-"""Looking at a tape."""
+"""Looking at a tape: as plain text, and on a terminal."""

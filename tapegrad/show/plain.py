@@ -1,9 +1,47 @@
-"""A tape as plain text."""
+"""A tape as plain text: ASCII, aligned, the same on every run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tapegrad.errors import ArgumentError
+from tapegrad.show.line import Line, fields_of, heading, lines, shorten, widths
 from tapegrad.tape import Tape
+
+STYLES = ("plain", "compact")
+_BETWEEN = "  "
 
 
 def format_tape(tape: Tape, style: str = "plain", width: int | None = None) -> str:
-    return "\n".join(f"{op!r}" + (f"  # {op.note}" if op.note else "") for op in tape)
+    """Return a line for each operation, "compact" one for each triple and for each pullback's call.
+
+    At most `width` characters to a line, by leaving out the least important columns.
+    """
+    if style not in STYLES:
+        raise ArgumentError(f"there is no style {style!r}", try_=f"one of {', '.join(map(repr, STYLES))}")
+    rows = [_ascii(row) for row in lines(tape, tape, fields_of(tape) if style == "compact" else None)]
+    rows = [row._replace(note=f"# {row.note}" if row.note else "", source="") for row in rows]
+    size = widths(rows, width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
+    written = [_escape(heading(tape)), *(_write(row, size, width is not None) for row in rows)]
+    return "\n".join(written if width is None else [shorten(line, width) for line in written])
+
+
+def _write(row: Line, size: Mapping[str, int], limited: bool) -> str:
+    """Put a line's cells at their columns; one that is too wide moves only what follows it, only as far as it must."""
+    text, start = "", 0
+    for name, width in size.items():
+        cell = shorten(getattr(row, name), width) if limited else getattr(row, name)
+        if name == "variable":
+            text, start = f"{cell:>{width}} = ", width + len(" = ")
+        else:
+            text = text.ljust(start) + cell + _BETWEEN if cell else text
+            start += width + len(_BETWEEN)
+    return text.rstrip()
+
+
+def _ascii(row: Line) -> Line:
+    return Line(*map(_escape, row)) if not all(map(str.isascii, row)) else row
+
+
+def _escape(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()

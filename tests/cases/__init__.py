@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.cases import elementwise, index, linalg, reduce, shape
+from tests.cases import elementwise, index, linalg, reduce, shape, sort
 from tests.cases.case import Case
 
 FAMILIES: dict[str, list[Case]] = {
-    "elementwise": elementwise.CASES, "reduce": reduce.CASES, "shape": shape.CASES, "index": index.CASES, "linalg": linalg.CASES,
+    "elementwise": elementwise.CASES, "reduce": reduce.CASES, "sort": sort.CASES, "shape": shape.CASES, "index": index.CASES, "linalg": linalg.CASES,
 }
 CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]

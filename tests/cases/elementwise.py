@@ -86,6 +86,13 @@ CASES = [
     Case("astype", lambda x: x.astype(np.float64) * 2, [(draw(3),)]), Case("astype:int", lambda x: x * x.astype(int), [(draw(3),)], ops=("astype",)),
     Case("copy", lambda x: x.copy() * 2, [(draw(3),)]),
     Case("stop_gradient", lambda x: x * 2.0, [(1.0,)]),
-    *[Case(f"{op}:math", fn, [(draw(low=domain[0], high=domain[1]).item(),)], errors=[(("text",), TypeError)]) for op, fn, domain in [
-        ("sin", math.sin, ANY), ("exp", math.exp, ANY), ("log", math.log, POSITIVE), ("sqrt", math.sqrt, POSITIVE), ("tanh", math.tanh, ANY)]],
+    # a function of math is caught by its name in the module, so it is looked up at the call
+    *[Case(f"{op}:math", lambda x, name=name: getattr(math, name)(x), [(draw(low=low, high=high).item(),)], ops=(op,)) for op, name, (low, high) in [
+        ("sin", "sin", ANY), ("exp", "exp", ANY), ("log", "log", POSITIVE), ("sqrt", "sqrt", POSITIVE), ("tanh", "tanh", ANY), ("erf", "erf", ANY),
+        ("erfc", "erfc", ANY), ("abs", "fabs", ANY), ("frexp", "frexp", (1.1, 1.9)), ("modf", "modf", (1.1, 1.9)), ("asin", "asin", UNIT), ("deg2rad", "radians", ANY)]],
+    *[Case(f"math:{name}", fn, [(1.5, 0.7)], ops=()) for name, fn in [
+        ("log", lambda a, b: math.log(a, b)), ("hypot", lambda a, b: math.hypot(a, b, 2.0)), ("dist", lambda a, b: math.dist((a, b), (0.0, 3.0))),
+        ("fsum", lambda a, b: math.fsum([a, b, a])), ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
+        ("remainder", lambda a, b: math.remainder(a, b)), ("isclose", lambda a, b: a * (2.0 if math.isclose(a, b) else 3.0)),
+        ("floor", lambda a, b: a * math.floor(a) + b * math.ceil(b) + math.trunc(a))]],
 ]

@@ -1,3 +1,3 @@
 """How NumPy spells the ops: argument names, and composites written in ops; one file per family, as in ops/."""
 
-from tapegrad.frontends.numpy import create, elementwise, index, linalg, reduce, shape  # noqa: F401
+from tapegrad.frontends.numpy import create, elementwise, index, join, linalg, reduce, running, shape, sort, write  # noqa: F401

@@ -14,7 +14,8 @@ from tapegrad.tangent import shape_of
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
-    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
+    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
+    np.logaddexp: np.logaddexp.reduce, np.fmax: np.nanmax, np.fmin: np.nanmin}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
@@ -37,9 +38,9 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
 
 
 def _call(ufunc: Any, inputs: tuple[Any, ...], where: Any = True, dtype: Any = None, casting: str = "same_kind",
-          order: str = "K", subok: bool = True) -> Any:
+          order: str = "K", subok: bool = True, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
-    if meaning is None or where is not True:
+    if meaning is None or where is not True or other:
         return NotImplemented  # without `out`, what `where` leaves out is undefined
     inputs = tuple(map(as_array, inputs))
     if dtype is not None:

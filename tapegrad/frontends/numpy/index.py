@@ -1,1 +1,148 @@
-"""NumPy spellings of the index family."""
+"""How NumPy reads parts of arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import MutationError, UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad.rules import FOREIGN, Traced, means, register
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import NO_KWARGS
+
+
+@means(operator.getitem)
+def getitem(x: Any, index: Any) -> Any:
+    if type(index) is int:  # the loop over elements: no detour
+        return x._tracer.record(ops.getitem, (x, index), NO_KWARGS, x._val[index])
+    return ops.read(x, index_parts(index))
+
+
+def index_parts(index: Any) -> tuple[Any, ...]:
+    """Return an index as arguments of `getitem` and `setitem`."""
+    return tuple(map(_part, index if isinstance(index, tuple) else (index,)))
+
+
+def _part(part: Any) -> Any:
+    """Return one part of an index as an argument of `getitem`: an array for a list, plain ints for a slice's bounds."""
+    if isinstance(part, slice):
+        return slice(static(part.start), static(part.stop), static(part.step))
+    if isinstance(part, (list, tuple)):
+        return as_array(part) if len(part) else np.empty(0, np.intp)
+    return part
+
+
+# -- along an axis
+
+
+def _integers(indices: Any, mode: str, length: Callable[[], int]) -> Any:
+    """Return indices as `take` wants them: an array of integers, brought into range where the mode says so."""
+    indices = as_array(indices)
+    dtype = dtype_of(indices)
+    if isinstance(indices, bool) or getattr(dtype, "kind", "") == "b":
+        indices = ops.astype(indices, dtype=np.dtype(np.intp))
+    elif getattr(dtype, "kind", "") == "f" and 0 in shape_of(indices):
+        indices = np.empty(shape_of(indices), np.intp)  # that of an empty list
+    if mode == "wrap":
+        return ops.remainder(indices, length())
+    return ops.minimum(ops.maximum(indices, 0), length() - 1) if mode == "clip" else indices
+
+
+@means(np.take, np.ndarray.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    no_out(out)
+    x, axis = _along(a, axis)
+    return ops.take(x, _integers(indices, mode, lambda: shape_of(x)[axis]), axis=axis)
+
+
+def _along(a: Any, axis: Any) -> tuple[Any, int]:
+    """Return an array and an axis of it, the flattened array where no axis was given."""
+    x = as_array(a)
+    return (ops.reshape(x, (-1,)), 0) if axis is None else (x, static(axis))
+
+
+@means(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    x, axis = _along(arr, axis)
+    return ops.take_along_axis(x, as_array(indices), axis=axis)
+
+
+@means(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    no_out(out)
+    x, axis = _along(a, axis)
+    mask = ops.astype(as_array(condition), dtype=np.dtype(bool))
+    before = (slice(None),) * (axis % len(shape_of(x)))
+    return getitem(getitem(x, (*before, slice(shape_of(mask)[0]))), (*before, mask))
+
+
+@means(np.ndarray.compress)
+def compress_method(a: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    return compress(condition, a, axis, out)
+
+
+@means(np.extract)
+def extract(condition: Any, arr: Any) -> Any:
+    return compress(ops.reshape(as_array(condition), (-1,)), arr)
+
+
+@means(np.ix_)
+def ix_(*args: Any) -> tuple[Any, ...]:
+    parts = [FOREIGN[np.nonzero](x)[0] if ops.is_mask(x) else as_array(x) for x in args]
+    if any(len(shape_of(part)) != 1 for part in parts):
+        np.ix_(np.zeros((1, 1)))  # ValueError, in NumPy's words
+    parts = [part if isinstance(part, Traced) else np.ix_(part)[0] for part in parts]  # as integers
+    return tuple(ops.reshape(part, tuple(-1 if k == i else 1 for k in range(len(parts)))) for i, part in enumerate(parts))
+
+
+# -- choosing among several arrays
+
+
+@means(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    no_out(out)
+    choices = [as_array(choice) for choice in choices]
+    which = _integers(a, mode, lambda: len(choices))
+    shape = np.broadcast_shapes(shape_of(which), *map(shape_of, choices))
+    stacked = ops.stack(*[ops.broadcast_to(choice, shape) for choice in choices], axis=0)
+    return ops.take_along_axis(stacked, ops.broadcast_to(which, (1, *shape)), axis=0)[0]
+
+
+@means(np.ndarray.choose)
+def choose_method(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    return choose(a, choices, out, mode)
+
+
+@means(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist) or not len(condlist):
+        np.select(condlist, choicelist)  # ValueError, in NumPy's words
+    y = as_array(default)
+    for condition, choice in zip(reversed(list(condlist)), reversed(list(choicelist)), strict=True):
+        y = ops.where(as_array(condition), as_array(choice), y)
+    return y
+
+
+# -- what writes in place, or calls what it is given
+
+
+def _refuse(error: type[MutationError | UnknownFunction], what: str, advice: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise error(what, user_location(), advice)
+    return refused
+
+
+for _fn, _advice in [
+    (np.put, "y = np.where(mask, value, x)"), (np.place, "y = np.where(mask, value, x)"), (np.putmask, "y = np.where(mask, value, x)"),
+    (np.copyto, "y = np.where(mask, value, x), or y = x.copy()"), (np.put_along_axis, "y = np.where(mask, value, x)"),
+    (np.fill_diagonal, "y = np.where(np.eye(n, dtype=bool), value, x)"), (np.ndarray.put, "y = np.where(mask, value, x)"),
+    (np.ndarray.fill, "y = np.full_like(x, value)"),
+]:
+    register(_fn, _refuse(MutationError, f"{_fn.__name__} writes into an array in place, which is not recorded yet", _advice))
+register(np.piecewise, _refuse(UnknownFunction, "piecewise fills an array with what functions return, which is not recorded",
+                               "np.select([conditions], [values]), or np.where"))

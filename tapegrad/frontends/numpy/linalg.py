@@ -1,1 +1,226 @@
-"""NumPy spellings of the linalg family."""
+"""NumPy's contractions, and parts of matrices."""
+
+from __future__ import annotations
+
+import functools
+import string
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
+from tapegrad.rules import means
+from tapegrad.tangent import shape_of
+
+
+def _ndim(x: Any) -> int:
+    return len(shape_of(x))
+
+
+def _flat(x: Any) -> Any:
+    return ops.reshape(as_array(x), (-1,))
+
+
+# -- products of vectors and matrices
+
+
+@means(np.linalg.matmul)
+def matmul(x1: Any, x2: Any, /) -> Any:
+    return ops.matmul(as_array(x1), as_array(x2))
+
+
+@means(np.linalg.vecdot)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return ops.vecdot(moveaxis(x1, axis, -1), moveaxis(x2, axis, -1))
+
+
+@means(np.dot, np.ndarray.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    no_out(out)
+    a, b = as_array(a), as_array(b)
+    m, n = _ndim(a), _ndim(b)
+    if not m or not n:
+        return ops.multiply(a, b)
+    return ops.matmul(a, b) if m < 3 and n < 3 else ops.dot(a, b)
+
+
+@means(np.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    a, b = as_array(a), as_array(b)
+    return dot(a, swapaxes(b, -1, -2) if _ndim(a) and _ndim(b) > 1 else b)
+
+
+@means(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    return ops.matmul(ops.conj(_flat(a)), _flat(b))
+
+
+@means(np.outer, np.linalg.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    no_out(out)
+    return ops.multiply(ops.reshape(as_array(a), (-1, 1)), _flat(b))
+
+
+@means(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    a, b = as_array(a), as_array(b)
+    ndim = max(_ndim(a), _ndim(b))
+    left, right = ((1,) * (ndim - _ndim(x)) + shape_of(x) for x in (a, b))
+    product = ops.multiply(ops.reshape(a, tuple(k for n in left for k in (n, 1))), ops.reshape(b, tuple(k for n in right for k in (1, n))))
+    return ops.reshape(product, tuple(m * n for m, n in zip(left, right)))
+
+
+@means(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    a, b = as_array(a), as_array(b)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    lengths = shape_of(a)[axisa: axisa + 1 or None], shape_of(b)[axisb: axisb + 1 or None]
+    if lengths != ((3,), (3,)):
+        np.cross(np.ones(shape_of(a)), np.ones(shape_of(b)), axisa, axisb, axisc)  # ValueError, or a warning, in NumPy's words
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
+    planar = [_ndim(x) for x in (a, b) if shape_of(x)[-1] == 2]
+    a0, a1, b0, b1 = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
+    c2 = a0 * b1 - a1 * b0
+    if len(planar) == 2:
+        return c2
+    a2, b2 = (x[..., 2] if shape_of(x)[-1] == 3 else 0 * x[..., 0] for x in (a, b))
+    return moveaxis(ops.stack(a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, c2, axis=-1), -1, axisc)
+
+
+@means(np.linalg.cross)
+def cross_of_three(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return cross(x1, x2, axis=axis)
+
+
+@means(np.linalg.multi_dot)
+def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    """Multiply in the cheapest order (Cormen et al., Introduction to Algorithms, section 14.2)."""
+    no_out(out)
+    xs = list(map(as_array, arrays))
+    if len(xs) < 2:
+        np.linalg.multi_dot([])  # ValueError, in NumPy's words
+    sizes = [shape_of(xs[0])[0] if _ndim(xs[0]) == 2 else 1, *[shape_of(x)[-1] if _ndim(x) == 2 else 1 for x in xs]]
+    sizes[1] = shape_of(xs[0])[-1]
+
+    @functools.cache
+    def cheapest(i: int, j: int) -> tuple[int, int]:
+        costs = [(cheapest(i, k)[0] + cheapest(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
+        return min(costs, default=(0, i))
+
+    def product(i: int, j: int) -> Any:
+        k = cheapest(i, j)[1]
+        return xs[i] if i == j else ops.matmul(product(i, k), product(k + 1, j))
+    return product(0, len(xs) - 1)
+
+
+# -- products over any axes
+
+
+@means(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    return ops.tensordot(as_array(a), as_array(b), axes=static(axes))
+
+
+@means(np.linalg.tensordot)
+def tensordot_of_two(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return tensordot(x1, x2, axes)
+
+
+@means(np.einsum)
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe") -> Any:
+    no_out(out)
+    subscripts, given = _subscripts(operands)
+    xs = list(map(as_array, given))
+    if len(xs) == 1 and dtype is None:
+        (mine, *_), output = ops.labels(subscripts, [_ndim(xs[0])])
+        if _is_view(shape_of(xs[0]), mine, output):
+            return _arrange(xs[0], mine, output)
+    return ops.einsum(subscripts, *xs, **keywords(optimize=optimize, dtype=dtype))
+
+
+def _is_view(shape: tuple[int, ...], mine: str, output: str) -> bool:
+    """True if an einsum of one operand sums nothing: then it shares the operand's memory, which the op's copy would not."""
+    return len(mine) == len(shape) and len(set(zip(mine, shape))) == len(output) and sorted(set(mine)) == sorted(output)
+
+
+def _arrange(x: Any, mine: str, output: str) -> Any:
+    """Return x with its axes in another order, and the diagonal of those that have the same letter."""
+    for letter in output:
+        while mine.count(letter) > 1:
+            i = mine.index(letter)
+            k = mine.index(letter, i + 1)
+            x, mine = diagonal(x, 0, i, k), mine[:i] + mine[i + 1: k] + mine[k + 1:] + letter
+    return x if mine == output else ops.permute_dims(x, axes=tuple(map(mine.index, output)))
+
+
+@means(np.einsum_path)
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    subscripts, xs = _subscripts(operands)
+    return np.einsum_path(subscripts, *[np.broadcast_to(0.0, shape_of(as_array(x))) for x in xs], optimize=optimize)
+
+
+def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return einsum's subscripts as text, and its operands, of either of its two forms."""
+    if isinstance(operands[0], str):
+        return operands[0].replace(" ", ""), operands[1:]
+
+    def letters(axes: Any) -> str:
+        # sorted as the numbers are: A-Z stand before a-z
+        return "".join("..." if i is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[i] for i in axes)
+    pairs = len(operands) // 2
+    inputs = ",".join(letters(operands[2 * k + 1]) for k in range(pairs))
+    return inputs + (f"->{letters(operands[-1])}" if len(operands) % 2 else ""), operands[: 2 * pairs: 2]
+
+
+# -- parts of a matrix
+
+
+@means(np.diagonal, np.ndarray.diagonal)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    x = as_array(a)
+    if _ndim(x) != 2 or (axis1, axis2) != (0, 1):
+        x = moveaxis(x, (axis1, axis2), (-2, -1))
+    return ops.diagonal(x, **keywords(offset=offset))
+
+
+@means(np.linalg.diagonal)
+def diagonal_of_last(x: Any, /, *, offset: int = 0) -> Any:
+    return diagonal(x, offset, -2, -1)
+
+
+@means(np.trace, np.ndarray.trace)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    no_out(out)
+    return ops.sum(diagonal(a, offset, axis1, axis2), **keywords(axis=-1, dtype=dtype))
+
+
+@means(np.linalg.trace)
+def trace_of_last(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return trace(x, offset, -2, -1, dtype)
+
+
+@means(np.diag)
+def diag(v: Any, k: int = 0) -> Any:
+    x, k = as_array(v), static(k)
+    if _ndim(x) != 1:
+        return diagonal(x, k) if _ndim(x) == 2 else np.diag(np.ones(shape_of(x)))  # ValueError, in NumPy's words
+    n = shape_of(x)[0]
+    return ops.scatter(x, *ops.diagonal_index(n, k), shape=(n + abs(k),) * 2, ranks=(2,))
+
+
+@means(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Any:
+    return diag(_flat(v), k)
+
+
+@means(np.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    return ops.tril(as_array(m), **keywords(k=k))
+
+
+@means(np.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    return ops.triu(as_array(m), **keywords(k=k))

@@ -2,20 +2,284 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, no_out
-from tapegrad.rules import means
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.shape import ravel, shape
+from tapegrad.ops.reduce import count
+from tapegrad.rules import Op, means
+from tapegrad.tangent import shape_of
+
+# -- what the reductions share: `where=` as a mask, and the keywords that an op takes
+
+
+def kind_of(x: Any) -> str:
+    """Return the kind of an array's or number's dtype ("f", "c", "i" …); guarding that alone leaves the shapes open."""
+    dtype = getattr(x, "dtype", None)
+    return np.dtype(x.__class__).kind if dtype is None else dtype.kind  # type: ignore[no-any-return]
+
+
+def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:
+    """Return the keyword arguments of a reduction, those that say something."""
+    return keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), keepdims=bool(keepdims))
+
+
+def masked(a: Any, where: Any, fill: Any) -> tuple[Any, Any]:
+    """Return an array with `fill` where the mask leaves elements out, and the mask in its shape; None if all are in."""
+    x = as_array(a)
+    if where is True:
+        return x, None
+    mask = as_array(where)
+    if shape_of(mask) != shape_of(x):
+        mask = ops.broadcast_to(mask, shape_of(x))
+    return ops.where(mask, x, fill), mask
+
+
+def present(a: Any, where: Any = True) -> Any:
+    """Return the mask of what is not nan, and in the mask `where`."""
+    x = as_array(a)
+    if kind_of(x) not in "fc":
+        return where
+    there = ops.logical_not(ops.isnan(x))
+    return there if where is True else ops.logical_and(there, as_array(where))
+
+
+# -- sums and products
 
 
 @means(np.sum, np.ndarray.sum)
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
     no_out(out)
-    x = as_array(a)
-    if where is not True:
-        x = ops.where(where, x, 0)
-    y = ops.sum(x, **keywords(axis=axis, dtype=dtype, keepdims=keepdims))
+    y = ops.sum(masked(a, where, 0)[0], **how(axis, keepdims, dtype))
     return y if initial is None else y + initial
+
+
+@means(np.prod, np.ndarray.prod)
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    no_out(out)
+    y = ops.prod(masked(a, where, 1)[0], **how(axis, keepdims, dtype))
+    return y if initial is None else y * initial
+
+
+@means(np.logaddexp.reduce)
+def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+                     where: Any = True) -> Any:
+    no_out(out)
+    x = masked(array, where, -np.inf)[0]
+    y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
+    return y if initial is None else ops.logaddexp(y, initial)
+
+
+@means(np.nansum)
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return sum(a, axis, dtype, out, keepdims, initial, present(a, where))
+
+
+@means(np.nanprod)
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return prod(a, axis, dtype, out, keepdims, initial, present(a, where))
+
+
+# -- the largest and the smallest
+
+
+def extremum(op: Op, pair: Op, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
+    no_out(out)
+    if initial is None:
+        if where is not True:
+            raise ValueError(f"reduction operation '{pair.__name__}' does not have an identity, "
+                             "so to use a where mask one has to specify 'initial'")
+        return op(as_array(a), **how(axis, keepdims))
+    return pair(op(masked(a, where, initial)[0], **how(axis, keepdims)), initial)
+
+
+@means(np.max, np.amax, np.ndarray.max)
+def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return extremum(ops.max, ops.maximum, a, axis, out, keepdims, initial, where)
+
+
+@means(np.min, np.amin, np.ndarray.min)
+def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return extremum(ops.min, ops.minimum, a, axis, out, keepdims, initial, where)
+
+
+@means(np.nanmax)
+def nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return extremum(ops.nanmax, ops.fmax, a, axis, out, keepdims, initial, where)
+
+
+@means(np.nanmin)
+def nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+    return extremum(ops.nanmin, ops.fmin, a, axis, out, keepdims, initial, where)
+
+
+@means(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    return max(a, axis, out, keepdims) - min(a, axis, None, keepdims)
+
+
+@means(np.argmax, np.ndarray.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    no_out(out)
+    return ops.argmax(as_array(a), **how(axis, keepdims))
+
+
+@means(np.argmin, np.ndarray.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    no_out(out)
+    return ops.argmin(as_array(a), **how(axis, keepdims))
+
+
+# -- moments
+
+
+def averaged(x: Any, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
+    """Divide the sum of `x`, which is 0 outside the mask, by the count inside it, less `less`."""
+    if mask is None and not less:
+        return ops.mean(x, **options)
+    if mask is None:
+        size = builtins.max(count(x, options.get("axis")) - less, 0)
+    else:
+        size = ops.sum(mask, **how(options.get("axis"), options.get("keepdims")))
+        size = ops.maximum(size - less, 0) if less else size
+    return ops.sum(x, **options) / size
+
+
+@means(np.mean, np.ndarray.mean)
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+    no_out(out)
+    return averaged(*masked(a, where, 0), how(axis, keepdims, dtype))
+
+
+@means(np.var, np.ndarray.var)
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+        mean: Any = None, correction: Any = None) -> Any:
+    no_out(out)
+    if correction is not None and ddof:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    x, mask = masked(a, where, 0)
+    far = x - (averaged(x, mask, how(axis, True, dtype)) if mean is None else as_array(mean))
+    if mask is not None:
+        far = ops.where(mask, far, 0)
+    squares = ops.real(far) ** 2 + ops.imag(far) ** 2 if kind_of(far) == "c" else far * far
+    return averaged(squares, mask, how(axis, keepdims, dtype), ddof if correction is None else correction)
+
+
+@means(np.std, np.ndarray.std)
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+        mean: Any = None, correction: Any = None) -> Any:
+    y = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+    zero = ops.equal(y, 0)
+    return ops.sqrt(y + zero) - zero  # the root, with the derivative 0 at 0, as that of abs
+
+
+@means(np.nanmean)
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+    return mean(a, axis, dtype, out, keepdims, where=present(a, where))
+
+
+@means(np.nanvar)
+def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+           mean: Any = None, correction: Any = None) -> Any:
+    return var(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
+
+
+@means(np.nanstd)
+def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+           mean: Any = None, correction: Any = None) -> Any:
+    return std(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
+
+
+@means(np.average)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+    x = as_array(a)
+    if weights is None:
+        y = ops.mean(x, **how(axis, keepdims))
+        scale: Any = x.dtype.type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
+    else:
+        w = _weights(as_array(weights), x, axis)
+        scale = ops.sum(w, **how(axis, keepdims))
+        if ops.any(ops.equal(scale, 0)):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        y = ops.sum(x * w, **how(axis, keepdims)) / scale
+    if not returned:
+        return y
+    return y, scale if shape_of(scale) == shape_of(y) else ops.broadcast_to(scale, shape_of(y))
+
+
+def _weights(w: Any, x: Any, axis: Any) -> Any:
+    """Return weights that broadcast against `x`; given for the axes alone, they get the others, of length 1."""
+    wide = shape_of(x)
+    if shape_of(w) == wide:
+        return w
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = normalize_axis_tuple(static(axis), len(wide))
+    if shape_of(w) != tuple(wide[i] for i in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    if axes != tuple(sorted(axes)):
+        w = ops.permute_dims(w, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return ops.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(wide)))
+
+
+# -- what has no derivative: logic, counting, comparing
+
+
+@means(np.any, np.ndarray.any)
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+    no_out(out)
+    return ops.any(masked(a, where, False)[0], **how(axis, keepdims))
+
+
+@means(np.all, np.ndarray.all)
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+    no_out(out)
+    return ops.all(masked(a, where, True)[0], **how(axis, keepdims))
+
+
+@means(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    return ops.count_nonzero(as_array(a), **how(axis, keepdims))
+
+
+@means(np.nonzero, np.ndarray.nonzero)
+def nonzero(a: Any) -> Any:
+    return ops.nonzero(as_array(a))
+
+
+@means(np.flatnonzero)
+def flatnonzero(a: Any) -> Any:
+    return ops.nonzero(ravel(a))[0]
+
+
+@means(np.argwhere)
+def argwhere(a: Any) -> Any:
+    return ops.stack(*ops.nonzero(as_array(a)), axis=1)
+
+
+@means(np.isclose)
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    x, y = as_array(a), as_array(b)
+    close = ops.less_equal(ops.abs(x - y), atol + rtol * ops.abs(y)) & ops.isfinite(y) | ops.equal(x, y)
+    return close | ops.isnan(x) & ops.isnan(y) if equal_nan else close
+
+
+@means(np.allclose)
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
+    return bool(ops.all(isclose(a, b, rtol, atol, equal_nan)))
+
+
+@means(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = as_array(a1), as_array(a2)
+    if shape(x) != shape(y):
+        return False
+    same = ops.equal(x, y)
+    return bool(ops.all(same | ops.isnan(x) & ops.isnan(y) if equal_nan else same))

@@ -2,39 +2,290 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.stride_tricks import as_strided
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, static
-from tapegrad.rules import means
+from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.rules import Traced, means, register
+from tapegrad.tangent import dtype_of, shape_of
 
 
-def in_order(order: str | None) -> None:
-    """Refuse any order but C: a traced array has no memory layout."""
-    if order not in ("C", None, "K", "A"):
-        raise UnknownFunction(f"order={order!r} is not known for traced arrays", user_location(), "transpose first: x.T.reshape(...)")
+def rank(x: Any) -> int:
+    """Return the number of dimensions; guarding that alone leaves a tape free to be replayed at other shapes."""
+    if isinstance(x, Traced) and not hasattr(x, "ndim"):  # a number, in whose place an array may come
+        x._tracer.guard(x._op, "ndim", 0)
+        return rank(x._val)
+    return getattr(x, "ndim", 0)
+
+
+def numpy_dtype(x: Any) -> Any:
+    """Return the dtype of an array, and that of the array NumPy makes of a plain number."""
+    dtype = dtype_of(x)
+    return np.dtype(x.__class__) if dtype is None else dtype
+
+
+def integers(x: Any) -> Any:
+    """Return a shape, an axis or counts as plain ints, whatever they came in."""
+    return static(list(x) if rank(x) else x)
+
+
+def along_axis(a: Any, axis: Any) -> tuple[Any, int]:
+    """Return an array and the axis to work along, counted from the front; without one the array is flattened."""
+    x = as_array(a)
+    return (ravel(x), 0) if axis is None else (x, normalize_axis_index(static(axis), rank(x)))
+
+
+# -- what shape it is. The proxy's attributes record the guards.
+
+
+@means(np.shape)
+def shape(a: Any) -> tuple[int, ...]:
+    return a.shape if rank(a) else ()
+
+
+@means(np.ndim)
+def ndim(a: Any) -> int:
+    return rank(a)
+
+
+@means(np.size)
+def size(a: Any, axis: Any = None) -> int:
+    axes = range(rank(a)) if axis is None else normalize_axis_tuple(static(axis), rank(a))
+    return math.prod(shape(a)[i] for i in axes)
+
+
+# -- reshaping
+
+
+def in_fortran_order(order: str | None) -> bool:
+    """Return whether the first axis is to run fastest; refuse an order that depends on the memory layout."""
+    if order not in ("C", "F", None):
+        raise UnknownFunction(f"order={order!r} depends on the memory layout, which a tape does not keep", user_location(), "order='C' or order='F'")
+    return order == "F"
 
 
 @means(np.reshape)
-def reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: Any = None) -> Any:
-    in_order(order)
-    return ops.reshape(as_array(a), static(shape))
+def reshape(a: Any, /, shape: Any = None, order: str | None = "C", *, copy: Any = None) -> Any:
+    x, shape = as_array(a), integers(shape)
+    if not in_fortran_order(order):
+        return ops.reshape(x, shape)
+    return ops.permute_dims(ops.reshape(ops.permute_dims(x), shape[::-1] if isinstance(shape, tuple) else shape))
 
 
 @means(np.ndarray.reshape)
-def reshape_method(a: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
+def reshape_method(a: Any, *shape: Any, order: str | None = "C", copy: Any = None) -> Any:
     return reshape(a, shape[0] if len(shape) == 1 else shape, order)
+
+
+@means(np.ravel, np.ndarray.ravel)
+def ravel(a: Any, order: str | None = "C") -> Any:
+    return reshape(a, (-1,), order)
+
+
+@means(np.ndarray.flatten)
+def flatten(a: Any, order: str | None = "C") -> Any:
+    return ops.copy(ravel(a, order))  # never a view
+
+
+@means(np.expand_dims)
+def expand_dims(a: Any, axis: Any) -> Any:
+    return ops.expand_dims(as_array(a), axis=static(axis))
+
+
+@means(np.squeeze, np.ndarray.squeeze)
+def squeeze(a: Any, axis: Any = None) -> Any:
+    return ops.squeeze(as_array(a), **keywords(axis=axis))
+
+
+_NEW_AXES: dict[int, dict[int, Any]] = {1: {0: 0}, 2: {0: (0, 1), 1: 0}, 3: {0: (0, 1, 2), 1: (0, 2), 2: 2}}
+
+
+def atleast(n: int, a: Any) -> Any:
+    """Return an array of `n` dimensions or more."""
+    x = as_array(a)
+    axes = _NEW_AXES[n].get(rank(x))
+    return x if axes is None else ops.expand_dims(x, axis=axes)
+
+
+def _atleast_each(n: int, *arys: Any) -> Any:
+    return atleast(n, arys[0]) if len(arys) == 1 else tuple(atleast(n, a) for a in arys)
+
+
+for _n, _fn in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d), 1):
+    register(_fn, partial(_atleast_each, _n))
+
+
+def with_rank(x: Any, ndim: int) -> Any:
+    """Return an array of `ndim` dimensions or more, new ones in front."""
+    new = tuple(range(ndim - rank(x)))
+    return ops.expand_dims(x, axis=new) if new else x
+
+
+# -- permuting the axes
+
+
+@means(np.transpose)
+def transpose(a: Any, axes: Any = None) -> Any:
+    axes = integers(axes)
+    return ops.permute_dims(as_array(a), **keywords(axes=(axes,) if isinstance(axes, int) else axes))
+
+
+@means(np.ndarray.transpose)
+def transpose_method(a: Any, *axes: Any) -> Any:
+    return transpose(a, axes[0] if len(axes) == 1 else axes or None)
+
+
+def moved(a: Any, move: Callable[..., Any], *args: Any) -> Any:
+    """Permute the axes as `move`, a function of NumPy's, does to an array whose strides number its axes."""
+    x = as_array(a)
+    numbered = as_strided(np.empty(1), (1,) * rank(x), range(rank(x)))  # type: ignore[arg-type]
+    return ops.permute_dims(x, axes=move(numbered, *map(static, args)).strides)
+
+
+@means(np.swapaxes, np.ndarray.swapaxes)
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return moved(a, np.swapaxes, axis1, axis2)
+
+
+@means(np.moveaxis)
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return moved(a, np.moveaxis, source, destination)
+
+
+@means(np.rollaxis)
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    return moved(a, np.rollaxis, axis, start)
+
+
+@means(np.matrix_transpose, np.linalg.matrix_transpose, np.ndarray.mT)
+def matrix_transpose(x: Any, /) -> Any:
+    return moved(x, np.matrix_transpose)
+
+
+register(np.ndarray.T, ops.permute_dims)
+
+# -- reversing and rolling
+
+
+@means(np.flip)
+def flip(m: Any, axis: Any = None) -> Any:
+    return ops.flip(as_array(m), **keywords(axis=axis))
+
+
+@means(np.flipud)
+def flipud(m: Any) -> Any:
+    return flip(m, 0)
+
+
+@means(np.fliplr)
+def fliplr(m: Any) -> Any:
+    return flip(m, 1)
+
+
+@means(np.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    return ops.roll(as_array(a), integers(shift), **keywords(axis=axis))
+
+
+@means(np.rot90)
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    x = as_array(m)
+    plane = normalize_axis_tuple(static(tuple(axes)), rank(x))  # raises for an axis given twice
+    if len(plane) != 2:
+        raise ValueError("len(axes) must be 2.")
+    turns = static(k) % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return flip(x, plane)
+    return swapaxes(flip(x, plane[1]), *plane) if turns == 1 else flip(swapaxes(x, *plane), plane[1])
+
+
+# -- stretching and repeating
 
 
 @means(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    return ops.broadcast_to(as_array(array), static(shape))
+    return ops.broadcast_to(as_array(array), integers(shape))
 
 
-@means(np.stack)
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    y = ops.stack(*map(as_array, arrays), axis=static(axis))
-    return y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
+@means(np.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    xs = [as_array(a) for a in args]
+    shape = np.broadcast_shapes(*map(shape_of, xs))
+    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else ops.broadcast_to(x, shape) for x in xs)
+
+
+@means(np.tile)
+def tile(A: Any, reps: Any) -> Any:
+    return ops.tile(as_array(A), integers(reps))
+
+
+@means(np.repeat, np.ndarray.repeat)
+def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    counts = np.asarray(integers(repeats))
+    if counts.size == 1:
+        return ops.repeat(as_array(a), operator.index(counts.item()), **keywords(axis=axis))
+    x, axis = along_axis(a, axis)
+    return ops.take(x, np.repeat(np.arange(shape_of(x)[axis]), counts), axis=axis)
+
+
+@means(np.resize)
+def resize(a: Any, new_shape: Any) -> Any:
+    x = ravel(a)
+    n = shape_of(x)[0]
+    index = np.resize(np.arange(n), integers(new_shape))
+    return ops.reshape(ops.take(x, index.ravel(), axis=0), index.shape) if n else np.zeros(index.shape, dtype_of(x))
+
+
+@means(np.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    x = as_array(array)
+    widths = _widths(pad_width, rank(x))
+    if not any(map(any, widths)):
+        return ops.copy(x)
+    if mode == "constant":
+        return _pad_constant(x, widths, **kwargs)
+    if mode not in ("edge", "reflect", "symmetric", "wrap") or kwargs.pop("reflect_type", "even") != "even":
+        raise UnknownFunction(f"tapegrad knows no np.pad with mode={mode!r} and these keywords", user_location(),
+                              "mode 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
+    for axis, width in enumerate(widths):
+        if width != (0, 0):  # what NumPy puts where is asked of an array of positions
+            x = ops.take(x, np.pad(np.arange(shape_of(x)[axis]), width, mode, **kwargs), axis=axis)
+    return x
+
+
+def _widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
+    """Return how much to add before and after, a pair for each axis."""
+    if isinstance(pad_width, dict):
+        of_axis = {normalize_axis_index(axis, ndim): pair for axis, pair in pad_width.items()}
+        pad_width = [np.broadcast_to(static(of_axis.get(axis, 0)), 2) for axis in range(ndim)]
+    widths = np.asarray(integers(pad_width))
+    if widths.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    return tuple((before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist())
+
+
+def _pad_constant(x: Any, widths: tuple[tuple[int, int], ...], constant_values: Any = 0) -> Any:
+    value = as_array(constant_values)
+    if isinstance(value, Traced) and numpy_dtype(value) != numpy_dtype(x):
+        value = ops.astype(value, dtype=numpy_dtype(x))
+    if not shape_of(value):
+        return ops.pad(x, widths) if not isinstance(value, Traced) and value == 0 else ops.pad(x, widths, value)
+    values = ops.broadcast_to(value, (rank(x), 2))
+    for axis, (before, after) in enumerate(widths):  # a later axis gets the corners
+        for side, width in enumerate([(before, 0), (0, after)]):
+            if any(width):
+                x = ops.pad(x, tuple(width if i == axis else (0, 0) for i in range(rank(x))), values[axis, side])
+    return x

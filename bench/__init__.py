@@ -1,0 +1,1 @@
+"""Benchmarks: each objective written once, each peer behind one adapter, one table of ratios."""

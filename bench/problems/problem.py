@@ -1,0 +1,60 @@
+"""Problem: an objective and its data, the same for every peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+Size = dict[str, int]
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An objective, a real scalar of plain NumPy, and where its data come from.
+
+    `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, `size_of` says how large data are:
+    data are the objective's arguments by name. `wrt` names those to differentiate by. A problem with a `sweep` is measured
+    at each of its sizes, on request at the size `million` too. `peers` are the ones measured, all if empty.
+    """
+
+    name: str
+    objective: Callable[..., Any]
+    wrt: tuple[str, ...]
+    make: Callable[..., Data]
+    default: Size
+    size_of: Callable[[Data], Size]
+    read: Callable[[Path], Data] | None = None
+    sweep: tuple[Size, ...] = ()
+    million: Size | None = None
+    peers: tuple[str, ...] = ()
+    repeats: int = 15
+    data: Data = field(default_factory=dict)
+    source: str = ""
+
+    def made(self, **size: int) -> Problem:
+        """Return the problem with data of a size, the default one where nothing is said; always the same data."""
+        return replace(self, data=self.make(**{**self.default, **size}, seed=0), source="made")
+
+    def loaded(self, path: Path) -> Problem:
+        """Return the problem with the data of a file."""
+        if self.read is None:
+            raise ValueError(f"{self.name} reads no file")
+        return replace(self, data=self.read(path), source=path.name)
+
+    @property
+    def size(self) -> Size:
+        """How large the data are."""
+        return self.size_of(self.data)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments to differentiate by, the objective's first."""
+        return tuple(self.data[name] for name in self.wrt)
+
+    @property
+    def given(self) -> Data:
+        """The other arguments, which every peer passes by keyword and holds constant."""
+        return {name: value for name, value in self.data.items() if name not in self.wrt}

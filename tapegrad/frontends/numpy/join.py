@@ -1,0 +1,189 @@
+"""NumPy's functions that put arrays together, and take them apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad.frontends.numpy.shape import (
+    along_axis,
+    atleast,
+    integers,
+    moveaxis,
+    numpy_dtype,
+    rank,
+    ravel,
+    with_rank,
+)
+from tapegrad.ops.shape import along
+from tapegrad.rules import means, register
+from tapegrad.tangent import dtype_of, shape_of
+
+# -- joining
+
+
+def converted(arrays: Any, dtype: Any, casting: Any) -> list[Any]:
+    """Return the arrays to be joined, each cast to the dtype that was asked for."""
+    xs = [as_array(a) for a in arrays]
+    if dtype is None:
+        return xs
+    for x in xs:
+        if not np.can_cast(numpy_dtype(x), dtype, casting or "same_kind"):
+            raise TypeError(f"Cannot cast array data from {numpy_dtype(x)!r} to {np.dtype(dtype)!r} by the rule {casting or 'same_kind'!r}")
+    return [ops.astype(x, dtype=np.dtype(dtype)) for x in xs]
+
+
+@means(np.concatenate)
+def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
+    no_out(out)
+    xs = converted(arrays, dtype, casting)
+    return ops.concat(*map(ravel, xs), axis=0) if axis is None else ops.concat(*xs, axis=static(axis))
+
+
+@means(np.stack)
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    no_out(out)
+    return ops.stack(*converted(arrays, dtype, casting), axis=static(axis))
+
+
+@means(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    return concatenate([atleast(2, a) for a in tup], 0, dtype=dtype, casting=casting)
+
+
+@means(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    xs = [atleast(1, a) for a in tup]
+    return concatenate(xs, 0 if xs and rank(xs[0]) == 1 else 1, dtype=dtype, casting=casting)
+
+
+@means(np.dstack)
+def dstack(tup: Any) -> Any:
+    return concatenate([atleast(3, a) for a in tup], 2)
+
+
+@means(np.column_stack)
+def column_stack(tup: Any) -> Any:
+    columns = [atleast(1, a) for a in tup]
+    return concatenate([ops.expand_dims(x, axis=1) if rank(x) == 1 else x for x in columns], 1)
+
+
+@means(np.block)
+def block(arrays: Any) -> Any:
+    blocks: list[Any] = []
+    depth = _depth(arrays, blocks)
+    if depth == 0:
+        return ops.copy(arrays)
+    ndim = max(depth, *map(rank, blocks))
+
+    def join(part: Any, axis: int) -> Any:
+        if isinstance(part, list):
+            return ops.concat(*[join(p, axis + 1) for p in part], axis=axis)
+        return with_rank(part, ndim)
+    return join(arrays, ndim - depth)
+
+
+def _depth(arrays: Any, blocks: list[Any]) -> int:
+    """Return how deep the lists are nested, and collect what they hold."""
+    if not isinstance(arrays, list):
+        if isinstance(arrays, tuple):
+            raise TypeError("np.block takes nested lists of blocks, and no tuples")
+        blocks.append(arrays)
+        return 0
+    depths = {_depth(part, blocks) for part in arrays}
+    if len(depths) != 1:
+        raise ValueError("np.block: lists must be nested equally deep, and none may be empty")
+    return 1 + depths.pop()
+
+
+@means(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    return concatenate((as_array(arr), as_array(values)), axis)
+
+
+def _places(obj: Any) -> Any:
+    """Return where to insert or delete: plain ints or a slice, or the array that was given, perhaps a mask."""
+    return obj if type(obj) is np.ndarray else integers(obj)
+
+
+@means(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    x, axis = along_axis(arr, axis)
+    place, new, shape = _places(obj), as_array(values), shape_of(x)
+    old = np.arange(shape[axis])
+    count = len(np.insert(old, place, 0)) - len(old)
+    if numpy_dtype(new) != dtype_of(x):
+        new = ops.astype(new, dtype=dtype_of(x))
+    if count == 1:  # one place takes as many values as there are
+        new = with_rank(new, len(shape))
+        if not isinstance(place, slice) and np.ndim(place) == 0:
+            new = moveaxis(new, 0, axis)
+        count = shape_of(new)[axis]
+    new = ops.broadcast_to(new, (*shape[:axis], count, *shape[axis + 1:]))
+    return ops.take(ops.concat(x, new, axis=axis), np.insert(old, place, len(old) + np.arange(count)), axis=axis)
+
+
+@means(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    x, axis = along_axis(arr, axis)
+    return ops.take(x, np.delete(np.arange(shape_of(x)[axis]), _places(obj)), axis=axis)
+
+
+# -- splitting
+
+
+@means(np.array_split)
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    x, cuts, axis = as_array(ary), integers(indices_or_sections), static(axis)
+    axis = normalize_axis_index(axis, rank(x))
+    if not isinstance(cuts, tuple):
+        if cuts <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        longer = shape_of(x)[axis] % cuts  # as many parts have one element more than the others
+        length = shape_of(x)[axis] // cuts
+        cuts = tuple(i * length + min(i, longer) for i in range(1, cuts))
+    return [x[along(axis, slice(start, end))] for start, end in zip((0, *cuts), (*cuts, None))]
+
+
+@means(np.split)
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    x, cuts = as_array(ary), integers(indices_or_sections)
+    if not isinstance(cuts, tuple) and shape_of(x)[axis] % cuts:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(x, cuts, axis)
+
+
+def _split_from(ary: Any, indices_or_sections: Any, axis: int, name: str, least: int) -> Any:
+    if rank(ary) < least:
+        raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+    return split(ary, indices_or_sections, axis)
+
+
+@means(np.hsplit)
+def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _split_from(ary, indices_or_sections, min(1, rank(ary) - 1), "hsplit", 1)
+
+
+@means(np.vsplit)
+def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _split_from(ary, indices_or_sections, 0, "vsplit", 2)
+
+
+@means(np.dsplit)
+def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+    return _split_from(ary, indices_or_sections, 2, "dsplit", 3)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    if not rank(x):
+        raise ValueError("Input array must be at least 1-d.")
+    axis = normalize_axis_index(static(axis), rank(x))
+    return tuple(x[along(axis, i)] for i in range(shape_of(x)[axis]))
+
+
+if hasattr(np, "unstack"):  # from NumPy 2.1 on
+    register(np.unstack, unstack)

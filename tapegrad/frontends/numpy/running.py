@@ -1,0 +1,110 @@
+"""NumPy's running totals, and their inverses, the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.reduce import kind_of, masked, present
+from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.ops.shape import along
+from tapegrad.rules import Op, means
+from tapegrad.tangent import shape_of
+
+# -- running totals
+
+
+def running(op: Op, a: Any, axis: Any, dtype: Any, out: Any, **options: Any) -> Any:
+    """Apply a running total along an axis, over all elements if there is none."""
+    no_out(out)
+    x = as_array(a)
+    x, axis = (ravel(x) if rank(x) != 1 else x, 0) if axis is None or not rank(x) else (x, axis)
+    return op(x, **keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), **options))
+
+
+@means(np.cumsum, np.ndarray.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return running(ops.cumulative_sum, a, axis, dtype, out)
+
+
+@means(np.cumprod, np.ndarray.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return running(ops.cumulative_prod, a, axis, dtype, out)
+
+
+@means(np.nancumsum)
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return cumsum(masked(a, present(a), 0)[0], axis, dtype, out)
+
+
+@means(np.nancumprod)
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return cumprod(masked(a, present(a), 1)[0], axis, dtype, out)
+
+
+def _standard(op: Op) -> Callable[..., Any]:
+    """Return a running total as the array API standard spells it."""
+    def total(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+        if axis is None and rank(x) > 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        return running(op, x, axis, dtype, out, include_initial=include_initial)
+    return total
+
+
+if hasattr(np, "cumulative_sum"):  # from NumPy 2.1 on
+    means(np.cumulative_sum)(_standard(ops.cumulative_sum))
+    means(np.cumulative_prod)(_standard(ops.cumulative_prod))
+
+# -- differences
+
+
+@means(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    x, n, axis = as_array(a), static(n), static(axis)
+    if n == 0:
+        return x
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if not rank(x):
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = normalize_axis_index(axis, rank(x))
+    if prepend is not None or append is not None:
+        x = ops.concat(*[_slab(part, x, axis) for part in (prepend, x, append) if part is not None], axis=axis)
+    minus = ops.not_equal if kind_of(x) == "b" else ops.subtract
+    for _ in range(n):
+        x = minus(x[along(axis, slice(1, None))], x[along(axis, slice(None, -1))])
+    return x
+
+
+def _slab(part: Any, x: Any, axis: int) -> Any:
+    """Return what is joined to `x` along an axis: a number is of length 1 there."""
+    part = as_array(part)
+    return part if rank(part) else ops.broadcast_to(part, tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))
+
+
+@means(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    x = ravel(ary)
+    y = x[1:] - x[:-1]
+    if to_begin is None and to_end is None:
+        return y
+    return ops.concat(*[part if part is y else ravel(part) for part in (to_begin, y, to_end) if part is not None], axis=0)
+
+
+@means(np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y, axis = as_array(y), normalize_axis_index(static(axis), rank(y))
+    if x is None:
+        d = as_array(dx)
+    else:
+        x = as_array(x)
+        d = diff(x, axis=-1 if rank(x) == 1 else axis)
+        if rank(x) == 1:
+            d = ops.reshape(d, tuple(-1 if i == axis else 1 for i in range(rank(y))))
+    ends = y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]
+    return ops.sum(d * ends / 2.0, axis=axis)

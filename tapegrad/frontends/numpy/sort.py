@@ -1,0 +1,162 @@
+"""NumPy's functions of order: sorting, ranks and quantiles, places in a sorted array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.reduce import kind_of
+from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.rules import Traced, means
+from tapegrad.tangent import dtype_of, shape_of
+
+
+def _flat(a: Any, axis: Any) -> tuple[Any, int]:
+    """Return an array and an axis of it; the flattened array where no axis was given."""
+    x = as_array(a)
+    return (ravel(x), 0) if axis is None else (x, static(axis))
+
+
+def _unknown(what: str, try_: str) -> UnknownFunction:
+    return UnknownFunction(f"{what} is not known for traced arrays", user_location(), try_)
+
+
+def _no_fields(order: Any) -> None:
+    if order is not None:
+        raise _unknown("order=, which names fields,", "sort by one array: x[np.argsort(key)]")
+
+
+# -- sorting
+
+
+@means(np.sort)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    _no_fields(order)
+    x, axis = _flat(a, axis)
+    return ops.sort(x, axis=axis)
+
+
+@means(np.argsort, np.ndarray.argsort)
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    _no_fields(order)
+    x, axis = _flat(a, axis)
+    return ops.argsort(x, **keywords(axis=axis, stable=bool(stable) or kind in ("stable", "mergesort")))
+
+
+@means(np.argpartition, np.ndarray.argpartition)
+def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    _no_fields(order)
+    x, axis = _flat(a, axis)
+    return ops.argpartition(x, kth=static(kth), axis=axis)
+
+
+@means(np.partition)
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    _no_fields(order)
+    x, axis = _flat(a, axis)
+    return ops.take_along_axis(x, ops.argpartition(x, kth=static(kth), axis=axis), axis=axis)
+
+
+@means(np.ndarray.sort)
+def sort_in_place(a: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
+    a[...] = sort(a, axis, kind, order, stable=stable)
+
+
+@means(np.ndarray.partition)
+def partition_in_place(a: Any, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+    a[...] = partition(a, kth, axis, kind, order)
+
+
+# -- ranks
+
+
+def _leading(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return an array with the axes to be reduced joined into the first, and the shape that keeps them, of length 1."""
+    x = as_array(a)
+    n = rank(x)
+    axes = tuple(range(n)) if axis is None else normalize_axis_tuple(static(axis), n)
+    kept = tuple(1 if i in axes else size for i, size in enumerate(shape_of(x)))
+    order = (*axes, *(i for i in range(n) if i not in axes))
+    if order != tuple(range(n)):
+        x = ops.permute_dims(x, axes=order)
+    return (x if len(axes) == 1 else ops.reshape(x, (-1, *shape_of(x)[len(axes):]))), kept
+
+
+def _ranked(x: Any, ranks: Sequence[int]) -> Any:
+    """Return the elements of these ranks along the first axis; where one is nan, which ranks last, that for all of them."""
+    last, inexact = shape_of(x)[0] - 1, kind_of(x) in "fc"
+    order = ops.argpartition(x, kth=tuple(sorted({*ranks, last} if inexact else {*ranks})), axis=0)
+    places = ops.take(order, np.array(ranks), axis=0)
+    if inexact:
+        largest = order[-1:]
+        places = ops.where(ops.isnan(ops.take_along_axis(x, largest, axis=0)), largest, places)
+    return ops.take_along_axis(x, places, axis=0)
+
+
+@means(np.median)
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    no_out(out)
+    x, kept = _leading(a, axis)
+    n = shape_of(x)[0]
+    y = ops.mean(_ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x, axis=0)
+    return ops.reshape(y, kept) if keepdims else y
+
+
+@means(np.quantile)
+def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+             keepdims: Any = False, *, weights: Any = None) -> Any:
+    return _quantile(a, q, axis, out, method, keepdims, weights)
+
+
+@means(np.percentile)
+def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+               keepdims: Any = False, *, weights: Any = None) -> Any:
+    return _quantile(a, q, axis, out, method, keepdims, weights, 100)
+
+
+def _quantile(a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any, whole: int = 1) -> Any:
+    no_out(out)
+    if method != "linear" or weights is not None:
+        raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
+    if isinstance(q, Traced):
+        raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient by q on purpose")
+    x, kept = _leading(a, axis)
+    n = shape_of(x)[0]
+    # a plain number has the precision of the array, as in NumPy; so has what is left of it after the division
+    real = dtype_of(x) if kind_of(x) == "f" else None
+    weak = isinstance(q, (int, float)) and real is not None
+    q = np.asarray(q, real if weak else None) / (whole if real is None else real.type(whole))
+    if not np.all((q >= 0) & (q <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]" if whole == 100 else "Quantiles must be in the range [0, 1]")
+    place = np.asarray((n - 1) * q)
+    below = np.floor(place).astype(int)
+    above = np.minimum(below + 1, n - 1)
+    part = place - below
+    # from the nearer of the two, as NumPy does, so that both ends are exact
+    near, part = np.where(part >= 0.5, above, below), np.where(part >= 0.5, part - 1, part)
+    found = _ranked(x, [*near.ravel().tolist(), *below.ravel().tolist(), *above.ravel().tolist()])
+    rest = shape_of(x)[1:]
+    if q.ndim:
+        found = ops.reshape(found, (3, *q.shape, *rest))
+    y = found[0] + (found[2] - found[1]) * (part.item() if weak else part.reshape(q.shape + (1,) * len(rest)))
+    return ops.reshape(y, q.shape + kept) if keepdims else y
+
+
+# -- places
+
+
+@means(np.searchsorted, np.ndarray.searchsorted)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    x = as_array(a) if sorter is None else ops.take(as_array(a), as_array(sorter), axis=0)
+    return ops.searchsorted(x, as_array(v), **({} if side == "left" else {"side": side}))
+
+
+@means(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    return ops.digitize(as_array(x), as_array(bins), **keywords(right=bool(right)))

@@ -1,0 +1,87 @@
+"""setitem: an in-place write, made functional."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.ops.elementwise import where
+from tapegrad.ops.index import read
+from tapegrad.rules import Op, Traced, define
+from tapegrad.tangent import ZERO, Accumulator, Scatter, dense, dtype_of, shape_of
+
+
+class Step(NamedTuple):
+    """One step from an array to a view of it: `getitem(1:)`, `permute_dims()`."""
+
+    op: Op
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __repr__(self) -> str:
+        from tapegrad.tape import brief
+        shown = [brief(arg) for arg in self.args] + [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()]
+        return f"{self.op.__name__}({', '.join(shown)})"
+
+
+Path = tuple[Step, ...]
+
+
+def follow(x: Any, path: Path) -> Any:
+    """Return the view that a path leads to; of a NumPy array it shares the memory."""
+    for step in path:
+        x = step.op.run(x, *step.args, **step.kwargs)
+    return x
+
+
+def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
+    """Write in place, with NumPy's own meaning and errors."""
+    follow(x, path)[index] = value
+
+
+def _setitem(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+    y = x.copy(order="K")
+    assign(y, value, index, through)
+    return y
+
+
+def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+    def setitem_pullback(dy: Any) -> tuple[Any, ...]:
+        rest = (ZERO,) * len(index)
+        if getattr(dtype_of(y), "kind", "f") not in "fc":
+            return (ZERO, ZERO, *rest)
+        if type(dy) is Scatter:
+            dy = dy.dense()
+            dy = dy if isinstance(dy, Traced) else Accumulator(dy)
+        if isinstance(dy, Traced) or any(isinstance(part, Traced) for part in index):
+            dy = dense(dy)
+            dvalue = read(follow(dy, through), index)
+            dx = setitem(dy, 0.0, *index, through=through)
+        else:
+            # the buffer is this cotangent's alone, so a loop of n writes clears n places of one array
+            buffer = Accumulator.of(dy)
+            part = follow(buffer.array, through)
+            dvalue = np.array(part[index])
+            part[index] = 0
+            dx = buffer
+        if any(isinstance(i, (np.ndarray, Traced)) and np.ndim(i) and dtype_of(i).kind != "b" for i in index):
+            dvalue = where(_wins(*index, shape=np.shape(follow(_blank(x), through))), dvalue, 0.0)
+        return (dx, dvalue, *rest)
+    return setitem_pullback
+
+
+def _blank(x: Any) -> Any:
+    return np.broadcast_to(np.zeros(()), shape_of(x))
+
+
+def _last(*index: Any, shape: tuple[int, ...]) -> Any:
+    """Return where the element written is the one that stays, when an index names a place more than once."""
+    places = np.empty(shape, np.intp)
+    order = np.arange(places[index].size).reshape(places[index].shape)
+    places[index] = order
+    return places[index] == order
+
+
+_wins = define("wins", _last, differentiable=False)
+setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True)

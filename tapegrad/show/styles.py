@@ -1,0 +1,24 @@
+"""Styles as data: what each part of a printed tape looks like on a terminal."""
+
+# The colours are Okabe and Ito's, which the colour-blind tell apart (Wong, Nature Methods 8, 441), less the yellow and
+# the dark blue that a white or a black background swallows. Nothing is said by colour alone: the note says it too.
+STYLES = {
+    # the roles of an operation
+    "input": "bold",
+    "constant": "dim",
+    "primal": "",
+    "guard": "#d55e00",
+    "triple": "#56b4e9",
+    "seed": "bold #e69f00",
+    "pullback": "#cc79a7",
+    "accumulation": "#e69f00",
+    "gradient": "bold #009e73",
+    # the other columns
+    "header": "bold",
+    "title": "bold",
+    "type": "",
+    "note": "italic",
+    "line": "dim",
+    "source": "dim",
+    "rule": "dim",
+}

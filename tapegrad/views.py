@@ -1,0 +1,173 @@
+"""In-place writes and views, made functional.
+
+NumPy arrays share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation that
+holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to itself, and
+fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x, value, *index)`.
+
+The real buffer is written in place as soon as it belongs to the trace alone (it was made by a constructor or copied at the first
+write) and nobody may still need its former content: a loop that fills an array costs O(n). Recording a use of the content
+marks it as shared, and the next write copies it first.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.ops import setitem
+from tapegrad.ops.write import Path, Step, assign, follow
+from tapegrad.rules import Traced, tracer_of
+from tapegrad.tape import Call, Operation
+
+
+class Storage:
+    """One piece of memory: its present operation and buffer."""
+
+    __slots__ = ("op", "owned", "shared", "val", "version")
+
+    def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
+        self.op, self.val = op, val
+        self.owned = owned  # the buffer belongs to this storage alone
+        self.shared = not owned  # a recorded call may need the content
+        self.version = 0
+
+    def writable(self) -> Any:
+        """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
+        if self.shared or not self.owned:
+            if not getattr(getattr(self.val, "flags", None), "writeable", True):
+                raise ValueError("assignment destination is read-only")
+            self.val = self.val.copy(order="K")
+            self.owned, self.shared = True, False
+        return self.val
+
+
+class View:
+    """Where a proxy stands: on which storage, by which path, and as of which version."""
+
+    __slots__ = ("path", "storage", "version")
+
+    def __init__(self, storage: Storage, path: Path = ()) -> None:
+        self.storage, self.path, self.version = storage, path, storage.version
+
+
+_get_op, _set_op = Traced._op.__get__, Traced._op.__set__
+_get_val, _set_val = Traced._val.__get__, Traced._val.__set__
+
+
+def peek(x: Traced) -> Operation:
+    """Return a proxy's operation for a call that needs no more of it than its shape: the content stays unshared."""
+    if x._view is not None:
+        fetch(x)
+    return _get_op(x)  # type: ignore[no-any-return]
+
+
+def use(x: Traced) -> Operation:
+    """Return a proxy's operation for a call whose rule may need its value."""
+    fetch(x)
+    if not x._view.path:
+        x._view.storage.shared = True
+    return _get_op(x)  # type: ignore[no-any-return]
+
+
+def read(x: Traced) -> Any:
+    """Return a proxy's present value; what is kept of it must be copied, or `use`d."""
+    fetch(x)
+    return _get_val(x)
+
+
+def fetch(x: Traced) -> None:
+    """Bring a proxy up to date with its storage."""
+    view = x._view
+    storage = view.storage
+    if view.version == storage.version:
+        return
+    source = follow(x._tracer.proxy(storage.op, storage.val, x._tracer, storage), view.path)
+    _set_op(x, _get_op(source))
+    _set_val(x, _get_val(source))
+    view.version = storage.version
+
+
+def place(x: Traced) -> View:
+    """Return a proxy's place, on a storage of its own where it had none."""
+    if x._view is None:
+        x._track(Storage(x._op, x._val))
+    return x._view  # type: ignore[no-any-return]
+
+
+def alias(x: Traced, base: Traced) -> None:
+    """Make `x`, just returned by a `view` op of `base`, a view of base's memory, if NumPy made it one."""
+    op = _get_op(x)
+    val, of = _get_val(x), read(base) if base._view is not None else base._val
+    if not _shares(val, of):
+        return
+    parent = place(base)
+    for arg in op.args[1:]:
+        if isinstance(arg, Operation):  # a traced integer: the path is static
+            x._tracer.guard(arg, "index", operator.index(arg.val))
+    step = Step(op.fn, tuple(arg.val if isinstance(arg, Operation) else arg for arg in op.args[1:]), op.kwargs)
+    if parent.storage.owned:
+        op.val = val = val.copy(order="K")  # the buffer will change under it
+        _set_val(x, val)
+    x._track(parent.storage, (*parent.path, step))
+
+
+def _shares(a: Any, b: Any) -> bool:
+    if isinstance(a, Traced) and isinstance(b, Traced):  # of an outer trace
+        return a._view is not None and b._view is not None and a._view.storage is b._view.storage
+    return type(a) is np.ndarray and type(b) is np.ndarray and np.may_share_memory(a, b)
+
+
+def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
+    """Record `x[index] = value`; the value has NumPy's meaning, with its casting, its broadcasting and its errors."""
+    tracer = x._tracer
+    inner = tracer_of((x, value, *index))
+    if inner is not tracer:
+        raise MutationError("a value of an inner trace is written into an array of an outer one", user_location(),
+                            "make the array inside the function that is differentiated")
+    view = place(x)
+    storage = view.storage
+    if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
+            and value._view.path[:-1] == view.path and value._view.version == storage.version \
+            and value._view.path and _same_index(value._view.path[-1], index):
+        return  # the last third of `x[index] += y`: the view has written itself
+    lifted = tracer.lift(value)
+    parts = tuple(map(tracer.lift, index))
+    buffer = storage.writable()
+    plain = [part.val if isinstance(part, Operation) else part for part in (lifted, *parts)]
+    assign(buffer, plain[0], tuple(plain[1:]), view.path)
+    call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
+    put(x, tracer.place(call), buffer)
+
+
+def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
+    """Make an operation the content of the storage that `x` stands on."""
+    view = x._view
+    storage = view.storage
+    storage.op, storage.val, storage.owned, storage.shared = op, val, owned, not owned
+    storage.version += 1
+    if not view.path:
+        _set_op(x, op)
+        _set_val(x, val)
+        view.version = storage.version
+
+
+def replace(x: Traced, value: Any) -> None:
+    """Record that `x` now holds `value`, of its shape and dtype or cast to it: `x[...] = value`, for what was computed from `x`."""
+    view = place(x)
+    val = value._val if isinstance(value, Traced) else value
+    if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
+            and val.shape == view.storage.val.shape and val.dtype == view.storage.val.dtype:
+        if not getattr(getattr(view.storage.val, "flags", None), "writeable", True):
+            raise ValueError("assignment destination is read-only")
+        put(x, value._op, val, owned=False)
+    else:
+        write(x, (Ellipsis,), value)
+
+
+def _same_index(step: Step, index: tuple[Any, ...]) -> bool:
+    if len(step.args) != len(index) or step.op.__name__ != "getitem":
+        return False
+    return all(type(a) is type(b) and isinstance(a, (int, slice, type(None), type(Ellipsis))) and a == b for a, b in zip(step.args, index))

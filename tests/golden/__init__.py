@@ -1,0 +1,1 @@
+"""Printed tapes, one to a file, and the programs that they are of."""

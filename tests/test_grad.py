@@ -1,0 +1,144 @@
+"""grad, gradient, pullback, gradtape: seeds, structures, nesting, scale."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.testing import check_grads
+
+
+def test_the_opening_lines() -> None:
+    value, (df, da, db) = tg.grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    assert value == pytest.approx(0.18181818181818182) and df is None
+    assert (da, db) == pytest.approx((9 / 121, -12 / 121))
+
+
+def test_seeds() -> None:
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(tg.gradient(np.square, x, seed=np.ones(3))[0], 2 * x)
+    np.testing.assert_array_equal(tg.gradient(np.square, x, seed=[1, 2, 3])[0], 2 * x * [1, 2, 3])
+    assert tg.gradient(lambda x: x * x, 3.0, seed=2.0) == (12.0,)
+    assert tg.grad(lambda x, y: (x * y, {"k": x}), 2.0, 3.0, seed=(1.0, {"k": 10.0})) == ((6.0, {"k": 2.0}), (None, 13.0, 2.0))
+    assert tg.gradient(lambda x, y: (x * y, {"k": x}), 2.0, 3.0, seed=(None, {"k": 10.0})) == (10.0, 0.0)
+    assert tg.gradient(lambda z: z * z, 1 + 2j, seed=1 + 0j) == ((2 - 4j),)
+
+
+@pytest.mark.parametrize(("f", "seed", "message"), [
+    (lambda x: x, 1, "needs a seed"), (lambda x: (x, x), 1, "needs a seed"), (lambda x: x * 1j, 1, "needs a seed"),
+    (lambda x: x, np.ones(4), "seed has shape"), (lambda x: (x, x), (1.0,), "give the same nesting"),
+    (lambda x: x.sum() > 0, 1, "has no gradient"), (lambda x: None, 1, "has no gradient"), (lambda x: "text", 1, "has no gradient"),
+])
+def test_seeds_that_do_not_fit(f: Any, seed: Any, message: str) -> None:
+    for run in (tg.grad, tg.gradtape):
+        with pytest.raises(tg.ArgumentError, match=message):
+            run(f, np.ones(3), seed=seed)
+
+
+def test_outputs_that_do_not_depend_or_are_inputs() -> None:
+    x = np.ones((2, 3), np.float32)
+    value, (_, dx, dy) = tg.grad(lambda x, y: 3.0, x, 2)
+    assert value == 3.0 and dx.dtype == np.float32 and dx.shape == (2, 3) and not dx.any() and dy == 0.0
+    assert tg.grad(lambda x, y: y, 1.0, 2.0) == (2.0, (None, 0.0, 1.0))
+    for f in (lambda x, y: 3.0, lambda x, y: y, lambda x, y: (y * 1).sum() if hasattr(y, "sum") else y * 1):
+        assert tg.gradtape(f, 1.0, 2.0).play(1.0, 2.0) == tg.grad(f, 1.0, 2.0)
+
+
+def test_gradients_have_the_type_of_their_inputs() -> None:
+    args = (1.0, 2, np.float32(3.0), np.float64(4.0), np.ones(2, np.float32), np.ones(2), np.array(1.0), np.arange(3),
+            True, np.array([True]), "s")
+    types = tg.gradient(lambda *xs: sum((x * 2.0).sum() if hasattr(x, "sum") else x * 2.0 for x in xs[:-1]), *args)
+    assert [type(t) for t in types] == [float, float, np.float32, np.float64, np.ndarray, np.ndarray, np.ndarray, np.ndarray, type(None), type(None), type(None)]
+    assert types[4].dtype == np.float32 and types[6].shape == () and types[7].dtype == np.float64
+
+
+def test_keyword_arguments_are_passed_on() -> None:
+    assert tg.grad(lambda x, *, s: x * s, 2.0, s=5.0) == (10.0, (None, 5.0))
+    assert tg.gradtape(lambda x, *, s: x * s, 2.0, s=5.0).play(3.0, s=7.0) == (21.0, (None, 7.0))
+
+
+def test_pullback_may_be_called_again() -> None:
+    value, back = tg.pullback(lambda x: x * x, np.arange(3.0))
+    np.testing.assert_array_equal(value, [0.0, 1.0, 4.0])
+    for scale in (1.0, 2.0):
+        np.testing.assert_array_equal(back(scale * np.ones(3))[1], scale * 2 * np.arange(3.0))
+
+
+def test_gradient_of_gradient_to_any_order() -> None:
+    def nth(n: int, f: Any) -> Any:
+        for _ in range(n):
+            f = (lambda g: lambda x: tg.gradient(g, x)[0])(f)
+        return f
+    assert [nth(n, lambda x: x ** 4)(2.0) for n in range(6)] == [16.0, 32.0, 48.0, 48.0, 24.0, 0.0]
+    # perturbations of the two levels must not be confused (Siskind and Pearlmutter 2005)
+    assert tg.gradient(lambda x: x * tg.gradient(lambda y: x + y, 1.0)[0], 2.0) == (1.0,)
+    assert tg.gradient(lambda x: x * tg.gradient(lambda y: x * y, 2.0)[0], 3.0) == (6.0,)
+    check_grads(lambda x: np.sum(np.exp(x) / (1 + x * x)) ** 2, np.linspace(-1, 1, 4), order=3)
+    assert tg.gradient(lambda x: tg.grad(lambda y: y * x, 5.0)[0], 2.0) == (5.0,)
+    inner = tg.gradtape(lambda x: tg.gradient(lambda y: y ** 3, x)[0], 2.0)
+    assert inner.play(3.0) == (27.0, (None, 18.0))
+
+
+def test_the_written_sweep_explains_itself() -> None:
+    tape = tg.gradtape(lambda x1, x2: x1 * x2 + np.sin(x1), 2.0, 3.0)
+    notes = [op.note for op in tape if op.note]
+    assert notes == ["seed", "pullback of %11", "d%5", "d%8", "pullback of %8", "d%2", "pullback of %5", "d%2", "accumulate d%2", "d%3",
+                     "gradient of x1", "gradient of x2", "result"]
+    assert tape.check().play(2.0, 3.0)[1] == (None, 2.5838531634528574, 2.0)
+    assert all(op.where.source for op in tape if isinstance(op, tg.Call) and op.note.startswith("pullback"))
+
+
+def test_calls_off_the_path_get_no_triple() -> None:
+    tape = tg.gradtape(lambda x, y: (np.floor(x) * 2.0 + np.tanh(tg.stop_gradient(y))) * x, 1.5, 2.0)
+    text = [repr(op).partition(" = ")[2] for op in tape]
+    assert "floor(%2)" in text and "tanh(%6)" in text and not any("rrule(floor" in line or "rrule(tanh" in line for line in text)
+
+
+def test_the_forward_pass_runs_once() -> None:
+    runs: list[str] = []
+
+    @tg.primitive
+    def counted(x: float) -> float:
+        return x * x
+
+    @tg.rrule(counted)
+    def _(x: float) -> Any:
+        runs.append("forward")
+        return x * x, lambda dy: (2 * x * dy,)
+    assert tg.gradient(lambda x: counted(x) * 3, 2.0) == (12.0,) and runs == ["forward"]
+    runs.clear()
+    tg.gradtape(lambda x: counted(x) * 3, 2.0)
+    assert runs == ["forward"]
+
+
+def test_an_edited_tape_has_another_gradient() -> None:
+    _, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
+    tape.replace(4, tg.call(tg.ops.add, tg.V(2), tg.V(3)))
+    assert tg.gradtape(tape).play(2.0, 3.0) == (5.0, (None, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("n", [10, 20_000])
+def test_long_tapes_do_not_recurse(n: int) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(n):
+            x = x * 1.0001
+        return x
+    _, (_, dx) = tg.grad(f, 1.0)
+    assert dx == pytest.approx(1.0001 ** n) and sys.getrecursionlimit() < 20_000
+    tape = tg.gradtape(f, 1.0)
+    assert tape.check().play(2.0)[1][1] == pytest.approx(dx)
+
+
+def test_reading_every_element_in_a_loop() -> None:
+    def f(x: Any) -> Any:
+        total: Any = 0.0
+        for i in range(len(x)):
+            total = total + x[i] * x[i] * i
+        return total
+    x = np.linspace(0, 1, 50)
+    np.testing.assert_allclose(tg.gradient(f, x)[0], 2 * x * np.arange(50))
+    check_grads(f, x[:5], order=2)

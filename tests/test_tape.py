@@ -1,0 +1,149 @@
+"""The tape: variables, edits, building by hand, well-formedness."""
+
+from __future__ import annotations
+
+import pytest
+
+import tapegrad as tg
+from tapegrad import Call, Constant, Input, MalformedTape, Tape, V, call
+from tapegrad.ops import add, exp, multiply, sin
+
+
+def by_hand() -> Tape:
+    """a * b + sin(a)."""
+    tape = Tape()
+    a, b = tape.push(Input(2.0, "a")), tape.push(Input(3.0, "b"))
+    c = tape.push(call(multiply, a, b))
+    d = tape.push(call(sin, V(2)))
+    tape.result = tape.push(call(add, c, d))
+    return tape
+
+
+def test_numbering_starts_with_the_function() -> None:
+    tape = by_hand()
+    assert [op.id for op in tape] == [1, 2, 3, 4, 5, 6] and len(tape) == 6
+    assert tape[1] is tape.inputs[0] and [x.label for x in tape.inputs[1:]] == ["a", "b"]
+    assert tape[4].fn is multiply and tape[V(4)] is tape[4] and tape[-1] is tape.result
+    assert repr(tape[4]) == "%4 = multiply(%2, %3)"
+
+
+def test_values_are_computed_when_known() -> None:
+    tape = by_hand()
+    assert tape[4].val == 6.0 and tape[4].type == "float"
+    unknown = Tape()
+    x = unknown.push(Input(label="x"))
+    y = unknown.push(call(exp, x))
+    assert y.type == "" and repr(y.val) == "?"
+    unknown.result = y
+    assert unknown.play(0.0) == 1.0
+
+
+def test_a_pullback_on_a_hand_made_tape() -> None:
+    tape = tg.gradtape(by_hand())
+    value, (df, da, db) = tape.play(2.0, 3.0)
+    assert df is None and (da, db) == (2.5838531634528574, 2.0)
+    assert value == tape.result.val[0]
+
+
+def test_free_and_bound_variables() -> None:
+    assert V(4) == V(4) and V(4) != V(5) and hash(V(4)) == hash(V(4)) and repr(V(4)) == "V(4)"
+    tape = by_hand()
+    assert V(tape[4]) is tape[4]
+    bound = tape[5]
+    tape.insert(2, Constant(7.0))
+    assert bound.id == 6 and repr(bound) == "%6 = sin(%3)"  # survives the edit, where V(5) would not
+
+
+def test_insert_replace_delete_rebind() -> None:
+    tape = by_hand()
+    tape.insert(5, call(exp, V(4)))
+    assert [op.id for op in tape] == list(range(1, 8)) and tape.check().play(2.0, 3.0) == by_hand().play(2.0, 3.0)
+    tape.delete(5)
+    twice = call(multiply, V(4), 10.0)
+    # the product is replaced by two operations; what used it uses the first of them
+    old = tape[4]
+    new = call(multiply, V(3), V(2))
+    tape.replace(old, [new, call(multiply, new, 10.0)], rebind_to=0)
+    assert tape.check().play(2.0, 3.0) == by_hand().play(2.0, 3.0) and old not in tape and old.id == 0
+    tape.rebind({new: 5})
+    tape[5].args = (tape[4], 10.0)
+    assert tape.check().play(2.0, 3.0) == 60.0 + by_hand().play(2.0, 0.0)
+    tape.replace(tape.result, twice)
+    assert tape.result is twice and tape.check().play(2.0, 3.0) == 60.0
+
+
+def test_edits_that_would_break_the_tape_are_refused_whole() -> None:
+    tape = by_hand()
+    before = list(tape)
+    with pytest.raises(MalformedTape, match="%6"):
+        tape.delete(4)
+    with pytest.raises(MalformedTape, match="the result"):
+        tape.delete(6)
+    with pytest.raises(MalformedTape, match="not on this tape"):
+        tape.push(call(sin, V(17)))
+    with pytest.raises(MalformedTape, match="before its definition"):
+        tape.insert(4, call(exp, V(2)), call(sin, V(6)))
+    with pytest.raises(MalformedTape, match="stands on this tape already"):
+        tape.push(tape[4])
+    with pytest.raises(MalformedTape):
+        tape.push(call(sin, by_hand()[2]))
+    with pytest.raises(tg.ArgumentError):
+        tape.replace(4, [])
+    with pytest.raises(IndexError):
+        tape.replace(4, [call(exp, V(2))], rebind_to=3)
+    with pytest.raises(IndexError):
+        tape[0]
+    assert list(tape) == before and [op.id for op in tape] == [1, 2, 3, 4, 5, 6]
+    tape.check()
+
+
+def test_check_shows_the_fault_and_its_neighbours() -> None:
+    tape = by_hand()
+    tape[4].args = (tape[2], tape[6])
+    with pytest.raises(MalformedTape) as caught:
+        tape.check()
+    assert "%6 is used before its definition" in str(caught.value)
+    assert "> %4 = multiply(%2, %6)" in str(caught.value) and "  %5 = sin(%2)" in str(caught.value)
+
+    tape = by_hand()
+    tape[5].args = (by_hand()[2],)
+    with pytest.raises(MalformedTape, match="foreign variable"):
+        tape.check()
+    tape = by_hand()
+    tape[5].args = (V(2),)
+    with pytest.raises(MalformedTape, match="free variable"):
+        tape.check()
+    tape = by_hand()
+    tape.result = None
+    with pytest.raises(MalformedTape, match="no result"):
+        tape.check()
+    tape = by_hand()
+    tape.ops[3].id = 9
+    with pytest.raises(MalformedTape, match="numbered 9"):
+        tape.check()
+
+
+def test_a_call_of_any_function_and_primitivize() -> None:
+    def cube(x: float) -> float:
+        return x * x * x
+    tape = Tape()
+    x = tape.push(Input(2.0, "x"))
+    tape.result = tape.push(call(cube, x))
+    assert tape.result.val == 8.0
+    flat = tg.primitivize(tape)
+    assert [op.fn for op in flat if isinstance(op, Call)] == [multiply, multiply] and flat.play(3.0) == 27.0
+    assert len(tape) == 3  # a pass makes a new tape
+
+
+def test_play_debug_prints_each_operation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert by_hand().play(4.0, 5.0, debug=True) == by_hand().play(4.0, 5.0)
+    assert "%4 = multiply(%2, %3)  ->  20.0 : float" in capsys.readouterr().out
+
+
+def test_play_refuses_other_arguments() -> None:
+    with pytest.raises(tg.ArgumentError, match="takes 2 positional"):
+        by_hand().play(1.0)
+    _, tape = tg.trace(lambda p: p["a"] * 2, {"a": 1.0})
+    assert tape.play({"a": 4.0}) == 8.0
+    with pytest.raises(tg.ArgumentError, match="nested otherwise"):
+        tape.play({"b": 4.0})
