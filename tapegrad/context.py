@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from tapegrad.errors import EscapedProxy, user_frame, user_location
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Operation, Tape, Variable
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands
 from tapegrad.tree import flatten, is_tensor
 from tapegrad.views import peek
 
@@ -49,6 +51,14 @@ class Context:
         return self._ops[fn]
 
 
+class _Running(threading.local):
+    """The tracers that run in this thread, innermost last. Only constructors ask: what has a proxy asks that."""
+
+    def __init__(self) -> None:
+        self.tracers: list[Tracer] = []
+
+
+running = _Running()
 DEFAULT = Context()
 _levels = itertools.count(1)
 
@@ -60,7 +70,7 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "grad", "guarded", "level", "proxy", "push", "special", "tape")
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -69,7 +79,8 @@ class Tracer:
         self.level = next(_levels)
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
-        self.special = False
+        self.inputs: list[Any] = []  # the proxies of the inputs
+        self.special = self.dynamic = False
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises."""
@@ -77,6 +88,7 @@ class Tracer:
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
+        self.dynamic = self.dynamic or op.dynamic
         if op.nested:
             args = tuple(map(self.pack, args))
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
@@ -86,13 +98,25 @@ class Tracer:
         values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
         pb = None
         if val is UNKNOWN:
-            if self.grad and op.rr is not None:
-                val, pb = op.forward(*values, **kwargs)
-            else:
-                val = op.run(*values, **kwargs)
+            with self.outside():
+                if self.grad and op.rr is not None:
+                    val, pb = op.forward(*values, **kwargs)
+                else:
+                    val = op.run(*values, **kwargs)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Run what computes a primitive's value: its code belongs to the trace around this one, or to none."""
+        tracers = running.tracers
+        if self in tracers:
+            running.tracers = tracers[:tracers.index(self)]
+        try:
+            yield
+        finally:
+            running.tracers = tracers
 
     def place(self, call: Call) -> Operation:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
@@ -168,18 +192,33 @@ class Tracer:
         self.push(call)
         return self.proxy(call, call.val, self)
 
+    def independent(self, op: Operation) -> bool:
+        """Return True if an operation depends on no input, as an array does that the program made of constants.
+
+        Asked only where a plain value is wanted, so a search is soon enough.
+        """
+        stack, seen = [op], {op}
+        while stack:
+            top = stack.pop()
+            if isinstance(top, Input):
+                return False
+            new = [used for used in operands(top) if used not in seen]
+            seen.update(new)
+            stack += new
+        return True
+
     def specialise(self, op: Operation) -> None:
         """Guard what the shape of `op` was computed from: a rule or a composite has read it.
 
-        Those are the shapes and dtypes of the inputs, and the shape of the op itself where values decide it (`x[mask]`).
+        Those are the shapes and dtypes of the inputs, and the shape of `op` itself once values have decided any (`x[mask]`).
         """
-        if getattr(getattr(op, "fn", None), "dynamic", False):
+        if self.dynamic:
             self.guard(op, "shape", shape_of(op.val))
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:
-                if hasattr(x.val, "shape"):
-                    self.guard(x, "shape", shape_of(x.val))
+                self.guard(x, "shape", shape_of(x.val))
+                if dtype_of(x.val) is not None:
                     self.guard(x, "dtype", dtype_of(x.val))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:

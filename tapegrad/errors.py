@@ -99,8 +99,11 @@ class MalformedTape(TapeError):
     """A tape that is not well-formed: a use before its definition, a foreign variable, no result."""
 
 
-class ConcretizationError(TapeError, TypeError):
-    """A traced value was about to become a plain number, and its gradient to be lost."""
+class ConcretizationError(TapeError):
+    """A traced value was about to become a plain number, and its gradient to be lost.
+
+    No TypeError: NumPy would take that for a value it should try to convert otherwise.
+    """
 
 
 class MutationError(TapeError, TypeError):

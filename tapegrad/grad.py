@@ -24,12 +24,9 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tup
     >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
     """
-    collector.pause()
-    try:
+    with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
         return tape.result.val, _gradients(tape, seed)  # type: ignore[union-attr]
-    finally:
-        collector.resume()
 
 
 def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
@@ -40,12 +37,9 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     >>> gradient(lambda a, b: a * b, 2.0, 3.0)
     (3.0, 2.0)
     """
-    collector.pause()
-    try:
+    with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
         return _gradients(tape, seed, captured=False)[1:]
-    finally:
-        collector.resume()
 
 
 def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -71,8 +65,9 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
     >>> tape.play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
-    tape = f if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
-    return back(rewrite(tape.check()), seed)
+    with collector:
+        tape = f if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
+        return back(rewrite(tape.check()), seed)
 
 
 def _gradients(tape: Tape, seed: Any, captured: bool = True) -> tuple[Any, ...]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+import numpy as np
+
+from tapegrad.context import running
 from tapegrad.proxy import plain, record_unary
-from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, Op, Traced, tracer_of
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
+
+# Constructors called from these make what they always make: their results go into C code.
+LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "tapegrad", "optree", "networkx", "rich"}
 
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,19 +42,61 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     return shim
 
 
+def _maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a stand-in for a constructor: called by user code in a traced thread, it makes a traced array."""
+    @functools.wraps(fn)
+    def shim(*args: Any, **kwargs: Any) -> Any:
+        tracers = running.tracers
+        if not tracers or not _is_called_by_user(sys._getframe(1), fn.__name__, shim):
+            return fn(*args, **kwargs)
+        return make(tracers[-1], fn, *args, **kwargs)
+    return shim
+
+
+def _is_called_by_user(frame: FrameType, name: str, shim: Any) -> bool:
+    """True if a frame is user code, and the call in progress there is that of the constructor.
+
+    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, the frame is the user's, and the call
+    in progress there is another.
+    """
+    if frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+        return False
+    callee = _callee(frame.f_code, frame.f_lasti)
+    return callee in (name, "") or frame.f_locals.get(callee, frame.f_globals.get(callee)) is shim
+
+
+@functools.lru_cache(maxsize=4096)
+def _callee(code: CodeType, lasti: int) -> str:
+    """Return the name that is called at an instruction, "" where the interpreter does not tell (before Python 3.11)."""
+    if not hasattr(code, "co_positions"):
+        return ""
+    instructions = list(dis.get_instructions(code))
+    at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)  # lasti may point into the call's cache
+    place = instructions[at].positions  # type: ignore[attr-defined]
+    # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
+    names = [instruction for instruction in instructions[:at] if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str)
+             and (instruction.positions.lineno, instruction.positions.col_offset) == (place.lineno, place.col_offset)]  # type: ignore[attr-defined]
+    return names[-1].argval if names else "?"
+
+
 @functools.cache
-def math_shims() -> dict[str, Callable[..., Any]]:
-    """Return the stand-ins for the functions of `math` that have a meaning."""
-    return {name: _shim(fn, FOREIGN[fn]) for name, fn in _MATH.items() if fn in FOREIGN}
+def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
+    table = []
+    for module, known, shim in ((math, FOREIGN, _shim), (np, CONSTRUCTORS, _maker)):
+        found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
+        table.append((vars(module), found, {name: shim(fn, known[fn]) for name, fn in found.items()}))
+    return table
+
+
+@functools.cache
+def _by_identity() -> dict[int, Any]:
+    return {id(fn): shims[name] for _, found, shims in stand_ins() for name, fn in found.items()}
 
 
 def stand_in(fn: Any) -> Any:
     """Return what replaces `fn` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
-    name = getattr(fn, "__name__", "")
-    return math_shims().get(name, fn) if _MATH.get(name) is fn else fn
-
-
-_MATH = {name: fn for name, fn in vars(math).items() if callable(fn) and not name.startswith("_")}
+    return _by_identity().get(id(fn), fn)
 
 
 class Interposition:
@@ -57,31 +107,32 @@ class Interposition:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.codes: dict[FunctionType, tuple[CodeType, int]] = {}
 
-    def enter(self, globals_: dict[str, Any] | None, functions: Iterable[FunctionType]) -> Callable[[], None]:
+    def enter(self, tracer: Any, globals_: dict[str, Any], functions: Iterable[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function with these globals, and of these functions as primitives; return how to end it."""
         functions = tuple(functions)
         with _lock:
             if self.depth == 0:
-                vars(math).update(math_shims())
+                for namespace, _, shims in stand_ins():
+                    namespace.update(shims)
             self.depth += 1
-            replaced = imported(globals_) if globals_ is not None else {}
-            if globals_ is not None:
-                globals_.update({name: math_shims()[fn.__name__] for name, fn in replaced.items()})
+            replaced = imported(globals_)
+            globals_.update({name: stand_in(fn) for name, fn in replaced.items()})
             for fn in functions:
                 self.swap(fn)
+        outer, running.tracers = running.tracers, [*running.tracers, tracer]
 
         def leave() -> None:
+            running.tracers = outer
             with _lock:
-                if globals_ is not None:
-                    globals_.update(replaced)
+                globals_.update(replaced)
                 for fn in functions:
                     self.restore(fn)
                 self.depth -= 1
                 if self.depth == 0:
-                    vars(math).update({name: _MATH[name] for name in math_shims()})
+                    for namespace, found, _ in stand_ins():
+                        namespace.update(found)
         return leave
 
     def swap(self, fn: FunctionType) -> None:
@@ -107,23 +158,35 @@ class Interposition:
 
 interposition = Interposition()
 
-_seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to functions of math
+_seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to what is replaced
 
 
 def imported(globals_: dict[str, Any]) -> dict[str, Any]:
     """Return the names that `from math import sin` bound; they are looked for again when the module has grown."""
     count, names = _seen.get(id(globals_), (-1, []))
     if count != len(globals_):
-        names = [name for name, value in globals_.items() if type(value) is BuiltinFunctionType and stand_in(value) is not value]
+        names = [name for name, value in globals_.items() if id(value) in _by_identity()]
         _seen[id(globals_)] = len(globals_), names
-    return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
+    return {name: globals_[name] for name in names if id(globals_.get(name)) in _by_identity()}
 
 
 def _trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Return code that passes its arguments to `target`, for a function with `code`'s free variables."""
-    template = (lambda *args, **kwargs: (_target := "target")(*args, **kwargs)).__code__  # type: ignore[operator]
-    return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts),
-                            co_freevars=code.co_freevars, co_name=code.co_name)
+    template = _template(code.co_freevars)
+    return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts), co_name=code.co_name)
+
+
+@functools.cache
+def _template(freevars: tuple[str, ...]) -> CodeType:
+    # compiled with the names free, though unused: a frame whose closure is not set up as its code says crashes debuggers
+    names = ", ".join(freevars)
+    source = (f"def factory():\n    {' = '.join([*freevars, 'None']) if freevars else 'pass'}\n"
+              f"    def trampoline(*args, **kwargs):\n        if False: ({names})\n"
+              "        return (_target := 'target')(*args, **kwargs)\n    return trampoline\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(source, __file__, "exec"), namespace)
+    made: CodeType = namespace["factory"]().__code__
+    return made
 
 
 def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
@@ -131,6 +194,9 @@ def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs:
     tracer = max((leaf._tracer for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)), key=lambda t: t.level, default=None)
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         return original(*args, **kwargs)
+    meaning = FOREIGN.get(fn)
+    if meaning is not None and not isinstance(meaning, Op) and not tracer.ctx.is_primitive(fn):
+        return meaning(*args, **kwargs)  # a composite
     op: Op = tracer.ctx.op(fn)
     bound = _positional(original, args, kwargs)
     return tracer.record(op, *bound)

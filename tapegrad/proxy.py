@@ -17,13 +17,15 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
+from tapegrad.ops.write import Path
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tape import plain as behind
-from tapegrad.tree import is_leaf
+from tapegrad.tree import flatten, is_leaf, leaves_of
 
 _new = object.__new__
+_asarray = np.asarray  # the name in NumPy is replaced while a trace runs
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 # What may stand in a call's arguments as it is: small, immutable, known to every operator.
@@ -59,10 +61,12 @@ class Proxy(Traced):
         return _apply(self._tracer, func, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._tracer.independent(views.peek(self)):
+            return np.array(self._val, *args, **{**kwargs, "copy": True})
         raise _lost(self, "np.asarray or another C function asked for a plain array",
                     "stay with functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
 
-    def _track(self, storage: views.Storage, path: views.Path = ()) -> None:
+    def _track(self, storage: views.Storage, path: Path = ()) -> None:
         """Stand on a piece of memory that others may stand on."""
         self._view = views.View(storage, path)
         _set_class(self, Tracked)
@@ -77,13 +81,15 @@ class Proxy(Traced):
     def __getattr__(self, name: str) -> Any:
         val = behind(self._val)
         if name.startswith("__array_") or name == "__dlpack__":
-            return self.__array__()  # raises
+            raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do
         found = getattr(val, name)  # AttributeError as the real value would raise it
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
         if meaning is None:
             if not callable(found) and isinstance(found, _STATIC_ATTRIBUTES):
+                self._fact("shape", shape_of(val))
+                self._fact("dtype", dtype_of(val))
                 return found
             raise _unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":
@@ -110,11 +116,15 @@ class Proxy(Traced):
 
     @property
     def _shape(self) -> tuple[int, ...]:
+        if not hasattr(behind(self), "shape"):
+            return ()
         self._tracer.specialise(views.peek(self))
         return shape_of(self._val)
 
     @property
     def _dtype(self) -> Any:
+        if not hasattr(behind(self), "dtype"):
+            return None
         self._tracer.specialise(views.peek(self))
         return dtype_of(self._val)
 
@@ -175,10 +185,15 @@ class Proxy(Traced):
         return value
 
     def __float__(self) -> float:
+        if self._tracer.independent(views.peek(self)):
+            return float(self._val)
         raise _lost(self, "float(x) or a C function asked for a plain float",
-                    "call the function by its module (math.sin, np.sin), leave the float() out, or tg.value(x) to drop the gradient on purpose")
+                    "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
+                    "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
 
     def __complex__(self) -> complex:
+        if self._tracer.independent(views.peek(self)):
+            return complex(self._val)
         raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, or tg.value(x) to drop the gradient on purpose")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -227,7 +242,7 @@ class _Method:
         self._self, self._meaning, self._name = proxy, meaning, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._meaning(self._self, *args, **kwargs)
+        return _into_out(self._meaning, (self._self, *args), kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._name} of {self._self!r}>"
@@ -247,10 +262,11 @@ def make(op: Operation, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
     proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
         proxy._track(origin)
-    elif origin and isinstance(val, np.ndarray):
-        base = origin[0]
-        if op.fn.view and isinstance(base, Proxy) and base._tracer is tracer:  # type: ignore[attr-defined]
-            views.alias(proxy, base)
+    elif isinstance(op, Call) and isinstance(val, np.ndarray):
+        if op.fn.owns:
+            proxy._track(views.Storage(op, val, owned=True))
+        elif op.fn.view and isinstance(origin[0], Proxy) and origin[0]._tracer is tracer:
+            views.alias(proxy, origin[0])
     return proxy
 
 
@@ -264,9 +280,28 @@ def _apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if tracer.ctx.is_primitive(func):
         return tracer.ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
-    if meaning is None:
-        raise _unknown(func)
-    return meaning(*args, **kwargs)
+    if meaning is not None:
+        return _into_out(meaning, args, kwargs)
+    if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
+        return _plainly(tracer, func, args, kwargs)
+    raise _unknown(func)
+
+
+def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a meaning; `out=` is the same for all: the result is written into it."""
+    out = kwargs.get("out")
+    if out is None:
+        return meaning(*args, **kwargs)
+    return FOREIGN["out"](out, meaning(*args, **{key: value for key, value in kwargs.items() if key != "out"}))
+
+
+def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an unknown function of constants alone; an array that it returns is another constant."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), "", leaves, [])
+    args, kwargs = structure.build([behind(leaf) for leaf in leaves])
+    value = func(*args, **kwargs)
+    return make(tracer.constant(id(value), value, value), value, tracer) if type(value) is np.ndarray and is_leaf(value) else value
 
 
 # -- the operators, from one template each. This is the hot path of a trace: a call is built in place, slot by slot,
@@ -326,7 +361,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         if isinstance(other, (list, tuple)):
-            converted = FOREIGN[np.asarray](other)
+            converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
         if op is ops.equal or op is ops.not_equal:
             return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
@@ -366,18 +401,10 @@ def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
         result = fn(self, other)
         if not isinstance(self._val, np.ndarray):
             return result
-        _castable(self, result)
+        views.check_cast(self, result)
         views.replace(self, result)
         return self
     return method
-
-
-def _castable(x: Proxy, result: Any) -> None:
-    """Raise as NumPy does where a result does not fit into the array that is to hold it."""
-    shape, found = shape_of(x._val), shape_of(behind(result))
-    np.copyto(np.empty(shape, dtype_of(x._val)), np.empty(found, dtype_of(behind(result))), casting="same_kind")
-    if shape != found:
-        raise ValueError(f"non-broadcastable output operand with shape {shape} doesn't match the broadcast shape {found}")
 
 
 for _name, _in in [

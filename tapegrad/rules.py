@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule,
 from tapegrad.tangent import ZERO, ZeroTangent, dense, project
 from tapegrad.tree import is_leaf, leaves_of
 
+F = TypeVar("F", bound=Callable[..., Any])
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
@@ -47,12 +48,13 @@ class Op:
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
-    The pullback of one that `accumulates` takes an Accumulator as it is.
+    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, accumulates: bool = False) -> None:
+                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
+                 accumulates: bool = False) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -63,7 +65,7 @@ class Op:
         self.scalar = scalar
         self.nested = nested
         self.vjp = vjp
-        self.dynamic, self.view, self.accumulates = dynamic, view, accumulates
+        self.dynamic, self.view, self.owns, self.accumulates = dynamic, view, owns, accumulates
         self.loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __repr__(self) -> str:
@@ -201,6 +203,7 @@ class Cotangents:
 
 OPS: dict[str, Op] = {}
 FOREIGN: dict[Any, Callable[..., Any]] = {}  # np.multiply, operator.mul, math.sin …: the op or composite that each means
+CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}  # np.zeros, np.array …: what a call of the user's code makes while a trace runs
 PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
 _REGISTERED: dict[Any, Location] = {}
 
@@ -233,6 +236,16 @@ def means(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         for fn in functions:
             register(fn, composite)
         return composite
+    return decorate
+
+
+def constructs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what constructors mean that have no traced argument: `(tracer, fn, *args, **kwargs) -> value`."""
+    def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
+        for fn in functions:
+            _claim(("constructor", fn), f"the constructor {fn.__name__}")
+            CONSTRUCTORS[fn] = make
+        return make
     return decorate
 
 
@@ -287,6 +300,10 @@ def op_of(fn: Any) -> Op:
     return op
 
 
+@overload
+def rrule(fn: Any) -> Callable[[F], F]: ...
+@overload
+def rrule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
 def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
     """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
 

@@ -87,13 +87,13 @@ def contract(y: Any, start: int = 0) -> Any:
 def central_difference(f: Callable[..., Any], args: list[Any], which: int, eps: float) -> Any:
     """Return the gradient of the real scalar `f(*args)` by `args[which]`; that of x + iy is ∂x + i∂y."""
     x = np.asarray(args[which])
-    wide = np.array(x, np.complex128 if x.dtype.kind == "c" else np.float64)
+    wide = np.array(x, np.complex128 if x.dtype.kind == "c" else np.float64, order="K")
     found = np.zeros_like(wide)
     for index in np.ndindex(*x.shape):
         for unit in (1.0, 1j) if wide.dtype.kind == "c" else (1.0,):
             values = []
             for step in (eps, -eps):
-                moved = wide.copy()
+                moved = wide.copy(order="K")
                 moved[index] += unit * step
                 given = moved if isinstance(args[which], np.ndarray) else moved.item()
                 values.append(float(f(*args[:which], given, *args[which + 1:])))

@@ -10,6 +10,7 @@ from typing import Any
 
 from tapegrad import proxy
 from tapegrad.context import DEFAULT, Context, Tracer
+from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.rules import PYTHON, Op, Traced
@@ -52,16 +53,20 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad)
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
+    tracer.inputs = proxies
     fn = signature.function.build(proxies)
-    leave = interposition.enter(_globals(fn), _python_functions(ctx))
-    collector.pause()
-    try:
-        out = stand_in(fn)(*[s.build(proxies) for s in signature.args], **{key: s.build(proxies) for key, s in signature.kwargs.items()})
-        put_result(tape, tracer, out)
-    finally:
-        tracer.close()
-        collector.resume()
-        leave()
+    leave = interposition.enter(tracer, _globals(fn), _python_functions(ctx))
+    with collector:
+        try:
+            out = stand_in(fn)(*[s.build(proxies) for s in signature.args], **{key: s.build(proxies) for key, s in signature.kwargs.items()})
+            put_result(tape, tracer, out)
+        except Exception as err:
+            if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
+                raise err.__cause__ from None
+            raise
+        finally:
+            tracer.close()
+            leave()
     return tape
 
 
@@ -91,11 +96,11 @@ def _argument_names(f: Any, count: int) -> list[str]:
     return [names[i] if i < len(names) else f"x{i + 1}" for i in range(count)]
 
 
-def _globals(fn: Any) -> dict[str, Any] | None:
+def _globals(fn: Any) -> dict[str, Any]:
     fn = getattr(fn, "__func__", fn)
     if not isinstance(fn, FunctionType):
         fn = _call_method(fn)
-    return getattr(fn, "__globals__", None)
+    return getattr(fn, "__globals__", {})
 
 
 def _call_method(fn: Any) -> Any:
@@ -117,14 +122,14 @@ class _Collector:
     def __init__(self) -> None:
         self.lock, self.depth, self.was_enabled = threading.Lock(), 0, False
 
-    def pause(self) -> None:
+    def __enter__(self) -> None:
         with self.lock:
             if self.depth == 0:
                 self.was_enabled = gc.isenabled()
                 gc.disable()
             self.depth += 1
 
-    def resume(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self.lock:
             self.depth -= 1
             if self.depth == 0 and self.was_enabled:

@@ -20,19 +20,21 @@ from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import setitem
 from tapegrad.ops.write import Path, Step, assign, follow
 from tapegrad.rules import Traced, tracer_of
-from tapegrad.tape import Call, Operation
+from tapegrad.tangent import shape_of
+from tapegrad.tape import Call, Input, Operation, plain
 
 
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("op", "owned", "shared", "val", "version")
+    __slots__ = ("lost", "op", "owned", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
+        self.lost = ""  # why the content is not known any more
 
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
@@ -53,8 +55,9 @@ class View:
         self.storage, self.path, self.version = storage, path, storage.version
 
 
-_get_op, _set_op = Traced._op.__get__, Traced._op.__set__
-_get_val, _set_val = Traced._val.__get__, Traced._val.__set__
+_slots: Any = vars(Traced)
+_get_op, _set_op = _slots["_op"].__get__, _slots["_op"].__set__
+_get_val, _set_val = _slots["_val"].__get__, _slots["_val"].__set__
 
 
 def peek(x: Traced) -> Operation:
@@ -82,6 +85,8 @@ def fetch(x: Traced) -> None:
     """Bring a proxy up to date with its storage."""
     view = x._view
     storage = view.storage
+    if storage.lost:
+        raise MutationError(storage.lost, user_location(), "pass a copy of one of the two")
     if view.version == storage.version:
         return
     source = follow(x._tracer.proxy(storage.op, storage.val, x._tracer, storage), view.path)
@@ -135,11 +140,26 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
         return  # the last third of `x[index] += y`: the view has written itself
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
+    if isinstance(storage.op, Input):
+        _lose_overlaps(storage.op, tracer)
     buffer = storage.writable()
-    plain = [part.val if isinstance(part, Operation) else part for part in (lifted, *parts)]
-    assign(buffer, plain[0], tuple(plain[1:]), view.path)
+    known, *where = [part.val if isinstance(part, Operation) else part for part in (lifted, *parts)]
+    outer = tracer_of((known, *where))
+    if outer is not None and not isinstance(buffer, Traced):  # what an outer trace follows is written: it must follow the buffer too
+        op = outer.constant(id(buffer), buffer, buffer)
+        storage.val = buffer = outer.proxy(op, op.val, outer)
+    assign(buffer, known, tuple(where), view.path)
     call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
     put(x, tracer.place(call), buffer)
+
+
+def _lose_overlaps(x: Input, tracer: Any) -> None:
+    """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them raises."""
+    for other in tracer.inputs:
+        op = peek(other)
+        mine, others = plain(x.val), plain(op.val)
+        if op is not x and type(mine) is type(others) is np.ndarray and np.may_share_memory(mine, others):
+            place(other).storage.lost = f"{op.label} shares memory with {x.label}, which was written to"
 
 
 def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
@@ -152,6 +172,14 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
         _set_op(x, op)
         _set_val(x, val)
         view.version = storage.version
+
+
+def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:
+    """Raise as NumPy does where a result does not fit into the array that is to hold it."""
+    target, found = plain(x), plain(result)
+    np.copyto(np.empty(target.shape, target.dtype), np.asarray(found), casting=casting)
+    if target.shape != shape_of(found):
+        raise ValueError(f"non-broadcastable output operand with shape {target.shape} doesn't match the broadcast shape {shape_of(found)}")
 
 
 def replace(x: Traced, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -14,22 +15,22 @@ import tapegrad as tg
 LEAKED: list[Any] = []
 
 
-def _augmented(x: Any) -> Any:
-    x += 1
-    return x
+OURS = np.zeros(3)
 
 
-def _filled(x: Any) -> Any:
-    x[0] = 1.0
-    return x
+def _write_to_a_global(x: Any) -> Any:
+    OURS[0] = x
+    return OURS
 
 
 # one row per refusal: the program, an argument, the error, a word of its message
 TABLE = [
     (lambda x: float(x), 1.0, tg.ConcretizationError, "float"),
     (lambda x: complex(x), 1.0, tg.ConcretizationError, "complex"),
-    (lambda x: np.asarray(x), np.ones(2), tg.ConcretizationError, "plain array"),
-    (lambda x: np.array([x, x]), 1.0, tg.ConcretizationError, "float"),
+    (lambda x: math.gcd(1, 2) * np.random.default_rng(0).uniform(0.0, x), 1.0, tg.ConcretizationError, "plain"),
+    (lambda x: np.random.default_rng(0).normal(x), np.ones(2), tg.ConcretizationError, "plain array"),
+    (lambda x: np.random.default_rng(0).normal(x), 1.0, tg.ConcretizationError, "plain array"),
+    (lambda x: _write_to_a_global(x), 1.0, tg.ConcretizationError, "float"),
     (lambda x: pickle.dumps(x), 1.0, tg.ConcretizationError, "pickled"),
     (lambda x: pow(x, 2, 3), 2, tg.UnknownFunction, "modulus"),
     (lambda x: LEAKED[0] * x, 1.0, tg.EscapedProxy, "ended"),

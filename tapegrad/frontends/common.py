@@ -10,7 +10,10 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import stack
 from tapegrad.rules import Traced, means
+from tapegrad.tangent import shape_of
+from tapegrad.tape import plain
 from tapegrad.tree import leaves_of
+from tapegrad.views import peek
 
 
 @means(np.asarray)
@@ -24,9 +27,14 @@ def as_array(x: Any) -> Any:
 
 
 def static(x: Any) -> Any:
-    """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded."""
+    """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded.
+
+    A traced array becomes a plain one: an array of constants as it is, any other number by number.
+    """
     if isinstance(x, (list, tuple)):
         return tuple(map(static, x))
+    if isinstance(x, Traced) and shape_of(plain(x)):
+        return np.array(plain(x)) if x._tracer.independent(peek(x)) else np.array([static(part) for part in x])  # type: ignore[attr-defined]
     if isinstance(x, (bool, np.bool_)):
         return bool(x)
     return operator.index(x) if isinstance(x, (Traced, np.integer)) else x  # type: ignore[arg-type]

@@ -121,7 +121,15 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 
 # -- sign, rounding and the parts of a number
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * sign(x),), means=(np.abs, np.fabs, operator.abs))
+
+
+def _direction(y: Any, x: Any) -> Any:
+    """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign of a real one is constant."""
+    kind = getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f")
+    return x / where(equal(y, 0), 1, y) if kind == "c" else sign(x)
+
+
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, np.fabs, operator.abs))
 sign = constant("sign", np.sign, np.sign)
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
@@ -139,8 +147,8 @@ spacing = constant("spacing", np.spacing, np.spacing)
 heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,))
 nan_to_num = define("nan_to_num", np.nan_to_num, (lambda dy, y, x, **kw: where(isfinite(x), dy, 0.0),), means=(np.nan_to_num,))
 
-real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,))
-imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,))
+real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True)
+imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True)
 conjugate = define("conjugate", np.conjugate, (lambda dy, y, x: conj(dy),), means=(np.conjugate,))
 
 # -- comparison, logic and bits
@@ -194,7 +202,8 @@ fmin = define("fmin", np.fmin, (lambda dy, y, a, b: _share_nan(dy, a, b, less), 
 
 # -- what a user says of a value
 
-stop_gradient = constant("stop_gradient", lambda x: x)
+stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True)
+array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,))
 copy = define("copy", np.copy, (lambda dy, y, x: dy,))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,))

@@ -104,7 +104,7 @@ def _take_cotangent(dy: Any, y: Any, x: Any, indices: Any, axis: int = 0) -> Any
     return sparse(x, dy, (slice(None),) * (axis % len(shape_of(x))) + (indices,))
 
 
-def _along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
+def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
     """Return the index that reads `indices` along one axis, and each position of the others."""
     ndim = len(shape)
     axis %= ndim
@@ -113,4 +113,4 @@ def _along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
 
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None))
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
-    lambda dy, y, x, indices, axis=-1: sparse(x, dy, _along(shape_of(x), indices, axis)), None))
+    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None))

@@ -12,8 +12,8 @@ from tapegrad.rules import define
 
 
 def _sort_cotangent(dy: Any, y: Any, x: Any, axis: int = -1) -> Any:
-    ranks = argsort(argsort(x, axis=axis, stable=True), axis=axis)  # where each element went
-    return take_along_axis(dy, ranks, axis=axis)
+    # sorting is reading along the permutation that sorts; ties stay in their order
+    return take_along_axis.cotangent(0, dy, y, (x, argsort(x, axis=axis, stable=True)), {"axis": axis})
 
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,))

@@ -37,11 +37,16 @@ def follow(x: Any, path: Path) -> Any:
 
 def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
     """Write in place, with NumPy's own meaning and errors."""
-    follow(x, path)[index] = value
+    view = follow(x, path)
+    if isinstance(x, Traced) or np.may_share_memory(view, x):
+        view[index] = value
+    else:  # a reshape that is a view of another memory layout, and here a copy
+        places = follow(np.arange(x.size).reshape(x.shape), path)[index]
+        x[np.unravel_index(places, x.shape)] = value
 
 
 def _setitem(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
-    y = x.copy(order="K")
+    y = np.array(x, order="K")
     assign(y, value, index, through)
     return y
 
@@ -63,9 +68,9 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
             buffer = Accumulator.of(dy)
             part = follow(buffer.array, through)
             dvalue = np.array(part[index])
-            part[index] = 0
+            assign(buffer.array, 0, index, through)
             dx = buffer
-        if any(isinstance(i, (np.ndarray, Traced)) and np.ndim(i) and dtype_of(i).kind != "b" for i in index):
+        if any(isinstance(i, (np.ndarray, Traced)) and shape_of(i) and dtype_of(i).kind != "b" for i in index):
             dvalue = where(_wins(*index, shape=np.shape(follow(_blank(x), through))), dvalue, 0.0)
         return (dx, dvalue, *rest)
     return setitem_pullback

@@ -24,20 +24,19 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     new = tape.blank()
     tracer = Tracer(new, ctx, proxy.make)
     values: dict[Operation, Any] = {}
-    leave = interposition.enter(None, ())
-    collector.pause()
-    try:
-        for op in tape:
-            start = len(new)
-            values[op] = _play(op, new, tracer, ctx, values)
-            for made in new.ops[start:]:
-                made.at(op)
-                made.note = made.note or _renumber(op.note, tape, values)
-        put_result(new, tracer, values[tape.result])  # type: ignore[index]
-    finally:
-        tracer.close()
-        collector.resume()
-        leave()
+    leave = interposition.enter(tracer, {}, ())
+    with collector:
+        try:
+            for op in tape:
+                start = len(new)
+                values[op] = _play(op, new, tracer, ctx, values)
+                for made in new.ops[start:]:
+                    made.at(op)
+                    made.note = made.note or _renumber(op.note, tape, values)
+            put_result(new, tracer, values[tape.result])  # type: ignore[index]
+        finally:
+            tracer.close()
+            leave()
     return new
 
 

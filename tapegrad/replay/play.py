@@ -6,15 +6,20 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.rules import Op
+from tapegrad.ops import getfield, setitem
+from tapegrad.ops.write import assign
+from tapegrad.rules import Op, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
 from tapegrad.trace import flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": operator.index, "hash": hash,
     "floor": lambda x: x.__floor__(), "ceil": lambda x: x.__ceil__(), "trunc": lambda x: x.__trunc__(), "round": lambda x: x.__round__(),
-    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())), "dtype": lambda x: getattr(x, "dtype", type(x)),
+    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())), 
+    "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
 }
 
 
@@ -28,11 +33,12 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     leaves = iter(bind(tape, args, kwargs))
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
+    memory = Memory(len(tape.ops))
     for op in tape.ops:
         if isinstance(op, Call):
             fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
             given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-            value = fn.run(*given, **op.kwargs) if isinstance(fn, Op) else fn(*given, **op.kwargs)
+            value = memory.run(op, fn, given, dead[op.id])
         elif isinstance(op, Input):
             value = next(leaves)
         elif isinstance(op, Guard):
@@ -47,6 +53,56 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         for position in dead[op.id]:
             values[position] = None
     return values[tape.result.id]  # type: ignore[union-attr]
+
+
+class Memory:
+    """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
+
+    So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
+    a read of a part copies, and any other use may keep the array, which ends its being owned.
+    """
+
+    __slots__ = ("owned",)
+
+    def __init__(self, size: int) -> None:
+        self.owned = bytearray(size + 1)
+
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        """Make a call, in place where that is possible."""
+        triple = fn is rrule
+        core = given[0] if triple else fn
+        first = op.args[1:2] if triple else op.args[:1]
+        x = first[0].id if first and isinstance(first[0], Operation) else 0
+        if type(core) is not Op:
+            self.release(op, fn, x)
+            return fn(*given, **op.kwargs)
+        if core is setitem:
+            if self.owned[x] and x in dead:
+                _, value, *index = given[1:] if triple else given
+                y = given[1] if triple else given[0]
+                assign(y, value, tuple(index), op.kwargs.get("through", ()))
+                self.owned[op.id] = 1
+                return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
+        elif not (core.view or core.owns):
+            self.release(op, fn, x)
+        result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
+        y = result[0] if triple else result
+        if isinstance(y, np.ndarray):
+            if core is setitem or core.owns:
+                self.owned[op.id] = 1
+            elif core.view and self.owned[x]:
+                y = y.copy(order="K")
+                return (y, result[1]) if triple else y
+        return result
+
+    def release(self, op: Call, fn: Any, x: int) -> None:
+        """Note a use that may keep its arguments; the value of a triple is handed on."""
+        if fn is getfield and op.args[1] == 0:
+            self.owned[op.id], self.owned[x] = self.owned[x], 0
+        elif not (fn is getfield and self.owned[x]):
+            for arg in op.args:
+                if isinstance(arg, Operation):
+                    self.owned[arg.id] = 0
 
 
 def verify(guard: Guard, value: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.cases import elementwise, index, linalg, reduce, shape, sort
+from tests.cases import elementwise, fft, index, linalg, reduce, scipy, shape, sort, write
 from tests.cases.case import Case
 
 FAMILIES: dict[str, list[Case]] = {
-    "elementwise": elementwise.CASES, "reduce": reduce.CASES, "sort": sort.CASES, "shape": shape.CASES, "index": index.CASES, "linalg": linalg.CASES,
+    "elementwise": elementwise.CASES, "fft": fft.CASES, "reduce": reduce.CASES, "sort": sort.CASES, "shape": shape.CASES, "index": index.CASES, "linalg": linalg.CASES, "write": write.CASES,
+    "scipy": scipy.CASES,
 }
 CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -12,10 +14,20 @@ EMPTY, STRIDED, NUMBER = (np.zeros((0, 3)),), (draw(4, 3, seed=1).T[::-1, ::2],)
 GAPS = np.where(draw(3, 4, seed=9) > 1.2, np.nan, draw(3, 4, seed=8))
 EDGES = np.array([-1.0, 0.0, 1.0])
 
+
+
+def in_place(x: Any) -> Any:
+    y = x.copy()
+    y[::2].sort()
+    y.partition(2)
+    return y[2] * y.sum()
+
+
 CASES = [
     Case("sort", np.sort, [*SOME, EMPTY, STRIDED], torch=lambda x: torch.sort(x).values, errors=[((1.0,), np.exceptions.AxisError)]),
     Case("sort:axis", lambda x: np.sort(x, axis=0) * x, [*SOME, EMPTY]), Case("sort:flat", lambda x: np.sort(x, axis=None), [*SOME, NUMBER]),
     Case("sort:stable", lambda x: np.sort(x, -1, "stable") + np.sort(x, stable=True), SOME[:2]),
+    Case("sort:in place", in_place, [(draw(5),)], ops=("sort", "setitem")),
     Case("sort:integers", lambda n, x: x * np.sort(n), [(draw(4, dtype=int), 1.5)]),
     Case("argsort", np.argsort, [*SOME, EMPTY, STRIDED]), Case("argsort:axis", lambda x: x.argsort(0) - np.argsort(x, 0, stable=True), SOME),
     Case("argsort:flat", lambda x: np.argsort(x, axis=None, kind="stable"), [*SOME, (np.ones(20),)]),
@@ -26,10 +38,12 @@ CASES = [
     Case("argpartition:largest", lambda x: np.partition(x, -3, axis=None)[-3:].sum() ** 2, SOME),
     Case("median", np.median, [*SOME, NUMBER, (np.array(1.5),), STRIDED], ops=("argpartition", "mean")),
     Case("median:axis", lambda x: np.median(x, axis=-1) * np.median(x, axis=-1, keepdims=True), SOME, ops=("mean",)),
-    Case("median:axes", lambda x: np.median(x, axis=(0, 2), keepdims=True), [(draw(2, 3, 2),)], ops=("mean",), errors=[((np.ones(3),), np.exceptions.AxisError)]),
+    Case("median:axes", lambda x: np.median(x, axis=(0, 2), keepdims=True), [(draw(2, 3, 2),)],
+         ops=("mean",), errors=[((np.ones(3),), np.exceptions.AxisError)]),
     Case("median:integers", lambda n, x: np.median(n) * x, [(draw(4, dtype=int), 1.5)], ops=("mean",)),
     Case("median:nan", lambda x: np.nan_to_num(np.median(x, axis=0)), [(GAPS,)], ops=("isnan",)),
-    Case("quantile", lambda x: np.quantile(x, 0.3), [*SOME, NUMBER, STRIDED], ops=("argpartition", "take_along_axis"), torch=lambda x: torch.quantile(x, 0.3)),
+    Case("quantile", lambda x: np.quantile(x, 0.3), [*SOME, NUMBER, STRIDED],
+         ops=("argpartition", "take_along_axis"), torch=lambda x: torch.quantile(x, 0.3)),
     Case("quantile:axis", lambda x: np.quantile(x, [0.0, 0.5, 0.9, 1.0], axis=-1), SOME, ops=("take_along_axis",),
          torch=lambda x: torch.quantile(x, torch.tensor([0.0, 0.5, 0.9, 1.0], dtype=x.dtype), -1)),
     Case("quantile:axes", lambda x: np.quantile(x, [[0.25, 0.8]], axis=(2, 0), keepdims=True), [(draw(2, 3, 2),)], ops=("take_along_axis",)),
@@ -40,5 +54,6 @@ CASES = [
     Case("searchsorted", lambda x: np.searchsorted(EDGES, x), [*SOME, NUMBER]),
     Case("searchsorted:side", lambda x, v: np.searchsorted(x, v, side="right") + x.searchsorted(v), [(EDGES, draw(2, 2)), (EDGES, 0.0)]),
     Case("searchsorted:sorter", lambda x, v: np.searchsorted(x, v, sorter=np.argsort(x)), [(draw(5), draw(3))]),
-    Case("digitize", lambda x: np.digitize(x, EDGES), [*SOME, NUMBER]), Case("digitize:right", lambda x, e: np.digitize(x, e, True), [(draw(4), EDGES), (draw(4), EDGES[::-1])]),
+    Case("digitize", lambda x: np.digitize(x, EDGES), [*SOME, NUMBER]),
+    Case("digitize:right", lambda x, e: np.digitize(x, e, True), [(draw(4), EDGES), (draw(4), EDGES[::-1])]),
 ]

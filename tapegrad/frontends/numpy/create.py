@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,99 @@ from tapegrad.frontends.numpy.shape import (
     numpy_dtype,
     rank,
 )
-from tapegrad.rules import Traced, means, register
+from tapegrad.rules import FOREIGN, Traced, constructs, means, register, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tree import leaves_of
 
 
-def like(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the meaning of `zeros_like` and its kin: a plain array, which depends on nothing."""
-    def make_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
-        return make(shape_of(a) if shape is None else integers(shape), numpy_dtype(a) if dtype is None else dtype)
-    return make_like
+def numeric(dtype: Any) -> bool:
+    """True for a dtype that a traced array can have."""
+    return np.dtype(dtype).kind in "biufc"
 
 
-register(np.zeros_like, like(np.zeros))
-register(np.ones_like, like(np.ones))
-register(np.empty_like, like(np.empty))
+# -- constructors called by the program. What they make is traced, so that it can be written to.
+
+
+@constructs(np.zeros, np.ones, np.empty)
+def filled(tracer: Any, fn: Any, shape: Any, dtype: Any = float, order: str = "C", **other: Any) -> Any:
+    if not numeric(dtype):
+        return fn(shape, dtype, order, **other)
+    return tracer.record(_FILLED[fn], (integers(shape),), _described(dtype, order))
+
+
+_FILLED = {np.zeros: ops.zeros, np.ones: ops.ones, np.empty: ops.empty}
+
+
+def _described(dtype: Any, order: str) -> dict[str, Any]:
+    return {**({} if dtype in (float, None) else {"dtype": np.dtype(dtype)}), **({} if order == "C" else {"order": order})}
+
+
+@constructs(np.full)
+def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **other: Any) -> Any:
+    value = as_array(fill_value)
+    if isinstance(value, Traced):
+        value = value if dtype is None else ops.astype(value, dtype=np.dtype(dtype))
+        return ops.copy(ops.broadcast_to(value, integers(shape)))
+    if not numeric(np.asarray(value).dtype if dtype is None else dtype):
+        return fn(shape, value, dtype, order, **other)
+    return tracer.record(ops.full, (integers(shape), value), _described(dtype, order))
+
+
+@constructs(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
+def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    value = as_array(a)
+    if not isinstance(value, Traced):
+        return constant(tracer, fn, value, dtype, *args, **kwargs)
+    if dtype is not None and np.dtype(dtype) != dtype_of(value):
+        return ops.astype(value, dtype=np.dtype(dtype))
+    if dtype_of(value) is None or not isinstance(value, np.ndarray):
+        return ops.array(value)  # a number becomes an array
+    ndmin = kwargs.get("ndmin", 0)
+    value = ops.copy(value) if fn.__name__ == "array" and kwargs.get("copy", True) and value is a else value
+    return ops.reshape(value, (1,) * (ndmin - rank(value)) + shape_of(value)) if ndmin > rank(value) else value
+
+
+@constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.fromiter, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
+def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
+        if fn in FOREIGN:
+            return FOREIGN[fn](*args, **kwargs)
+        args = tuple(static(arg) if isinstance(arg, Traced) else arg for arg in args)
+    value = fn(*args, **kwargs)
+    if type(value) is not np.ndarray or not numeric(value.dtype):
+        return value
+    op = tracer.constant(id(value), value, value)
+    return tracer.proxy(op, value, tracer)
+
+
+@constructs(np.zeros_like, np.ones_like, np.empty_like)
+def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **other: Any) -> Any:
+    given = {} if dtype is None else {"dtype": np.dtype(dtype)}
+    value = as_array(a)
+    if not isinstance(value, (Traced, np.ndarray)):
+        value = np.asarray(value)
+    if not numeric(numpy_dtype(value) if dtype is None else dtype):
+        return fn(a, dtype, order, subok, shape, **other)
+    if shape is not None or not isinstance(value, Traced):
+        like = integers(shape_of(value) if shape is None else shape)
+        return tracer.record(_FILLED[_SHAPED[fn]], (like,), _described(numpy_dtype(value) if dtype is None else dtype, "C"))
+    return tracer.record(_LIKE[fn], (value,), given)
+
+
+_LIKE = {np.zeros_like: ops.zeros_like, np.ones_like: ops.ones_like, np.empty_like: ops.empty_like}
+_SHAPED = {np.zeros_like: np.zeros, np.ones_like: np.ones, np.empty_like: np.empty}
+
+for _fn in _LIKE:
+    # reached by dispatch, from a library's code too
+    register(_fn, lambda a, *args, _fn=_fn, **kwargs: filled_like(a._tracer, _fn, a, *args, **kwargs))
 
 
 @means(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-              device: Any = None) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
     value, shape = as_array(fill_value), shape_of(a) if shape is None else integers(shape)
     dtype = numpy_dtype(a) if dtype is None else np.dtype(dtype)
     if not isinstance(value, Traced):
-        return np.full(shape, value, dtype)
+        return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})
     value = value if numpy_dtype(value) == dtype else ops.astype(value, dtype=dtype)
     return ops.copy(ops.broadcast_to(value, shape))  # what is broadcast cannot be written to
 

@@ -22,7 +22,12 @@ _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np
 @means(np.ufunc)
 def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Apply a ufunc's method, or the ufunc with keyword arguments; NotImplemented where tapegrad does not know it."""
-    no_out(kwargs.pop("out", None))
+    if method == "at":
+        return FOREIGN["at"](ufunc, *inputs)
+    out = kwargs.pop("out", None)
+    if out is not None:
+        result = ufunc_method(ufunc, method, *inputs, **kwargs)
+        return result if result is NotImplemented else FOREIGN["out"](out, result)
     if method == "__call__":
         return _call(ufunc, inputs, **kwargs)
     if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:

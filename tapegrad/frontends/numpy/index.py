@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, no_out, static
-from tapegrad.rules import FOREIGN, Traced, means, register
+from tapegrad.rules import FOREIGN, Traced, means
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS
 
@@ -126,23 +125,3 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     for condition, choice in zip(reversed(list(condlist)), reversed(list(choicelist)), strict=True):
         y = ops.where(as_array(condition), as_array(choice), y)
     return y
-
-
-# -- what writes in place, or calls what it is given
-
-
-def _refuse(error: type[MutationError | UnknownFunction], what: str, advice: str) -> Callable[..., Any]:
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise error(what, user_location(), advice)
-    return refused
-
-
-for _fn, _advice in [
-    (np.put, "y = np.where(mask, value, x)"), (np.place, "y = np.where(mask, value, x)"), (np.putmask, "y = np.where(mask, value, x)"),
-    (np.copyto, "y = np.where(mask, value, x), or y = x.copy()"), (np.put_along_axis, "y = np.where(mask, value, x)"),
-    (np.fill_diagonal, "y = np.where(np.eye(n, dtype=bool), value, x)"), (np.ndarray.put, "y = np.where(mask, value, x)"),
-    (np.ndarray.fill, "y = np.full_like(x, value)"),
-]:
-    register(_fn, _refuse(MutationError, f"{_fn.__name__} writes into an array in place, which is not recorded yet", _advice))
-register(np.piecewise, _refuse(UnknownFunction, "piecewise fills an array with what functions return, which is not recorded",
-                               "np.select([conditions], [values]), or np.where"))

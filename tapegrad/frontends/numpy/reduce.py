@@ -144,12 +144,16 @@ def averaged(x: Any, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
     """Divide the sum of `x`, which is 0 outside the mask, by the count inside it, less `less`."""
     if mask is None and not less:
         return ops.mean(x, **options)
+    y = ops.sum(x, **options)
     if mask is None:
-        size = builtins.max(count(x, options.get("axis")) - less, 0)
-    else:
-        size = ops.sum(mask, **how(options.get("axis"), options.get("keepdims")))
-        size = ops.maximum(size - less, 0) if less else size
-    return ops.sum(x, **options) / size
+        return y / builtins.max(count(x, options.get("axis")) - less, 0)
+    size = ops.sum(mask, **how(options.get("axis"), options.get("keepdims")))
+    return like(y, y / (ops.maximum(size - less, 0) if less else size))
+
+
+def like(x: Any, y: Any) -> Any:
+    """Return `y` in the precision of `x`, a floating or complex array."""
+    return y if kind_of(x) not in "fc" or y.dtype == x.dtype else ops.astype(y, dtype=x.dtype)
 
 
 @means(np.mean, np.ndarray.mean)
@@ -168,7 +172,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     far = x - (averaged(x, mask, how(axis, True, dtype)) if mean is None else as_array(mean))
     if mask is not None:
         far = ops.where(mask, far, 0)
-    squares = ops.real(far) ** 2 + ops.imag(far) ** 2 if kind_of(far) == "c" else far * far
+    squares = ops.real(far) ** 2 + ops.imag(far) ** 2 if kind_of(far) == "c" else ops.square(far)
     return averaged(squares, mask, how(axis, keepdims, dtype), ddof if correction is None else correction)
 
 
@@ -202,7 +206,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     x = as_array(a)
     if weights is None:
         y = ops.mean(x, **how(axis, keepdims))
-        scale: Any = x.dtype.type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
+        scale: Any = y.dtype.type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
     else:
         w = _weights(as_array(weights), x, axis)
         scale = ops.sum(w, **how(axis, keepdims))
@@ -211,6 +215,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         y = ops.sum(x * w, **how(axis, keepdims)) / scale
     if not returned:
         return y
+    scale = like(y, scale)
     return y, scale if shape_of(scale) == shape_of(y) else ops.broadcast_to(scale, shape_of(y))
 
 

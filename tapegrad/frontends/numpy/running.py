@@ -10,8 +10,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.join import converted
 from tapegrad.frontends.numpy.reduce import kind_of, masked, present
-from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
 from tapegrad.ops.shape import along
 from tapegrad.rules import Op, means
 from tapegrad.tangent import shape_of
@@ -91,9 +92,8 @@ def _slab(part: Any, x: Any, axis: int) -> Any:
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     x = ravel(ary)
     y = x[1:] - x[:-1]
-    if to_begin is None and to_end is None:
-        return y
-    return ops.concat(*[part if part is y else ravel(part) for part in (to_begin, y, to_end) if part is not None], axis=0)
+    begin, end = ([] if part is None else converted([ravel(part)], numpy_dtype(x), "same_kind") for part in (to_begin, to_end))
+    return ops.concat(*begin, y, *end, axis=0) if begin or end else y
 
 
 @means(np.trapezoid)

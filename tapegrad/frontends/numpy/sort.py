@@ -14,7 +14,8 @@ from tapegrad.frontends.common import as_array, keywords, no_out, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.rules import Traced, means
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tangent import shape_of
+from tapegrad.tree import leaves_of
 
 
 def _flat(a: Any, axis: Any) -> tuple[Any, int]:
@@ -111,41 +112,49 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 @means(np.quantile)
 def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: Any = False, *, weights: Any = None) -> Any:
-    return _quantile(a, q, axis, out, method, keepdims, weights)
+    no_out(out)
+    if method != "linear" or weights is not None:
+        raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
+    x, kept = _leading(a, axis)
+    if kind_of(x) == "c":
+        raise TypeError("a must be an array of real numbers")
+    parts = _plain(q)
+    if not np.all((parts >= 0) & (parts <= 1)):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    y = _at(x, np.asarray((shape_of(x)[0] - 1) * parts), type(q) in (int, float))
+    return ops.reshape(y, parts.shape + kept) if keepdims else y
 
 
 @means(np.percentile)
 def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: Any = False, *, weights: Any = None) -> Any:
-    return _quantile(a, q, axis, out, method, keepdims, weights, 100)
+    parts = _plain(q) / 100
+    if not np.all((parts >= 0) & (parts <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]")
+    return quantile(a, float(parts) if type(q) in (int, float) else parts, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-def _quantile(a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any, whole: int = 1) -> Any:
-    no_out(out)
-    if method != "linear" or weights is not None:
-        raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
-    if isinstance(q, Traced):
+def _plain(q: Any) -> Any:
+    if any(isinstance(leaf, Traced) for leaf in leaves_of(q)):
         raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient by q on purpose")
-    x, kept = _leading(a, axis)
-    n = shape_of(x)[0]
-    # a plain number has the precision of the array, as in NumPy; so has what is left of it after the division
-    real = dtype_of(x) if kind_of(x) == "f" else None
-    weak = isinstance(q, (int, float)) and real is not None
-    q = np.asarray(q, real if weak else None) / (whole if real is None else real.type(whole))
-    if not np.all((q >= 0) & (q <= 1)):
-        raise ValueError("Percentiles must be in the range [0, 100]" if whole == 100 else "Quantiles must be in the range [0, 1]")
-    place = np.asarray((n - 1) * q)
+    return np.asarray(q)
+
+
+def _at(x: Any, place: Any, weak: bool) -> Any:
+    """Return what stands at (fractional) places of the sorted array, the places' shape in front; as NumPy rounds it."""
+    shape = place.shape + shape_of(x)[1:]
+    if place.dtype.kind in "iu":
+        found = _ranked(x, place.ravel().tolist())
+        return ops.reshape(found, shape) if place.ndim else found[0]
+    last = shape_of(x)[0] - 1
     below = np.floor(place).astype(int)
-    above = np.minimum(below + 1, n - 1)
-    part = place - below
-    # from the nearer of the two, as NumPy does, so that both ends are exact
+    above = np.minimum(below + 1, last)
+    part = (place - below).astype(place.dtype)
+    # measured from the nearer neighbour, so that both ends are exact
     near, part = np.where(part >= 0.5, above, below), np.where(part >= 0.5, part - 1, part)
-    found = _ranked(x, [*near.ravel().tolist(), *below.ravel().tolist(), *above.ravel().tolist()])
-    rest = shape_of(x)[1:]
-    if q.ndim:
-        found = ops.reshape(found, (3, *q.shape, *rest))
-    y = found[0] + (found[2] - found[1]) * (part.item() if weak else part.reshape(q.shape + (1,) * len(rest)))
-    return ops.reshape(y, q.shape + kept) if keepdims else y
+    found = _ranked(x, np.stack([near, below, above]).ravel().tolist())
+    found = ops.reshape(found, (3, *shape)) if place.ndim else found
+    return found[0] + (found[2] - found[1]) * (part.item() if weak else part.reshape(place.shape + (1,) * (len(shape) - place.ndim)))
 
 
 # -- places

@@ -3,14 +3,152 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
-from tapegrad import views
-from tapegrad.frontends.common import as_array
+import numpy as np
+
+from tapegrad import ops, views
+from tapegrad.errors import MutationError, UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
-from tapegrad.rules import means
+from tapegrad.rules import Traced, means
+from tapegrad.tangent import shape_of
 
 
 @means(operator.setitem)
 def setitem(x: Any, index: Any, value: Any) -> None:
-    views.write(x, index_parts(index), as_array(value))
+    views.write(owned(x), index_parts(index), as_array(value))
+
+
+def owned(x: Any) -> Any:
+    """Return an array that the trace may write to; refuse any other."""
+    if not isinstance(x, Traced):
+        raise MutationError("a traced value is written into an array that the trace does not own", user_location(),
+                            "make the array inside the function (np.zeros), or pass it as an argument")
+    return x
+
+
+@means("out")
+def into(out: Any, result: Any) -> Any:
+    """Write a result into the `out=` of the call that computed it, and return that."""
+    if isinstance(out, tuple):
+        if isinstance(result, tuple):
+            return tuple(map(into, out, result))
+        (out,) = out
+    if out is None:
+        return result
+    views.check_cast(owned(out), result)
+    views.replace(out, result)
+    return out
+
+
+@means(np.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    source = as_array(src)
+    views.check_cast(owned(dst), ops.broadcast_to(source, shape_of(dst)), casting)
+    setitem(dst, Ellipsis, source if where is True else ops.where(as_array(where), source, dst))
+
+
+@means(np.ndarray.fill)
+def fill(a: Any, value: Any) -> None:
+    setitem(a, Ellipsis, value)
+
+
+def _cyclic(values: Any, positions: Any) -> Any:
+    """Return the values at flat positions, repeated as often as it takes."""
+    flat = ops.reshape(as_array(values), (-1,))
+    return ops.take(flat, positions % shape_of(flat)[0], axis=0)
+
+
+def _write_flat(a: Any, positions: Any, values: Any) -> None:
+    """Write at flat positions, which are plain integers; values repeat."""
+    where = np.unravel_index(positions, shape_of(owned(a)))
+    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))))
+
+
+def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
+    size = int(np.prod(shape_of(a), dtype=np.intp))
+    positions = np.asarray(static_array(indices))
+    if mode == "clip":
+        return np.clip(positions, 0, size - 1)
+    if mode == "wrap":
+        return positions % size
+    return np.arange(size)[positions]  # IndexError, in NumPy's words
+
+
+def static_array(indices: Any) -> Any:
+    """Return where to write as plain integers; traced ones are guarded, number by number."""
+    if not isinstance(indices, Traced):
+        return [static(i) for i in indices] if isinstance(indices, (list, tuple)) else indices
+    return [operator.index(i) for i in indices] if shape_of(indices) else operator.index(indices)  # type: ignore[attr-defined, call-overload]
+
+
+@means(np.put)
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    _write_flat(a, _positions(owned(a), ind, mode).ravel(), v)
+
+
+@means(np.ndarray.put)
+def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+    put(a, indices, values, mode)
+
+
+@means(np.putmask)
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    shape = shape_of(owned(a))
+    spread = ops.reshape(_cyclic(values, np.arange(int(np.prod(shape)))), shape)
+    setitem(a, Ellipsis, ops.where(as_array(mask), spread, a))
+
+
+@means(np.place)
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    chosen = np.flatnonzero([bool(part) for part in ops.reshape(as_array(mask), (-1,))])
+    _write_flat(arr, chosen, vals)
+
+
+@means(np.fill_diagonal)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    shape = shape_of(owned(a))
+    blank = np.zeros(shape, bool)
+    np.fill_diagonal(blank, True, wrap)
+    _write_flat(a, np.flatnonzero(blank), val)
+
+
+@means(np.put_along_axis)
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    x = owned(arr) if axis is not None else ops.reshape(owned(arr), (-1,))
+    setitem(x, ops.positions_along(shape_of(x), as_array(indices), 0 if axis is None else static(axis)), values)
+
+
+@means("at")
+def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
+    """Apply `ufunc.at`: unbuffered, so that a place named twice is added to twice."""
+    if ufunc.__name__ not in ("add", "subtract"):
+        raise UnknownFunction(f"{ufunc.__name__}.at is not known for traced arrays", user_location(), "a loop over the indices")
+    piece = as_array(b)
+    added = ops.assemble(owned(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
+    into(a, ops.add(a, added))
+
+
+class Flat:
+    """What `x.flat` gives: reads and writes by flat position."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __getitem__(self, index: Any) -> Any:
+        return ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        positions = np.arange(int(np.prod(shape_of(self.x))))[index]
+        _write_flat(self.x, positions, value)
+
+    def __len__(self) -> int:
+        return int(np.prod(shape_of(self.x)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+means(np.ndarray.flat)(Flat)

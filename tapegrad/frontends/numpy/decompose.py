@@ -1,0 +1,270 @@
+"""NumPy's decompositions, solutions, inverses, determinants, powers and norms of matrices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.numpy.reduce import how, kind_of
+from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank, ravel
+from tapegrad.ops.linalg import _adjoint as adjoint
+from tapegrad.rules import means
+from tapegrad.tangent import shape_of
+
+
+def _ones(x: Any) -> Any:
+    """Return an array of the same shape and dtype, for NumPy to judge: it raises in its own words."""
+    return np.ones(shape_of(x), numpy_dtype(x))
+
+
+# -- solutions and inverses
+
+
+@means(np.linalg.solve)
+def solve(a: Any, b: Any) -> Any:
+    return ops.solve(as_array(a), as_array(b))
+
+
+@means(np.linalg.inv)
+def inv(a: Any) -> Any:
+    return ops.inv(as_array(a))
+
+
+@means(np.linalg.pinv)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+    x = as_array(a)
+    if rtol is not np._NoValue:
+        if rcond is not None:
+            raise ValueError("`rtol` and `rcond` can't be both set.")
+        rcond = max(shape_of(x)[-2:]) * np.finfo(numpy_dtype(x)).eps if rtol is None else rtol
+    return ops.pinv(x, *([] if rcond is None else [as_array(rcond)]), **keywords(hermitian=bool(hermitian)))
+
+
+@means(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    return ops.lstsq(as_array(a), as_array(b), *([] if rcond is None else [rcond]))
+
+
+@means(np.linalg.tensorsolve)
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    a, b = as_array(a), as_array(b)
+    ndim = rank(a)
+    if axes is not None:
+        order = list(range(ndim))
+        for k in static(tuple(axes)):
+            order.remove(k)
+            order.insert(ndim, k)
+        a = ops.permute_dims(a, axes=tuple(order))
+    shape = shape_of(a)[-(ndim - rank(b)):]
+    n = math.prod(shape)
+    if math.prod(shape_of(a)) != n ** 2:
+        np.linalg.tensorsolve(_ones(a), _ones(b))  # LinAlgError, in NumPy's words
+    return ops.reshape(ops.solve(ops.reshape(a, (n, n)), ravel(b)), shape)
+
+
+@means(np.linalg.tensorinv)
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    x, ind = as_array(a), static(ind)
+    shape = shape_of(x)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    return ops.reshape(ops.inv(ops.reshape(x, (math.prod(shape[ind:]), -1))), shape[ind:] + shape[:ind])
+
+
+@means(np.linalg.matrix_power)
+def matrix_power(a: Any, n: Any) -> Any:
+    x, n = as_array(a), operator.index(n)
+    one = np.linalg.matrix_power(_ones(x), 0)  # LinAlgError unless x is square
+    if n == 0:
+        return one
+    if n < 0:
+        x, n = ops.inv(x), -n
+    if n == 3:  # as NumPy does it, to the last bit
+        return ops.matmul(ops.matmul(x, x), x)
+    y, power = None, x
+    while True:  # by the bits of n, from the lowest
+        if n & 1:
+            y = power if y is None else ops.matmul(y, power)
+        n >>= 1
+        if not n:
+            return y
+        power = ops.matmul(power, power)
+
+
+# -- determinants
+
+
+@means(np.linalg.det)
+def det(a: Any) -> Any:
+    return ops.det(as_array(a))
+
+
+@means(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    return ops.slogdet(as_array(a))
+
+
+# -- triangular factors
+
+
+@means(np.linalg.cholesky)
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    return ops.cholesky(as_array(a), **keywords(upper=bool(upper)))
+
+
+@means(np.linalg.qr)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    x = as_array(a)
+    if mode not in ("reduced", "complete", "r"):
+        np.linalg.qr(_ones(x), mode)  # ValueError, in NumPy's words
+        raise UnknownFunction(f"np.linalg.qr with mode={mode!r} gives the reflectors, of which tapegrad knows no derivative",
+                              user_location(), "mode='reduced', 'complete' or 'r'")
+    return ops.qr(x, **({} if mode == "reduced" else {"mode": mode}))
+
+
+# -- eigenvalues and singular values
+
+
+@means(np.linalg.eigh)
+def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    return ops.eigh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
+
+
+@means(np.linalg.eigvalsh)
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    return ops.eigvalsh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
+
+
+@means(np.linalg.eig)
+def eig(a: Any) -> Any:
+    y = ops.eig(as_array(a))
+    kind_of(y.eigenvalues)  # values decide whether it is real or complex: guarded
+    return y
+
+
+@means(np.linalg.eigvals)
+def eigvals(a: Any) -> Any:
+    # from the same call as the eigenvectors that their cotangents need: without them LAPACK's order may be another
+    return eig(a).eigenvalues
+
+
+@means(np.linalg.svd)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    x = as_array(a)
+    if hermitian:
+        return _svd_by_eigh(x) if compute_uv else ops.flip(ops.sort(ops.abs(ops.eigvalsh(x))), axis=-1)
+    if not compute_uv:
+        return ops.svdvals(x)
+    return ops.svd(x, **({} if full_matrices else {"full_matrices": False}))
+
+
+def _svd_by_eigh(x: Any) -> Any:
+    w, v = ops.eigh(x)
+    signs, s = ops.copysign(1.0, w), ops.abs(w)
+    order = ops.flip(ops.argsort(s), axis=-1)
+    s, signs = (ops.take_along_axis(part, order, axis=-1) for part in (s, signs))
+    u = ops.take_along_axis(v, order[..., None, :], axis=-1)
+    return type(np.linalg.svd(np.eye(1)))(u, s, adjoint(u * signs[..., None, :]))
+
+
+@means(np.linalg.svdvals)
+def svdvals(x: Any, /) -> Any:
+    return ops.svdvals(as_array(x))
+
+
+@means(np.linalg.matrix_rank)
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:  # noqa: N803
+    return ops.matrix_rank(as_array(A), **keywords(tol=tol, hermitian=bool(hermitian), rtol=rtol))
+
+
+@means(np.linalg.cond)
+def cond(x: Any, p: Any = None) -> Any:
+    """Return the condition number; unlike NumPy, which says inf, raise LinAlgError for a singular matrix and `p` other than 2, -2."""
+    x = as_array(x)
+    if 0 in shape_of(x)[-2:]:
+        np.linalg.cond(_ones(x))  # LinAlgError, in NumPy's words
+    if p is None or p in (2, -2):
+        s = ops.svdvals(x)
+        high, low = s[..., 0], s[..., -1]
+        with np.errstate(all="ignore"):
+            y = ops.divide(low, high) if p == -2 else ops.divide(high, low)
+    else:
+        y = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    unknown = ops.logical_and(ops.isnan(y), ops.logical_not(ops.any(ops.isnan(x), axis=(-2, -1))))
+    return ops.where(unknown, np.inf, y)[()]
+
+
+# -- norms
+
+
+@means(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    x = as_array(x)
+    ndim = rank(x)
+    if 0 in shape_of(x):  # what it is does not depend on values
+        return np.linalg.norm(_ones(x), ord, axis, keepdims)
+    if kind_of(x) not in "fc":
+        x = ops.astype(x, dtype=np.dtype(float))
+    if axis is None and (ord is None or (ndim == 2 and ord in ("f", "fro"))):
+        return ops.vector_norm(x, **how(None, keepdims))
+    axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(static(axis), ndim)
+    if len(axes) == 1:
+        return _norm_of_vectors(x, ord, None if axis is None and ord == 2 else axes[0], keepdims)
+    if len(axes) == 2:
+        return _norm_of_matrices(x, ord, axes, keepdims)
+    return np.linalg.norm(_ones(x), ord, axis)  # ValueError, in NumPy's words
+
+
+def _norm_of_vectors(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    if ord is None or ord == 2:
+        return ops.vector_norm(x, **how(axis, keepdims))
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    if ord == 0:
+        return ops.sum(ops.astype(ops.not_equal(x, 0), dtype=numpy_dtype(x).type(0).real.dtype), **how(axis, keepdims))
+    simple = {np.inf: ops.max, -np.inf: ops.min, 1: ops.sum}.get(ord)
+    return ops.vector_norm(x, ord=ord, **how(axis, keepdims)) if simple is None else simple(ops.abs(x), **how(axis, keepdims))
+
+
+_SPECTRAL = {2: ops.max, -2: ops.min, "nuc": ops.sum}
+
+
+def _norm_of_matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    rows, columns = axes
+    if ord in (None, "fro", "f"):
+        return ops.vector_norm(x, **how(axes, keepdims))
+    if ord in _SPECTRAL:
+        y = _SPECTRAL[ord](ops.svdvals(moveaxis(x, axes, (-2, -1))), axis=-1)
+        return ops.expand_dims(y, axis=tuple(sorted(axes))) if keepdims else y
+    if ord in (1, -1, np.inf, -np.inf):
+        sums = ops.sum(ops.abs(x), axis=rows if ord in (1, -1) else columns, keepdims=True)
+        return (ops.max if ord > 0 else ops.min)(sums, **how(axes, keepdims))
+    raise ValueError("Invalid norm order for matrices.")
+
+
+@means(np.linalg.vector_norm)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    x, axis = as_array(x), static(axis)
+    shape = shape_of(x)
+    axes = normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape))
+    if axis is None:
+        y = norm(ravel(x), ord, 0)
+    elif isinstance(axis, tuple):
+        rest = [i for i in range(len(shape)) if i not in axes]
+        x = ops.permute_dims(x, axes=(*axes, *rest))
+        y = norm(ops.reshape(x, (math.prod(shape[i] for i in axes), *[shape[i] for i in rest])), ord, 0)
+    else:
+        y = norm(x, ord, axis)
+    return ops.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(shape))) if keepdims else y
+
+
+@means(np.linalg.matrix_norm)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return norm(x, ord, (-2, -1), keepdims)

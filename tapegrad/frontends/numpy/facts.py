@@ -1,0 +1,151 @@
+"""NumPy's questions about an array that a plain value answers: its dtype, its text, indices of its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array
+from tapegrad.frontends.numpy.numeric import common_dtype
+from tapegrad.frontends.numpy.reduce import kind_of
+from tapegrad.frontends.numpy.refused import refused
+from tapegrad.frontends.numpy.shape import numpy_dtype, rank
+from tapegrad.rules import means, register
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import plain
+
+# -- dtypes
+
+
+@means(np.result_type)
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    return common_dtype(*arrays_and_dtypes)
+
+
+@means(np.can_cast)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return np.can_cast(numpy_dtype(from_), to, casting)
+
+
+@means(np.common_type)
+def common_type(*arrays: Any) -> Any:
+    return np.common_type(*[np.empty(0, numpy_dtype(as_array(a))) for a in arrays])
+
+
+@means(np.iscomplexobj)
+def iscomplexobj(x: Any) -> bool:
+    return kind_of(x) == "c"
+
+
+@means(np.isrealobj)
+def isrealobj(x: Any) -> bool:
+    return kind_of(x) != "c"
+
+
+# -- what each number is
+
+
+@means(np.iscomplex)
+def iscomplex(x: Any) -> Any:
+    return ops.not_equal(ops.imag(as_array(x)), 0)
+
+
+@means(np.isreal)
+def isreal(x: Any) -> Any:
+    return ops.equal(ops.imag(as_array(x)), 0)
+
+
+def _infinite(sign: Callable[[Any], Any]) -> Callable[..., Any]:
+    def found(x: Any, out: Any = None) -> Any:
+        x = as_array(x)
+        if kind_of(x) == "c":
+            raise TypeError("This operation is not supported for complex128 values because it would be ambiguous.")
+        y = ops.logical_and(ops.isinf(x), sign(x))
+        if out is not None:
+            out[...] = y
+            return out
+        return y
+    return found
+
+
+register(np.isposinf, _infinite(lambda x: ops.logical_not(ops.signbit(x))))
+register(np.isneginf, _infinite(ops.signbit))
+
+
+@means(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> bool:
+    x, y = as_array(a1), as_array(a2)
+    try:
+        np.broadcast_shapes(shape_of(x), shape_of(y))
+    except ValueError:
+        return False
+    return bool(ops.all(ops.equal(x, y)))
+
+
+# -- indices of an array of this shape
+
+
+@means(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> Any:
+    return np.diag_indices_from(np.broadcast_to(0.0, shape_of(arr)))
+
+
+@means(np.tril_indices_from)
+def tril_indices_from(arr: Any, k: int = 0) -> Any:
+    return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
+
+
+@means(np.triu_indices_from)
+def triu_indices_from(arr: Any, k: int = 0) -> Any:
+    return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
+
+
+# -- text, which goes on no tape
+
+
+def _text(fn: Callable[..., str]) -> Callable[..., str]:
+    return lambda a, *args, **kwargs: fn(plain(a), *args, **kwargs)
+
+
+for _fn in (np.array2string, np.array_repr, np.array_str):
+    register(_fn, _text(_fn))
+
+# -- an array's numbers as Python's, and the array itself
+
+
+@means(np.ndarray.item)
+def item(a: Any, *args: Any) -> Any:
+    index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+    if len(index) == rank(a):
+        return ops.item(a[index] if index else a)
+    return ops.item(ops.reshape(a, (-1,)), *index) if len(index) == 1 else ops.item(a, *index)  # NumPy raises where it must
+
+
+@means(np.ndarray.tolist)
+def tolist(a: Any) -> Any:
+    if not rank(a):
+        return ops.item(a)
+    return [tolist(part) for part in a] if rank(a) > 1 else [ops.item(a, i) for i in range(shape_of(a)[0])]
+
+
+@means(np.ndarray.view)
+def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
+    if dtype is None and type is None or dtype is np.ndarray or type is np.ndarray and dtype is None:
+        return a[...]
+    if dtype is not None and np.dtype(dtype) == dtype_of(a):
+        return a[...]
+    raise refused("x.view(dtype)", "it reads the bytes of numbers as other numbers", "x.astype(dtype), or x.real, x.imag, a + 1j * b")
+
+
+@means(np.ndarray.to_device)
+def to_device(a: Any, device: Any, /, *, stream: Any = None) -> Any:
+    np.empty(0).to_device(device, stream=stream)  # ValueError, in NumPy's words
+    return a
+
+
+@means(np.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    return ops.astype(x, dtype=np.dtype(dtype)) if copy or np.dtype(dtype) != dtype_of(x) else x

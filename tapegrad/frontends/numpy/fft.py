@@ -1,0 +1,117 @@
+"""NumPy's Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.shape import rank, roll
+from tapegrad.rules import Op, means, register
+from tapegrad.tangent import shape_of
+
+# -- along one axis
+
+
+def _transform(op: Op, a: Any, n: Any, axis: Any, norm: Any, out: Any = None) -> Any:
+    no_out(out)
+    axis = static(axis)
+    return op(as_array(a), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
+
+
+def _spelled(op: Op) -> Any:
+    return lambda a, n=None, axis=-1, norm=None, out=None: _transform(op, a, n, axis, norm, out)
+
+
+register(np.fft.fft, _spelled(ops.fft))
+register(np.fft.ifft, _spelled(ops.ifft))
+register(np.fft.rfft, _spelled(ops.rfft))
+register(np.fft.irfft, _spelled(ops.irfft))
+
+_SWAPPED = {"backward": "forward", None: "forward", "forward": None, "ortho": "ortho"}
+
+
+def _swapped(norm: Any) -> Any:
+    if norm not in _SWAPPED:
+        np.fft.hfft([0.0, 0.0], norm=norm)  # ValueError, in NumPy's words
+    return _SWAPPED[norm]
+
+
+@means(np.fft.hfft)
+def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    return _transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm), out)
+
+
+@means(np.fft.ihfft)
+def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+    return ops.conj(_transform(ops.rfft, a, n, axis, _swapped(norm), out))
+
+
+# -- along several axes, in NumPy's order
+
+
+def _axes(x: Any, s: Any, axes: Any) -> list[tuple[Any, int]]:
+    """Return the axes to transform, each with the length it is to have, None for its own."""
+    sizes, axes = (None if part is None else [static(i) for i in part] for part in (s, axes))
+    if axes is None:
+        axes = list(range(-(rank(x) if sizes is None else len(sizes)), 0))
+    if sizes is None:
+        sizes = [None] * len(axes)
+    if len(sizes) != len(axes):
+        raise ValueError("Shape and axes have different lengths.")
+    return [(shape_of(x)[axis] if n == -1 else n, axis) for n, axis in zip(sizes, axes)]
+
+
+def _each(op: Op, x: Any, axes: Sequence[tuple[Any, int]], norm: Any) -> Any:
+    for n, axis in axes:
+        x = _transform(op, x, n, axis, norm)
+    return x
+
+
+def fftn(op: Op, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
+    no_out(out)
+    x = as_array(a)
+    return _each(op, x, _axes(x, s, axes)[::-1], norm)
+
+
+def rfftn(a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
+    no_out(out)
+    x = as_array(a)
+    *others, last = _axes(x, s, axes)
+    return _each(ops.fft, _each(ops.rfft, x, [last], norm), others[::-1], norm)
+
+
+def irfftn(a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
+    no_out(out)
+    x = as_array(a)
+    *others, last = _axes(x, s, axes)
+    return _each(ops.irfft, _each(ops.ifft, x, others, norm), [last], norm)
+
+
+for _two, _many, _meaning in [
+    (np.fft.fft2, np.fft.fftn, lambda *args: fftn(ops.fft, *args)), (np.fft.ifft2, np.fft.ifftn, lambda *args: fftn(ops.ifft, *args)),
+    (np.fft.rfft2, np.fft.rfftn, rfftn), (np.fft.irfft2, np.fft.irfftn, irfftn),
+]:
+    register(_two, lambda a, s=None, axes=(-2, -1), norm=None, out=None, f=_meaning: f(a, s, axes, norm, out))
+    register(_many, lambda a, s=None, axes=None, norm=None, out=None, f=_meaning: f(a, s, axes, norm, out))
+
+# -- the zero frequency to the centre, and back
+
+
+def _shift(x: Any, axes: Any, sign: int) -> Any:
+    x, axes = as_array(x), static(axes)
+    axes = tuple(range(rank(x))) if axes is None else axes if isinstance(axes, tuple) else (axes,)
+    return roll(x, tuple(sign * (shape_of(x)[axis] // 2) for axis in axes), axes)
+
+
+@means(np.fft.fftshift)
+def fftshift(x: Any, axes: Any = None) -> Any:
+    return _shift(x, axes, 1)
+
+
+@means(np.fft.ifftshift)
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    return _shift(x, axes, -1)

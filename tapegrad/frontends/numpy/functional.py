@@ -1,0 +1,147 @@
+"""NumPy's functions that call what they are given: for each number, each row, each piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.numpy.index import getitem
+from tapegrad.frontends.numpy.numeric import as_dtype
+from tapegrad.frontends.numpy.refused import refused
+from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
+from tapegrad.ops.index import is_mask
+from tapegrad.rules import Traced, means
+from tapegrad.tangent import shape_of
+
+
+def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """Return an array of results, one for each place of `shape`; without a dtype the first one's decides, as in NumPy."""
+    first = as_array(results[0])
+    dtype = numpy_dtype(first) if dtype is None else dtype
+    parts = [as_dtype(as_array(result), dtype) for result in results]
+    return ops.reshape(ops.stack(*parts, axis=0), shape + shape_of(first))
+
+
+# -- along and over axes
+
+
+@means(np.apply_along_axis)
+def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    x = as_array(arr)
+    axis = normalize_axis_index(static(axis), rank(x))
+    rows = moveaxis(x, axis, -1)
+    shape = shape_of(rows)[:-1]
+    results = [func1d(rows[(*place, ...)], *args, **kwargs) for place in np.ndindex(*shape)]
+    if not results:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    y = _gathered(results, shape)
+    order = list(range(rank(y)))
+    new = order[len(shape):]
+    return ops.permute_dims(y, axes=(*order[:axis], *new, *order[axis: len(shape)])) if new and axis < len(shape) else y
+
+
+@means(np.apply_over_axes)
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+    y = as_array(a)
+    n = rank(y)
+    for axis in np.atleast_1d(static(axes)).tolist():
+        axis = axis + n if axis < 0 else axis
+        found = func(y, axis)
+        found = found if rank(found) == rank(y) else ops.expand_dims(found, axis=axis)
+        if rank(found) != rank(y):
+            raise ValueError("function is not returning an array of the correct shape")
+        y = found
+    return y
+
+
+# -- np.vectorize
+
+
+@means(np.vectorize.__call__)
+def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the Python function once for each place: on Python numbers, or on what a signature's core dimensions hold."""
+    given = {**dict(enumerate(args)), **kwargs}
+    varied = [key for key in given if key not in self.excluded]
+
+    def call(values: Any) -> Any:
+        full = {**given, **dict(zip(varied, values))}
+        return self.pyfunc(*[full.pop(i) for i in range(len(args))], **full)
+
+    if self.signature is not None:
+        return _with_signature(self, call, [as_array(given[key]) for key in varied])
+    xs = [as_array(given[key]) for key in varied]
+    shape = np.broadcast_shapes(*map(shape_of, xs))
+    columns = [_numbers(x, shape) for x in xs]
+    results = [call(values) for values in zip(*columns)]
+    if not results and self.otypes is None:
+        raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+    if not results:
+        empty = tuple(np.empty(shape, dtype) for dtype in self.otypes)
+        return empty if len(empty) > 1 else empty[0]
+    if not isinstance(results[0], tuple):
+        return _gathered(results, shape, None if self.otypes is None else self.otypes[0])
+    return tuple(_gathered(part, shape, None if self.otypes is None else self.otypes[i]) for i, part in enumerate(zip(*results)))
+
+
+def _numbers(x: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Return the numbers of an array that is broadcast to a shape, as Python's."""
+    if not isinstance(x, Traced):
+        return np.broadcast_to(np.asarray(x, object), shape).ravel().tolist()
+    size = int(np.prod(shape_of(x)))
+    flat = ops.reshape(x, (size,)) if rank(x) != 1 else x
+    numbers = [ops.item(flat, i) for i in range(size)]
+    return [numbers[i] for i in np.broadcast_to(np.arange(size).reshape(shape_of(x)), shape).ravel()]
+
+
+def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any:
+    inputs, outputs = self._in_and_out_core_dims
+    if len(xs) != len(inputs):
+        raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(xs)}")
+    sizes: dict[str, int] = {}
+    for x, names in zip(xs, inputs):
+        if rank(x) < len(names):
+            raise ValueError(f"{rank(x)}-dimensional argument does not have enough dimensions for all core dimensions {names!r}")
+        for name, size in zip(names, shape_of(x)[rank(x) - len(names):]):
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {size!r} vs {sizes[name]!r}")
+    shape = np.broadcast_shapes(*[shape_of(x)[: rank(x) - len(names)] for x, names in zip(xs, inputs)])
+    wide = [ops.broadcast_to(x, shape + tuple(sizes[name] for name in names)) for x, names in zip(xs, inputs)]
+    results = [call([x[place] for x in wide]) for place in np.ndindex(*shape)]
+    if not results:
+        raise refused("np.vectorize with a signature", "it was called on no elements", "return early where there are none")
+    types = self.otypes or [None] * len(outputs)
+    if len(outputs) == 1:
+        return _gathered(results, shape, types[0])
+    if not isinstance(results[0], tuple) or len(results[0]) != len(outputs):
+        got = len(results[0]) if isinstance(results[0], tuple) else 1
+        raise ValueError(f"wrong number of outputs from pyfunc: expected {len(outputs)}, got {got}")
+    return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+
+
+# -- np.piecewise
+
+
+@means(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    x = as_array(x)
+    single = isinstance(condlist, (bool, np.bool_)) or not isinstance(condlist[0], (list, np.ndarray)) and rank(x)
+    pieces = [as_dtype(as_array(c), np.dtype(bool)) for c in ([condlist] if single else condlist)]
+    if len(pieces) == len(funclist) - 1:
+        pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))
+    elif len(pieces) != len(funclist):
+        raise ValueError(f"with {len(pieces)} condition(s), either {len(pieces)} or {len(pieces) + 1} functions are expected")
+    x = x if isinstance(x, np.ndarray) else ops.reshape(x, ())
+    y: Any = np.zeros(shape_of(x), numpy_dtype(x))
+    for piece, value in zip(pieces, funclist):
+        if callable(value):
+            part = getitem(x, piece) if isinstance(x, Traced) or is_mask(piece) else x[piece]
+            if not part.size:
+                continue
+            value = value(part, *args, **kw)
+        y = ops.setitem(y, as_array(value), piece)
+    return y

@@ -1,0 +1,101 @@
+"""NumPy's sets: an array's distinct values, which are read at the places where each comes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.numpy.index import getitem
+from tapegrad.frontends.numpy.join import concatenate
+from tapegrad.frontends.numpy.refused import refused
+from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.rules import means
+from tapegrad.tangent import shape_of
+
+
+@means(np.unique)
+def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None, *,
+           equal_nan: bool = True, sorted: bool = True) -> Any:
+    x, axis = as_array(ar), static(axis)
+    places, inverse, counts = ops.unique(x, **({} if axis is None else {"axis": axis}), **({} if equal_nan else {"equal_nan": False}))
+    y = ops.take(ravel(x), places) if axis is None else ops.take(x, places, axis=axis)
+    wanted = [part for part, asked in ((places, return_index), (inverse, return_inverse), (counts, return_counts)) if asked]
+    return (y, *wanted) if wanted else y
+
+
+def _standard(fn: Any, **asked: bool) -> None:
+    """Register a function of the array API standard, which returns a named tuple."""
+    kind = type(fn(np.zeros(1)))
+
+    @means(fn)
+    def found(x: Any) -> Any:
+        y = unique(x, **asked, equal_nan=False)
+        return kind(*y) if asked else y
+
+
+_standard(np.unique_all, return_index=True, return_inverse=True, return_counts=True)
+_standard(np.unique_counts, return_counts=True)
+_standard(np.unique_inverse, return_inverse=True)
+_standard(np.unique_values)
+
+
+@means(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Any:
+    return unique(concatenate((ar1, ar2), None))
+
+
+@means(np.setdiff1d)
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    x = ravel(ar1) if assume_unique else unique(ar1)
+    return getitem(x, ops.isin(x, as_array(ar2), invert=True))
+
+
+@means(np.setxor1d)
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    x = ops.sort(concatenate([a if assume_unique else unique(a) for a in (as_array(ar1), as_array(ar2))], None))
+    if not shape_of(x)[0]:
+        return x
+    edge = np.ones(1, bool)
+    new = ops.concat(edge, ops.not_equal(x[1:], x[:-1]), edge, axis=0)
+    return getitem(x, ops.logical_and(new[1:], new[:-1]))
+
+
+@means(np.intersect1d)
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    raise refused("np.intersect1d", "what two arrays have in common belongs to both, and has no derivative",
+                  "_, i, k = np.intersect1d(tg.value(a), tg.value(b), return_indices=True), and a[i] or b[k]")
+
+
+@means(np.isin)
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    return ops.isin(as_array(element), as_array(test_elements), **({"invert": True} if invert else {}))
+
+
+@means(np.lexsort)
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    parts = map(as_array, keys) if isinstance(keys, (list, tuple)) else keys
+    return ops.lexsort(*parts, **({} if axis == -1 else {"axis": static(axis)}))
+
+
+@means(np.ravel_multi_index)
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
+    parts = map(as_array, multi_index) if isinstance(multi_index, (list, tuple)) else multi_index
+    return ops.ravel_multi_index(*parts, shape=static(dims if isinstance(dims, (list, tuple)) else (dims,)),
+                                 **({} if mode == "raise" else {"mode": mode}), **({} if order == "C" else {"order": order}))
+
+
+@means(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+    shape = static(shape if isinstance(shape, (list, tuple)) else (shape,))
+    found = ops.unravel_index(as_array(indices), shape=shape, **({} if order == "C" else {"order": order}))
+    return tuple(found)
+
+
+@means(np.sort_complex)
+def sort_complex(a: Any) -> Any:
+    x = as_array(a)
+    x = ops.sort(x) if rank(x) else x
+    return ops.astype(x, dtype=np.sort_complex(np.empty(0, x.dtype)).dtype)

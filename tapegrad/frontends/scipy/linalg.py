@@ -1,0 +1,216 @@
+"""scipy.linalg. What NumPy has too is NumPy's; options that say how to compute (`overwrite_a`, `check_finite`, a driver) are ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg as sl
+
+from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.ops.equations import adjoint, transposed
+from tapegrad.rules import Op, means, register
+from tapegrad.tangent import shape_of
+
+
+def unknown(what: str, try_: str) -> UnknownFunction:
+    """Say that an option is not known, and what to do instead."""
+    return UnknownFunction(f"tapegrad knows no {what}", user_location(), try_)
+
+
+# -- systems of equations. What is assumed of a matrix says which of its numbers are read: the others get no gradient.
+
+
+def assumed(a: Any, structure: str | None, lower: bool) -> Any:
+    """Return the matrix that SciPy takes `a` for."""
+    if structure in (None, "gen", "general", "banded"):
+        return a
+    if structure == "diagonal":
+        return ops.tril(ops.triu(a))
+    if structure == "tridiagonal":
+        return ops.tril(ops.triu(a, k=-1), k=1)
+    if structure in ("upper triangular", "lower triangular"):
+        return ops.triu(a) if structure == "upper triangular" else ops.tril(a)
+    if structure not in ("sym", "symmetric", "her", "hermitian", "pos", "positive definite"):
+        raise ValueError(f"{structure} is not a recognized matrix structure")
+    half = ops.tril(a, k=-1) if lower else ops.triu(a, k=1)
+    return half + ops.tril(ops.triu(a)) + (transposed(half) if structure in ("sym", "symmetric") else adjoint(half))
+
+
+@means(sl.solve)
+def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+          assume_a: str | None = None, transposed: bool = False) -> Any:
+    matrix = assumed(as_array(a), assume_a, static(lower))
+    return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, as_array(b))
+
+
+@means(sl.inv)
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: str | None = None, lower: bool = False) -> Any:
+    return np.linalg.inv(assumed(as_array(a), assume_a, static(lower)))
+
+
+@means(sl.solve_triangular)
+def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
+                     check_finite: bool = True) -> Any:
+    trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans) or None
+    return ops.solve_triangular(as_array(a), as_array(b), **keywords(trans=trans, lower=bool(lower), unit_diagonal=bool(unit_diagonal)))
+
+
+@means(sl.cho_solve)
+def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    c, lower = c_and_lower
+    first, second = (None, "C") if lower else ("C", None)
+    return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
+
+
+@means(sl.lu_factor)
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    x = as_array(a)
+    if len(shape_of(x)) != 2 or len(set(shape_of(x))) != 1:
+        raise unknown("LU factors of a stack, or of a matrix that is not square,", "one square matrix at a time")
+    return ops.lu_factor(x)
+
+
+@means(sl.lu_solve)
+def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    lu, piv = lu_and_piv
+    order, x = ops.permutation(piv), as_array(b)
+    if not trans:
+        return solve_triangular(lu, solve_triangular(lu, ops.take(x, order, axis=0), 0, True, True))
+    return ops.take(solve_triangular(lu, solve_triangular(lu, x, trans), trans, True, True), ops.argsort(order), axis=0)
+
+
+@means(sl.solve_sylvester)
+def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    return ops.solve_sylvester(as_array(a), as_array(b), as_array(q))
+
+
+@means(sl.solve_continuous_lyapunov)
+def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
+    x = as_array(a)
+    return ops.solve_sylvester(x, adjoint(x), as_array(q))
+
+
+# -- factors and norms
+
+
+@means(sl.cholesky)
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    x = as_array(a)
+    return np.linalg.cholesky(x) if lower else adjoint(np.linalg.cholesky(adjoint(x)))
+
+
+@means(sl.cho_factor)
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    return cholesky(a, lower), lower  # SciPy leaves anything in the other triangle, this zeros
+
+
+@means(sl.det)
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    return np.linalg.det(as_array(a))
+
+
+@means(sl.norm)
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
+    return np.linalg.norm(as_array(a), ord, axis, keepdims)
+
+
+@means(sl.svd)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+        lapack_driver: str = "gesdd") -> Any:
+    y = np.linalg.svd(as_array(a), bool(full_matrices), bool(compute_uv))
+    return tuple(y) if compute_uv else y
+
+
+@means(sl.svdvals)
+def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    return np.linalg.svd(as_array(a), compute_uv=False)
+
+
+@means(sl.eigh)
+def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+         type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: Any = None) -> Any:
+    if b is not None or subset_by_index is not None or subset_by_value is not None:
+        raise unknown("generalized eigenvalues, or a subset of them,", "all eigenvalues of inv(b) @ a, and an index")
+    x, triangle = as_array(a), "L" if lower else "U"
+    return np.linalg.eigvalsh(x, triangle) if eigvals_only else tuple(np.linalg.eigh(x, triangle))
+
+
+@means(sl.eigvalsh)
+def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
+    return eigh(a, b, eigvals_only=True, **how)
+
+
+@means(sl.qr)
+def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True) -> Any:
+    if pivoting or mode not in ("full", "economic", "r"):
+        raise unknown(f"QR with pivoting, or mode={mode!r}", "mode 'full', 'economic' or 'r'")
+    y = np.linalg.qr(as_array(a), {"full": "complete", "economic": "reduced", "r": "r"}[mode])
+    return (y,) if mode == "r" else tuple(y)
+
+
+@means(sl.pinv)
+def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+    if atol is not None or return_rank:
+        raise unknown("pinv with atol= or return_rank=", "rtol=")
+    x = as_array(a)
+    return np.linalg.pinv(x, max(shape_of(x)[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol)
+
+
+@means(sl.lstsq)
+def lstsq(a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+          lapack_driver: Any = None) -> Any:
+    return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
+
+
+# -- functions of a matrix
+
+
+def function(op: Op) -> Any:
+    def of_matrix(A: Any) -> Any:
+        x = as_array(A)
+        return op(x if shape_of(x) else ops.reshape(x, (1, 1)))
+    return of_matrix
+
+
+for _op in (ops.expm, ops.logm, ops.sqrtm, ops.sinm, ops.cosm, ops.tanm, ops.sinhm, ops.coshm, ops.tanhm):
+    register(getattr(sl, _op.__name__), function(_op))
+
+# -- matrices made of vectors and blocks
+
+
+@means(sl.toeplitz)
+def toeplitz(c: Any, r: Any = None) -> Any:
+    column = np.atleast_1d(as_array(c))
+    row = ops.conj(column) if r is None else np.atleast_1d(as_array(r))
+    m, n = shape_of(column)[-1], shape_of(row)[-1]
+    behind = np.arange(m)[:, None] - np.arange(n)
+    return ops.take(ops.concat(column, row[..., 1:], axis=-1), np.where(behind < 0, m - 1 - behind, behind), axis=-1)
+
+
+@means(sl.hankel)
+def hankel(c: Any, r: Any = None) -> Any:
+    column = np.atleast_1d(as_array(c))
+    row = np.zeros_like(column) if r is None else np.atleast_1d(as_array(r))
+    return ops.take(ops.concat(column, row[1:], axis=-1), np.arange(shape_of(column)[0])[:, None] + np.arange(shape_of(row)[0]), axis=0)
+
+
+@means(sl.circulant)
+def circulant(c: Any) -> Any:
+    column = np.atleast_1d(as_array(c))
+    k = np.arange(shape_of(column)[-1])
+    return ops.take(column, (k[:, None] - k) % len(k), axis=-1)
+
+
+@means(sl.block_diag)
+def block_diag(*arrs: Any) -> Any:
+    blocks, parts, m, n = [np.atleast_2d(as_array(x)) for x in arrs], [], 0, 0
+    for x in blocks:
+        if len(shape_of(x)) != 2:
+            raise unknown("block_diag of stacks", "matrices, one call for each")
+        rows, columns = shape_of(x)
+        parts += [x, slice(m, m + rows), slice(n, n + columns)]
+        m, n = m + rows, n + columns
+    return ops.scatter(*parts, shape=(m, n), ranks=(2,) * len(blocks))

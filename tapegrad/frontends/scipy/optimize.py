@@ -1,0 +1,11 @@
+"""scipy.optimize: called from outside, with gradients from tapegrad, it needs nothing; inside a trace it is refused."""
+
+from __future__ import annotations
+
+import scipy.optimize as so
+
+from tapegrad.frontends.scipy.refuse import refuse
+
+refuse("call it with tg.value(x), and differentiate its solution by a rule of your own (@tg.primitive, and the implicit function theorem)",
+       so.minimize, so.minimize_scalar, so.root, so.root_scalar, so.least_squares, so.fsolve, so.brentq, so.bisect, so.newton, so.curve_fit,
+       so.linprog)

@@ -1,0 +1,66 @@
+"""scipy.special: its ufuncs are ops of the same names; the others are Python functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.rules import means, register
+from tapegrad.tangent import shape_of
+
+for _fn in [
+    sp.gamma, sp.gammaln, sp.loggamma, sp.rgamma, sp.beta, sp.betaln, sp.binom, sp.poch, sp.gammainc, sp.gammaincc, sp.gammaincinv,
+    sp.gammainccinv, sp.betainc, sp.betaincc, sp.betaincinv, sp.stdtr, sp.stdtrit, sp.erf, sp.erfc, sp.erfcx, sp.erfi, sp.erfinv, sp.erfcinv,
+    sp.dawsn, sp.ndtr, sp.ndtri, sp.log_ndtr, sp.ndtri_exp, sp.expit, sp.logit, sp.log_expit, sp.xlogy, sp.xlog1py, sp.entr, sp.rel_entr,
+    sp.kl_div, sp.exp2, sp.exp10, sp.expm1, sp.log1p, sp.cbrt, sp.exprel, sp.cosm1, sp.hyp1f1, sp.hyp2f1, sp.boxcox, sp.boxcox1p, sp.inv_boxcox,
+    sp.inv_boxcox1p, sp.huber, sp.pseudo_huber, sp.j0, sp.j1, sp.y0, sp.y1, sp.jv, sp.yv, sp.yn, sp.i0, sp.i1, sp.i0e, sp.i1e, sp.iv, sp.ive,
+    sp.k0, sp.k1, sp.k0e, sp.k1e, sp.kn, sp.kv, sp.kve, sp.expi, sp.exp1, sp.expn, sp.spence,
+]:
+    register(_fn, getattr(ops, _fn.__name__))
+register(sp.psi, ops.digamma)
+register(sp.round, ops.rint)
+
+
+@means(sp.polygamma)
+def polygamma(n: Any, x: Any) -> Any:
+    return ops.polygamma(as_array(x), n=static(n))
+
+
+@means(sp.zeta)
+def zeta(x: Any, q: Any = None, out: Any = None) -> Any:
+    no_out(out)
+    return ops.zeta(as_array(x)) if q is None else ops.zeta(as_array(x), as_array(q))
+
+
+@means(sp.softmax)
+def softmax(x: Any, axis: Any = None) -> Any:
+    return ops.softmax(as_array(x), **keywords(axis=axis))
+
+
+@means(sp.log_softmax)
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    return ops.log_softmax(as_array(x), **keywords(axis=axis))
+
+
+@means(sp.logsumexp)
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
+    x, how = as_array(a), keywords(axis=axis, keepdims=bool(keepdims))
+    if b is None and not return_sign:
+        return ops.scaled_logsumexp(x, **how)
+    factor = 1.0 if b is None else as_array(b)
+    shape = np.broadcast_shapes(shape_of(x), shape_of(factor))  # an axis is one of both together
+    x = x if shape_of(x) == shape else ops.broadcast_to(x, shape)
+    return ops.signed_logsumexp(x, factor, **how) if return_sign else ops.scaled_logsumexp(x, factor, **how)
+
+
+@means(sp.multigammaln)
+def multigammaln(a: Any, d: Any) -> Any:
+    x, d = as_array(a), static(d)
+    sp.multigammaln(d, d)  # ValueError, in SciPy's words, for what is no dimension
+    if not ops.all(ops.greater(x, 0.5 * (d - 1))):
+        raise ValueError(f"condition a ({a}) > 0.5 * (d-1) ({0.5 * (d - 1)}) not met")
+    return sum(ops.gammaln(x - (j - 1.0) / 2) for j in range(1, d + 1)) + d * (d - 1) * 0.25 * np.log(np.pi)

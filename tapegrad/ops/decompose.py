@@ -1,0 +1,330 @@
+"""Decompositions of matrices, what is computed by them (solutions, inverses, determinants), and norms.
+
+The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward and reverse
+mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On the computation of
+complex-valued gradients with application to statistically optimum beamforming.
+
+What a decomposition leaves free (the phase of a complex eigenvector, the basis of a null space) has no derivative: a cotangent
+that asks for it raises MissingRule. Where eigenvalues or singular values coincide, so is their basis: what depends on that becomes
+inf or nan, and what does not stays exact, because only 0 / 0 counts as 0 (`ratio`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MissingRule, user_location
+from tapegrad.ops.elementwise import abs, conj, constant, equal, imag, real, sign, where
+from tapegrad.ops.linalg import _adjoint as adjoint
+from tapegrad.ops.linalg import diagonal, tril, triu
+from tapegrad.ops.reduce import cumulative_prod, restore
+from tapegrad.ops.shape import concat, flip
+from tapegrad.rules import define
+from tapegrad.tangent import ZERO, ZeroTangent, dtype_of, shape_of
+from tapegrad.tape import plain
+
+# -- parts of matrices
+
+
+def _is_complex(x: Any) -> bool:
+    return getattr(dtype_of(x), "kind", "") == "c"
+
+
+def _eye(x: Any) -> Any:
+    return np.eye(shape_of(x)[-1], dtype=bool)
+
+
+def _diag(x: Any) -> Any:
+    """Return the matrices with these diagonals."""
+    return where(_eye(x), x[..., None, :], 0.0)
+
+
+def _off_diagonal(x: Any) -> Any:
+    return where(_eye(x), 0.0, x)
+
+
+def _halved(x: Any) -> Any:
+    """Return the matrices with half their diagonals, which are then whole in the sum with the adjoint."""
+    return where(_eye(x), 0.5 * x, x)
+
+
+def _hermitian(x: Any) -> Any:
+    """Return the Hermitian matrices that have these lower triangles."""
+    low = tril(_halved(x))
+    return low + adjoint(low)
+
+
+def _skew(x: Any) -> Any:
+    return x - adjoint(x)
+
+
+def _over(dy: Any, x: Any) -> Any:
+    """Let a number for each matrix of a stack broadcast against `x`."""
+    return dy if len(shape_of(x)) == 2 else dy[..., None, None]
+
+
+def _filled(dy: Any, y: Any) -> Any:
+    return np.zeros(shape_of(y), dtype_of(y)) if type(dy) is ZeroTangent else dy
+
+
+def _on_triangle(dx: Any, upper: bool) -> Any:
+    """Return the cotangent of the triangle that was read, where `dx` is that of the Hermitian matrix it stands for."""
+    return (triu if upper else tril)(_halved(dx + adjoint(dx)))
+
+
+# 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
+ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
+    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))))
+
+
+def _refuse_gauge(part: Any, dy: Any, what: str) -> None:
+    """Raise MissingRule if a cotangent has a part, by more than rounding, along what the decomposition leaves free."""
+    part, dy = plain(part), plain(dy)
+    if isinstance(part, np.ndarray) and part.size and np.abs(part).max() > 1e-8 + 1e-3 * np.abs(dy).max():
+        raise MissingRule(f"the function depends on {what}, which is arbitrary: it has no derivative", user_location(),
+                          "a function of what is determined: absolute values, projectors v @ v^H, U @ diag(s) @ Vh")
+
+
+def _leading(u: Any, du: Any, k: int) -> tuple[Any, Any]:
+    """Return the first `k` columns of a unitary matrix, and a cotangent of them that stands for all columns'.
+
+    The others span the complement: as dU = U Ω with Ω skew-Hermitian, they turn by minus the adjoint of what the first turn.
+    """
+    if shape_of(u)[-1] == k:
+        return u, du
+    first, rest = u[..., :k], u[..., k:]
+    if type(du) is ZeroTangent:
+        return first, du
+    free = adjoint(rest) @ du[..., k:]
+    _refuse_gauge(_skew(free), du, "the basis of a complement (full_matrices=True or mode='complete')")
+    return first, du[..., :k] - rest @ (adjoint(du[..., k:]) @ first)
+
+
+# -- solutions and inverses
+
+
+def _solve_vjp(y: Any, a: Any, b: Any) -> Callable[[Any], Any]:
+    def solve_pullback(dy: Any) -> tuple[Any, Any]:
+        if len(shape_of(b)) == 1:  # a vector, for each matrix of a stack
+            db = solve(adjoint(a), dy[..., None])
+            return -db * conj(y)[..., None, :], db[..., 0]
+        db = solve(adjoint(a), dy)
+        return -db @ adjoint(y), db
+    return solve_pullback
+
+
+def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+    # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems: at constant rank
+    if hermitian:
+        x = _hermitian(x)
+    h, dh = adjoint(y), adjoint(dy)
+    dx = -h @ dy @ h + (dh - x @ (y @ dh)) @ y @ h + h @ y @ (dh - (dh @ y) @ x)
+    return _on_triangle(dx, upper=False) if hermitian else dx
+
+
+def _pinv(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+    return np.linalg.pinv(x, rcond, hermitian)
+
+
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp)
+inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),))
+pinv = define("pinv", _pinv, (_pinv_cotangent, None))
+
+
+def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
+    def lstsq_pullback(dy: Any) -> tuple[Any, ...]:
+        (x, residuals, _, _), (dx, dr, _, ds) = y, dy
+        vector = len(shape_of(b)) == 1
+        x, dx, rhs = (z[..., None] if vector and type(z) is not ZeroTangent else z for z in (x, dx, b))
+        error = rhs - a @ x
+        da: Any = ZERO
+        db: Any = ZERO
+        if type(dx) is not ZeroTangent:  # x = pinv(a) b
+            p = pinv(a, _cutoff(a, *rcond))
+            db = adjoint(p) @ dx
+            da = error @ adjoint(p @ db) + adjoint(p) @ x @ adjoint(dx - p @ (a @ dx)) - db @ adjoint(x)
+        if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # x minimises them: they change as if it stayed
+            de = 2 * dr * error
+            da, db = da - de @ adjoint(x), db + de
+        if type(ds) is not ZeroTangent:
+            da = da + svdvals.cotangent(0, ds, None, (a,), {})
+        return da, db[..., 0] if vector and type(db) is not ZeroTangent else db, *(ZERO for _ in rcond)
+    return lstsq_pullback
+
+
+def _cutoff(a: Any, rcond: Any = None) -> Any:
+    eps = float(np.finfo(float).eps)
+    return eps * max(shape_of(a)) if rcond is None else eps if plain(rcond) < 0 else rcond
+
+
+lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp)
+
+# -- determinants
+
+
+def _all_but_one(x: Any) -> Any:
+    """Return for each element of a row the product of the others."""
+    before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
+    return before * flip(cumulative_prod(flip(x, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
+
+
+def _cofactors(x: Any) -> Any:
+    try:
+        return np.linalg.det(x)[..., None, None] * np.linalg.inv(x).mT
+    except np.linalg.LinAlgError:  # Stewart (1998), On the adjugate matrix: by the SVD, for singular matrices too
+        u, s, vh = np.linalg.svd(x)
+        return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * np.conj(u * _all_but_one(s)[..., None, :] @ vh)
+
+
+def _cofactors_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on it, Π' = Π s_k without i and j
+    u, s, vh = svd(x)
+    others = _off_diagonal(_all_but_one(where(_eye(s), 1.0, s[..., None, :])))
+    core = _over(det(u) * det(vh), x) * (adjoint(u) @ conj(dy) @ adjoint(vh))
+    moved = _diag((others @ diagonal(core)[..., None])[..., 0]) - core * others
+    return u @ adjoint(moved) @ vh
+
+
+def _slogdet_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    (phase, _), (turn, total) = y, dy
+    if type(turn) is not ZeroTangent and _is_complex(x):  # log det = log |det| + i angle, and the sign is exp(i angle)
+        total = total + 1j * imag(conj(phase) * turn)
+    return total if type(total) is ZeroTangent else _over(total, x) * adjoint(inv(x))
+
+
+det = define("det", np.linalg.det, (lambda dy, y, x: _over(dy, x) * conj(cofactors(x)),))
+cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,))
+slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,))
+
+# -- triangular factors
+
+
+def _cholesky_cotangent(dy: Any, y: Any, x: Any, upper: bool = False) -> Any:
+    # Murray (2016), Differentiation of the Cholesky decomposition
+    h, dy = (y, adjoint(dy)) if upper else (adjoint(y), dy)
+    inner = solve(h, tril(_halved(h @ dy)))
+    return _on_triangle(solve(h, adjoint(inner)), upper)
+
+
+def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
+    def qr_pullback(dy: Any) -> tuple[Any]:
+        # Walter and Lehmann (2010), Algorithmic differentiation of linear algebra functions, arXiv:1001.1654
+        (q, dq), (r, dr) = ((qr(x)[0], ZERO), (y, dy)) if mode == "r" else zip(y, dy)
+        k, n = min(shape_of(x)[-2:]), shape_of(x)[-1]
+        q, dq = _leading(q, dq, k)
+        dq, dr = _filled(dq, q), _filled(dr, r)[..., :k, :]
+        tail, dtail, r, dr = r[..., :k, k:], dr[..., k:], r[..., :k, :k], dr[..., :k]
+        if n > k:  # Roberts and Roberts (2020), QR and LQ decomposition matrix backpropagation: the tail is Qᴴ A
+            dq = dq + q @ (tail @ adjoint(dtail))
+        dx = adjoint(solve(r, adjoint(dq + q @ _hermitian(r @ adjoint(dr) - adjoint(dq) @ q))))
+        return (concat(dx, q @ dtail, axis=-1) if n > k else dx,)
+    return qr_pullback
+
+
+cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,))
+qr = define("qr", np.linalg.qr, vjp=_qr_vjp)
+
+# -- eigenvalues and singular values
+
+
+def _gaps(w: Any) -> Any:
+    """Return w_j - w_i, and 1 where i = j."""
+    return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
+
+
+def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:  # noqa: N803
+    def eigh_pullback(dy: Any) -> tuple[Any]:
+        (w, v), (dw, dv) = y, dy
+        core = ZERO if type(dw) is ZeroTangent else _diag(dw)
+        if type(dv) is not ZeroTangent:
+            turn = adjoint(v) @ dv
+            if _is_complex(v):
+                _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
+            core = core + _off_diagonal(ratio(turn, _gaps(w)))
+        return (_on_triangle(v @ core @ adjoint(v), UPLO.upper() == "U"),)
+    return eigh_pullback
+
+
+def _eigvalsh_cotangent(dy: Any, y: Any, x: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    v = eigh(x, UPLO=UPLO)[1]
+    return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
+
+
+def _eig_vjp(y: Any, x: Any) -> Callable[[Any], Any]:
+    def eig_pullback(dy: Any) -> tuple[Any]:
+        # Boeddeker et al. (2017), eq. 4.77; eigenvectors have length 1, and do not grow
+        (w, v), (dw, dv) = y, dy
+        core = ZERO if type(dw) is ZeroTangent else _diag(dw)
+        h = adjoint(v)
+        if type(dv) is not ZeroTangent:
+            turn = h @ dv
+            if _is_complex(v):
+                _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
+            core = core + _off_diagonal(ratio(turn - h @ v * real(diagonal(turn))[..., None, :], conj(_gaps(w))))
+        return (solve(h, core @ h),)
+    return eig_pullback
+
+
+def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]:
+    def svd_pullback(dy: Any) -> tuple[Any]:
+        # Townsend (2016), Differentiating the singular value decomposition; Wan and Zhang (2019), arXiv:1909.02659, for the phases
+        (u, s, vh), (du, ds, dvh) = y, dy
+        k = shape_of(s)[-1]
+        u, du = _leading(u, du, k)
+        v, dv = _leading(adjoint(vh), dvh if type(dvh) is ZeroTangent else adjoint(dvh), k)
+        gaps = where(_eye(s), 1.0, _gaps(s) * (s[..., None, :] + s[..., :, None]))
+        core = ZERO if type(ds) is ZeroTangent else _diag(ds)
+        free: Any = ZERO
+        if type(du) is not ZeroTangent:
+            turn = adjoint(u) @ du
+            core = core + _off_diagonal(ratio(_skew(turn), gaps)) * s[..., None, :]
+            if _is_complex(u):
+                free = imag(diagonal(turn))
+                core = core + _diag(ratio(1j * free, s))
+        if type(dv) is not ZeroTangent:
+            turn = adjoint(v) @ dv
+            core = core + s[..., :, None] * _off_diagonal(ratio(_skew(turn), gaps))
+            if _is_complex(v):
+                free = free + imag(diagonal(turn))
+        _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")
+        dx = u @ core @ adjoint(v)
+        if shape_of(u)[-2] > k and type(du) is not ZeroTangent:  # the columns of U turn into their complement
+            dx = dx + ratio(du - u @ (adjoint(u) @ du), s[..., None, :]) @ adjoint(v)
+        if shape_of(v)[-2] > k and type(dv) is not ZeroTangent:
+            dx = dx + u @ adjoint(ratio(dv - v @ (adjoint(v) @ dv), s[..., None, :]))
+        return (dx,)
+    return svd_pullback
+
+
+def _svdvals_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    u, _, vh = svd(x, full_matrices=False)
+    return u * dy[..., None, :] @ vh
+
+
+eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp)
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,))
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp)
+svd = define("svd", np.linalg.svd, vjp=_svd_vjp)
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,))
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank)
+
+# -- norms
+
+
+def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    y, dy = restore(y, x, axis), restore(dy, x, axis)
+    if ord == 2:
+        return dy * ratio(x, y)  # 0 at 0, as abs
+    size = abs(x)
+    unit = ratio(x, size) if _is_complex(x) else sign(x)
+    return where(equal(x, 0), 0.0, dy * unit * ratio(size, y) ** (ord - 1))
+
+
+def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)  # of all elements, or of a matrix's, only without an order
+
+
+vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,))

@@ -1,0 +1,54 @@
+"""Fourier transforms along one axis: those in several dimensions are made of them.
+
+A transform is linear, and its cotangent is its conjugate transpose: the inverse transform, scaled the other way round. What
+the transform of real numbers leaves out, the conjugate of its inner half, is where the factors of 2 come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops.elementwise import where
+from tapegrad.ops.shape import along, pad
+from tapegrad.rules import define
+from tapegrad.tangent import shape_of
+
+_ADJOINT = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}  # scales by n where the other does by 1
+
+
+def _fit(dx: Any, x: Any, axis: int) -> Any:
+    """Bring a cotangent to x's length: what a transform cropped gets zeros, what it padded is cut off."""
+    n, m, ndim = shape_of(x)[axis], shape_of(dx)[axis], len(shape_of(x))
+    if n > m:
+        return pad(dx, tuple((0, n - m if i == axis % ndim else 0) for i in range(ndim)))
+    return dx if n == m else dx[along(axis, slice(n))]
+
+
+def _inner(y: Any, n: int, axis: int) -> Any:
+    """Return where half a spectrum of `n` real numbers stands for its conjugate too: not at 0, nor at the highest of an even n."""
+    shape = shape_of(y)
+    k = np.arange(shape[axis])
+    return ((k > 0) & (2 * k < n)).reshape(tuple(-1 if i == axis % len(shape) else 1 for i in range(len(shape))))
+
+
+def _full(adjoint: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda dy, y, x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=_ADJOINT[norm]), x, axis)
+
+
+def _rfft_cotangent(dy: Any, y: Any, x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    n = shape_of(x)[axis] if n is None else n
+    return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=_ADJOINT[norm]), x, axis)
+
+
+def _irfft_cotangent(dy: Any, y: Any, x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    dx = rfft(dy, axis=axis, norm=_ADJOINT[norm])
+    return _fit(where(_inner(dx, shape_of(y)[axis], axis), 2 * dx, dx), x, axis)
+
+
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),))
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),))
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,))
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,))

@@ -1,0 +1,95 @@
+"""Ops of numerical analysis: convolution, interpolation, the angle of a complex number, a Bessel function, one number of an array."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops.elementwise import (
+    conj,
+    elementwise,
+    equal,
+    imag,
+    logical_and,
+    maximum,
+    minimum,
+    real,
+    where,
+)
+from tapegrad.ops.index import assemble, sparse, take
+from tapegrad.ops.shape import pad
+from tapegrad.ops.sort import searchsorted
+from tapegrad.ops.special import i1
+from tapegrad.rules import define
+from tapegrad.tangent import ZERO, dtype_of, shape_of
+
+# -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros where the mode cut it short
+
+
+def _whole(dy: Any, a: Any, b: Any, mode: str, reversed_: bool = False) -> Any:
+    """Return the cotangent of the full convolution; `reversed_` says that NumPy swapped the two, and turned the result round."""
+    n, m, have = shape_of(a)[0], shape_of(b)[0], shape_of(dy)[0]
+    cut = builtins.min(n, m) - 1
+    left = {"full": 0, "same": (cut + 1) // 2 if reversed_ else cut // 2, "valid": cut}[mode]
+    right = n + m - 1 - left - have
+    return pad(dy, ((left, right),)) if left or right else dy
+
+
+def _swapped(a: Any, v: Any) -> bool:
+    return shape_of(a)[0] < shape_of(v)[0]  # type: ignore[no-any-return]
+
+
+convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
+    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), b, mode="valid"),
+    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), a, mode="valid")))
+correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
+    lambda dy, y, a, v, mode="full": convolve(_whole(dy, a, v, mode, _swapped(a, v)), v, mode="valid"),
+    lambda dy, y, a, v, mode="full": correlate(a, _whole(dy, a, v, mode, _swapped(a, v)), mode="valid")))
+
+# -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at the last one to its left
+
+
+def _piece(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the two points around each x, how far between them it is, and the slope there; outside, the nearest point."""
+    last = shape_of(xp)[0] - 1
+    i = minimum(maximum(searchsorted(xp, x, side="right") - 1, 0), builtins.max(last - 1, 0))
+    k = minimum(i + 1, last)
+    left, gap = take(xp, i), take(xp, k) - take(xp, i)
+    gap = where(equal(gap, 0), 1, gap)
+    t = where(x < xp[0], 0.0, where(x > xp[-1], 1.0, (x - left) / gap))
+    slope = where(logical_and(x >= xp[0], x <= xp[-1]), (take(fp, k) - take(fp, i)) / gap, 0.0)
+    return i, k, t, slope
+
+
+def _by_place(dy: Any, y: Any, x: Any, xp: Any, fp: Any) -> Any:
+    i, k, t, slope = _piece(x, xp, fp)
+    dx = dy * conj(slope)
+    return assemble(xp, [real(dx * (t - 1)), real(-dx * t)], [(i,), (k,)])
+
+
+def _by_value(dy: Any, y: Any, x: Any, xp: Any, fp: Any) -> Any:
+    i, k, t, _ = _piece(x, xp, fp)
+    return assemble(fp, [dy * (1 - t), dy * t], [(i,), (k,)])
+
+
+interp = define("interp", np.interp, (lambda dy, y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value))
+
+# -- elementwise
+
+
+def _angle_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    if getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") != "c":
+        return ZERO
+    square = real(x) ** 2 + imag(x) ** 2
+    zero = equal(square, 0)
+    return where(zero, 0.0, dy * (1j * x) / where(zero, 1, square))
+
+
+angle = define("angle", np.angle, (_angle_cotangent,))
+numpy_i0 = elementwise("numpy_i0", lambda x: np.i0(x)[()], lambda y, x: i1(x))  # SciPy's i0 differs from it by a rounding
+
+# -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
+
+item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None))

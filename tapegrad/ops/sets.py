@@ -1,0 +1,25 @@
+"""Ops that compare and count values: unique, isin, bincount, and the numbering of an array's places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops.elementwise import constant
+from tapegrad.ops.index import take
+from tapegrad.rules import define
+
+
+def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
+    return np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan)[1:]
+
+
+# where each value comes first, which of them each element is, and how often it comes: the values are read at those places
+unique = define("unique", _unique, differentiable=False, dynamic=True)
+isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert))
+bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
+    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True)
+lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis))
+ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how))
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order))

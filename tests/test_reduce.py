@@ -1,0 +1,42 @@
+"""What the table of cases cannot say of reductions: ties, kinks, third derivatives, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import UnknownFunction
+from tapegrad.testing import check_grads
+
+
+@pytest.mark.parametrize("fn", [np.max, np.min, np.nanmax])
+def test_ties_share_equally(fn: object) -> None:
+    dx, = tg.gradient(lambda x: 6.0 * fn(x), np.full(3, 0.5))  # type: ignore[operator]
+    np.testing.assert_allclose(dx, [2.0, 2.0, 2.0])
+
+
+def test_sort_keeps_ties_in_their_order() -> None:
+    dx, = tg.gradient(lambda x: (np.sort(x) * np.arange(4.0)).sum(), np.array([1.0, 1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(dx, [1.0, 2.0, 3.0, 0.0])
+
+
+def test_std_of_equal_numbers_is_flat() -> None:
+    np.testing.assert_array_equal(tg.gradient(np.std, np.ones(3))[0], np.zeros(3))
+
+
+@pytest.mark.parametrize("fn", [np.prod, np.cumprod])
+def test_products_with_zeros_to_the_third_order(fn: object) -> None:
+    check_grads(fn, np.array([1.5, 0.0, 2.0, 0.0]), order=3)  # type: ignore[arg-type]
+
+
+def test_median_of_nan_is_nan() -> None:
+    value, _ = tg.grad(np.median, np.array([1.0, np.nan, 3.0]))
+    assert np.isnan(value)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.quantile(x, 0.5, method="hazen"), lambda x: np.quantile(x, x[0]), lambda x: np.sort(x, order="name"), np.nanmedian])
+def test_refuses_what_it_does_not_know(fn: object) -> None:
+    with pytest.raises(UnknownFunction):
+        tg.grad(fn, np.array([0.1, 0.3]))  # type: ignore[arg-type]
