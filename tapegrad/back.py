@@ -8,7 +8,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import add, getfield, pack
-from tapegrad.rewrite import differentiated, is_bool, pullback_of
+from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, type_name
@@ -34,7 +34,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     pullbacks = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
     wrt = [x for k, x in enumerate(new.inputs) if k in differentiated(tape)]
-    flows = {*triples, *(x for x in wrt if not is_bool(x.val))}  # what has a cotangent
+    flows = {*triples, *(x for x in wrt if has_gradient(x.val))}  # what has a cotangent
     cot: dict[Operation, Operation] = {}
     begun = start(y.val, seed)
     if y in flows:
@@ -104,7 +104,7 @@ def start(y: Any, seed: Any) -> Any:
                                 try_="seed= with one cotangent per number of the output, nested like it (None: nothing flows)")
         return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed))])
     shape = shape_of(y)
-    if is_bool(y):
+    if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
     if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(getattr(y, "dtype", None), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",

@@ -83,7 +83,7 @@ def _callee(code: CodeType, lasti: int) -> str:
 def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
     table = []
-    for module, known, shim in ((math, FOREIGN, _shim), (np, CONSTRUCTORS, _maker)):
+    for module, known, shim in ((math, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker)):
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
         table.append((vars(module), found, {name: shim(fn, known[fn]) for name, fn in found.items()}))
     return table
@@ -94,9 +94,34 @@ def _by_identity() -> dict[int, Any]:
     return {id(fn): shims[name] for _, found, shims in stand_ins() for name, fn in found.items()}
 
 
-def stand_in(fn: Any) -> Any:
-    """Return what replaces `fn` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
-    return _by_identity().get(id(fn), fn)
+def stand_in(x: Any) -> Any:
+    """Return what replaces `x` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
+    return GlobalGenerator(x) if type(x) in GENERATORS else _by_identity().get(id(x), x)
+
+
+GENERATORS = (np.random.Generator, np.random.RandomState)
+
+
+class GlobalGenerator:
+    """Stands in for a random generator among a module's globals: in a traced thread its draws are recorded."""
+
+    __slots__ = ("_generator",)
+
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._generator)
+
+    def __getattr__(self, name: str) -> Any:
+        tracers, generator = running.tracers, self._generator
+        meaning = FOREIGN.get(getattr(type(generator), name, None))
+        if not tracers or meaning is None:
+            return getattr(generator, name)
+        tracer = tracers[-1]
+        op = tracer.constant(("generator", id(generator)), generator, generator)
+        return functools.partial(meaning, tracer.proxy(op, generator, tracer))
 
 
 class Interposition:
@@ -165,9 +190,9 @@ def imported(globals_: dict[str, Any]) -> dict[str, Any]:
     """Return the names that `from math import sin` bound; they are looked for again when the module has grown."""
     count, names = _seen.get(id(globals_), (-1, []))
     if count != len(globals_):
-        names = [name for name, value in globals_.items() if id(value) in _by_identity()]
+        names = [name for name, value in globals_.items() if id(value) in _by_identity() or type(value) in GENERATORS]
         _seen[id(globals_)] = len(globals_), names
-    return {name: globals_[name] for name in names if id(globals_.get(name)) in _by_identity()}
+    return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
 
 
 def _trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:

@@ -9,6 +9,8 @@ from tapegrad.ops.structure import getfield
 from tapegrad.rules import op_of, rrule
 from tapegrad.tape import Call, Input, Operation, Tape, copy_op, operands, value_of
 
+from tapegrad.tree import is_generator
+
 
 def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     """Return a tape on which each call that a gradient must pass is a triple: `rrule(fn, *args)`, its value, its pullback.
@@ -64,7 +66,7 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
                         depends[op.id] = 1
                         break
         elif kind is Input:
-            depends[op.id] = inputs in wrt and not is_bool(op.val)
+            depends[op.id] = inputs in wrt and has_gradient(op.val)
             inputs += 1
     return depends
 
@@ -81,9 +83,9 @@ def leading(tape: Tape) -> bytearray:
     return leads
 
 
-def is_bool(val: Any) -> bool:
-    """True for what has no gradient although it is a leaf."""
-    return isinstance(val, bool) or getattr(getattr(val, "dtype", None), "kind", "") == "b"
+def has_gradient(val: Any) -> bool:
+    """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    return not (isinstance(val, bool) or getattr(getattr(val, "dtype", None), "kind", "") == "b" or is_generator(val))
 
 
 def pullback_of(op: Call) -> Any:

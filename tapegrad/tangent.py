@@ -246,7 +246,7 @@ def conform(dx: Any, x: Any) -> Any:
     dx = dense(dx)
     if hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
-    if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b":
+    if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
         return None
     if type(dx) in _AS_THEY_ARE and type(dx) is not ZeroTangent and type(dx) is not NoTangent:
         return dx

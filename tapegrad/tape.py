@@ -331,13 +331,15 @@ class Tape:
 
     # -- running and showing. These are bound late: a tape does not depend on how it is run or shown.
 
-    def play(self, *args: Any, debug: bool = False, **kwargs: Any) -> Any:
+    def play(self, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
         """Run the operations on new arguments and return the result; `debug=True` prints each as it runs.
+
+        Random numbers are drawn afresh; `redraw=False` takes those that were drawn while tracing.
 
         Raises GuardError where the arguments would have taken the program down another path.
         """
         from tapegrad.replay.play import play
-        return play(self, args, kwargs, debug=debug)
+        return play(self, args, kwargs, debug=debug, redraw=redraw)
 
     def check(self) -> Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
@@ -428,4 +430,6 @@ def brief(value: Any, limit: int = 48) -> str:
         text = getattr(value, "__name__", None) or repr(value)
     else:
         text = repr(value)
+        if " at 0x" in text:
+            text = type(value).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."

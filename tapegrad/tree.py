@@ -28,7 +28,12 @@ def is_leaf(x: Any) -> bool:
         return True
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
-    return isinstance(x, numbers.Number) or is_tensor(x)
+    return isinstance(x, numbers.Number) or is_generator(x) or is_tensor(x)
+
+
+def is_generator(x: Any) -> bool:
+    """True for NumPy's random generators: an input, so that a replay can be given another."""
+    return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
 
 
 def is_tensor(x: Any) -> bool:

@@ -1,5 +1,6 @@
 """The ops, one file per family; importing a family registers it."""
 
+from tapegrad.ops.random import *  # noqa: F403
 from tapegrad.ops.create import *  # noqa: F403
 from tapegrad.ops.decompose import *  # noqa: F403
 from tapegrad.ops.elementwise import *  # noqa: F403

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import MissingRule, user_location
-from tapegrad.ops.elementwise import abs, conj, constant, equal, imag, real, sign, where
+from tapegrad.ops.elementwise import abs, conj, constant, equal, imag, is_complex, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import cumulative_prod, restore
@@ -27,10 +27,6 @@ from tapegrad.tangent import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.tape import plain
 
 # -- parts of matrices
-
-
-def _is_complex(x: Any) -> bool:
-    return getattr(dtype_of(x), "kind", "") == "c"
 
 
 def _eye(x: Any) -> Any:
@@ -190,7 +186,7 @@ def _cofactors_cotangent(dy: Any, y: Any, x: Any) -> Any:
 
 def _slogdet_cotangent(dy: Any, y: Any, x: Any) -> Any:
     (phase, _), (turn, total) = y, dy
-    if type(turn) is not ZeroTangent and _is_complex(x):  # log det = log |det| + i angle, and the sign is exp(i angle)
+    if type(turn) is not ZeroTangent and is_complex(x):  # log det = log |det| + i angle, and the sign is exp(i angle)
         total = total + 1j * imag(conj(phase) * turn)
     return total if type(total) is ZeroTangent else _over(total, x) * adjoint(inv(x))
 
@@ -235,20 +231,20 @@ def _gaps(w: Any) -> Any:
     return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
 
-def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:  # noqa: N803
+def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
     def eigh_pullback(dy: Any) -> tuple[Any]:
         (w, v), (dw, dv) = y, dy
         core = ZERO if type(dw) is ZeroTangent else _diag(dw)
         if type(dv) is not ZeroTangent:
             turn = adjoint(v) @ dv
-            if _is_complex(v):
+            if is_complex(v):
                 _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
             core = core + _off_diagonal(ratio(turn, _gaps(w)))
         return (_on_triangle(v @ core @ adjoint(v), UPLO.upper() == "U"),)
     return eigh_pullback
 
 
-def _eigvalsh_cotangent(dy: Any, y: Any, x: Any, UPLO: str = "L") -> Any:  # noqa: N803
+def _eigvalsh_cotangent(dy: Any, y: Any, x: Any, UPLO: str = "L") -> Any:
     v = eigh(x, UPLO=UPLO)[1]
     return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
 
@@ -261,7 +257,7 @@ def _eig_vjp(y: Any, x: Any) -> Callable[[Any], Any]:
         h = adjoint(v)
         if type(dv) is not ZeroTangent:
             turn = h @ dv
-            if _is_complex(v):
+            if is_complex(v):
                 _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
             core = core + _off_diagonal(ratio(turn - h @ v * real(diagonal(turn))[..., None, :], conj(_gaps(w))))
         return (solve(h, core @ h),)
@@ -281,13 +277,13 @@ def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]
         if type(du) is not ZeroTangent:
             turn = adjoint(u) @ du
             core = core + _off_diagonal(ratio(_skew(turn), gaps)) * s[..., None, :]
-            if _is_complex(u):
+            if is_complex(u):
                 free = imag(diagonal(turn))
                 core = core + _diag(ratio(1j * free, s))
         if type(dv) is not ZeroTangent:
             turn = adjoint(v) @ dv
             core = core + s[..., :, None] * _off_diagonal(ratio(_skew(turn), gaps))
-            if _is_complex(v):
+            if is_complex(v):
                 free = free + imag(diagonal(turn))
         _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")
         dx = u @ core @ adjoint(v)
@@ -318,9 +314,7 @@ def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = No
     y, dy = restore(y, x, axis), restore(dy, x, axis)
     if ord == 2:
         return dy * ratio(x, y)  # 0 at 0, as abs
-    size = abs(x)
-    unit = ratio(x, size) if _is_complex(x) else sign(x)
-    return where(equal(x, 0), 0.0, dy * unit * ratio(size, y) ** (ord - 1))
+    return where(equal(x, 0), 0.0, dy * sign(x) * ratio(abs(x), y) ** (ord - 1))
 
 
 def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:

@@ -27,8 +27,12 @@ def conj(x: Any) -> Any:
     """Return the complex conjugate, and a real value as it is."""
     if type(x) is float or type(x) is np.float64:
         return x
-    kind = getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f")
-    return conjugate(x) if kind == "c" else x
+    return conjugate(x) if is_complex(x) else x
+
+
+def is_complex(x: Any) -> bool:
+    """True for a complex number, array or proxy of one."""
+    return getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") == "c"  # type: ignore[no-any-return]
 
 
 def chain(derivative: Callable[..., Any] | float) -> Partial:
@@ -122,15 +126,20 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 # -- sign, rounding and the parts of a number
 
 
-
 def _direction(y: Any, x: Any) -> Any:
     """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign of a real one is constant."""
-    kind = getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f")
-    return x / where(equal(y, 0), 1, y) if kind == "c" else sign(x)
+    return x / where(equal(y, 0), 1, y) if is_complex(x) else sign(x)
+
+
+def _turned(dy: Any, y: Any, x: Any) -> Any:
+    """Return what is left of `dy` across the direction of x, over |x|: x / |x| turns with a complex x, and grows with none."""
+    if not is_complex(x):
+        return ZERO
+    return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))
 
 
 abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, np.fabs, operator.abs))
-sign = constant("sign", np.sign, np.sign)
+sign = define("sign", np.sign, (_turned,), means=(np.sign,))
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
                   means=(np.copysign,), scalar=math.copysign)
@@ -145,7 +154,15 @@ modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scal
 nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,))
 spacing = constant("spacing", np.spacing, np.spacing)
 heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,))
-nan_to_num = define("nan_to_num", np.nan_to_num, (lambda dy, y, x, **kw: where(isfinite(x), dy, 0.0),), means=(np.nan_to_num,))
+
+
+def _of_numbers(dy: Any, y: Any, x: Any, **_: Any) -> Any:
+    if not is_complex(x):
+        return where(isfinite(x), dy, 0.0)
+    return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)  # each part is replaced for itself
+
+
+nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), means=(np.nan_to_num,))
 
 real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True)
 imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True)
@@ -181,24 +198,23 @@ lcm = constant("lcm", np.lcm, np.lcm)
 where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)))
 
 
-def _share(dy: Any, mine: Any, other: Any, wins: Op) -> Any:
-    return where(wins(mine, other), dy, where(equal(mine, other), 0.5 * dy, 0.0))
+def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
+    # who equals the output has won: complex numbers have an order in NumPy, and none in Python
+    return where(equal(mine, y), where(equal(other, y), 0.5 * dy, dy), 0.0)
 
 
-maximum = define("maximum", np.maximum, (lambda dy, y, a, b: _share(dy, a, b, greater), lambda dy, y, a, b: _share(dy, b, a, greater)),
-                 means=(np.maximum,))
-minimum = define("minimum", np.minimum, (lambda dy, y, a, b: _share(dy, a, b, less), lambda dy, y, a, b: _share(dy, b, a, less)),
-                 means=(np.minimum,))
+def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
+    return where(isnan(other), dy, _share(dy, y, mine, other))
 
 
-def _share_nan(dy: Any, mine: Any, other: Any, wins: Op) -> Any:
-    return where(isnan(other), dy, _share(dy, mine, other, wins))
+def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
+    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,))
 
 
-fmax = define("fmax", np.fmax, (lambda dy, y, a, b: _share_nan(dy, a, b, greater), lambda dy, y, a, b: _share_nan(dy, b, a, greater)),
-              means=(np.fmax,))
-fmin = define("fmin", np.fmin, (lambda dy, y, a, b: _share_nan(dy, a, b, less), lambda dy, y, a, b: _share_nan(dy, b, a, less)),
-              means=(np.fmin,))
+maximum = _extremum("maximum", np.maximum, _share)
+minimum = _extremum("minimum", np.minimum, _share)
+fmax = _extremum("fmax", np.fmax, _share_nan)
+fmin = _extremum("fmin", np.fmin, _share_nan)
 
 # -- what a user says of a value
 

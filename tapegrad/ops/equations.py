@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad.ops.elementwise import conj, constant
 from tapegrad.ops.index import take
+from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import concat, permute_dims
 from tapegrad.ops.sort import argsort
@@ -30,11 +31,6 @@ def transposed(x: Any) -> Any:
     """Return the transpose of a matrix, or of each in a stack."""
     ndim = len(shape_of(x))
     return permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
-
-
-def adjoint(x: Any) -> Any:
-    """Return the conjugate transpose of a matrix, or of each in a stack."""
-    return conj(transposed(x))
 
 
 # -- triangular systems: A x = b, or Aᵀ x = b (trans=1), or Aᴴ x = b (trans=2)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
-from tapegrad.ops.shape import permute_dims, reshape
+from tapegrad.ops.shape import expand_dims, permute_dims, reshape
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
 
@@ -64,7 +64,7 @@ def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul))
 vecdot = define("vecdot", np.vecdot, (
-    lambda dy, y, a, b: conj(dy)[..., None] * b, lambda dy, y, a, b: dy[..., None] * a), means=(np.vecdot,))
+    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,))
 
 matvec = define("matvec", np.matvec, (
     lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,))

@@ -88,7 +88,7 @@ def _angle_cotangent(dy: Any, y: Any, x: Any) -> Any:
 
 
 angle = define("angle", np.angle, (_angle_cotangent,))
-numpy_i0 = elementwise("numpy_i0", lambda x: np.i0(x)[()], lambda y, x: i1(x))  # SciPy's i0 differs from it by a rounding
+numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x))  # SciPy's i0 differs from it by a rounding
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops.elementwise import conj, constant, equal, exp, where
+from tapegrad.ops.elementwise import conj, constant, equal, exp, is_complex, real, where
 from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
 from tapegrad.rules import Op, define
 from tapegrad.tangent import ZERO, shape_of
@@ -38,10 +38,15 @@ def _to_integer(dtype: Any) -> bool:
     return dtype is not None and np.dtype(dtype).kind not in "fc"
 
 
+def _summed(x: Any, dtype: Any) -> Any:
+    """Return what `dtype=` left of `x`: a real one takes the real part."""
+    return real(x) if dtype is not None and np.dtype(dtype).kind == "f" and is_complex(x) else x
+
+
 def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any]) -> Op:
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`."""
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
+        return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
     return define(name, impl, (cotangent,))
 
 
@@ -98,7 +103,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
     def cotangent(dy: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         if _to_integer(dtype):
             return ZERO
-        return rule(dy[along(axis, slice(1, None))] if include_initial else dy, x, axis)
+        return rule(dy[along(axis, slice(1, None))] if include_initial else dy, _summed(x, dtype), axis)
     return define(name, impl, (cotangent,))
 
 

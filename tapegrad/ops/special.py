@@ -106,6 +106,8 @@ gammainccinv = special("gammainccinv", "a", lambda x, a, y: -1 / _gamma_density(
 betainc = special("betainc", "a", "b", lambda y, a, b, x: _beta_density(a, b, x))
 betaincc = special("betaincc", "a", "b", lambda y, a, b, x: -_beta_density(a, b, x))
 betaincinv = special("betaincinv", "a", "b", lambda x, a, b, y: 1 / _beta_density(a, b, x))
+chdtr = special("chdtr", "v", lambda y, v, x: _gamma_density(v / 2, x / 2) / 2)
+chdtrc = special("chdtrc", "v", lambda y, v, x: -_gamma_density(v / 2, x / 2) / 2)
 stdtr = special("stdtr", "df", lambda y, df, t: _t_density(df, t))
 stdtrit = special("stdtrit", "df", lambda t, df, p: 1 / _t_density(df, t))
 
@@ -149,6 +151,7 @@ kl_div = special("kl_div", lambda y, a, b: log(a / b), lambda y, a, b: 1 - a / b
 
 exp10 = special("exp10", lambda y, x: y * LN10)
 exprel = special("exprel", lambda y, x: _exprel_slope(x))
+powm1 = special("powm1", lambda y, x, p: p * x ** (p - 1), lambda y, x, p: (y + 1) * log(x))
 cosm1 = special("cosm1", lambda y, x: -sin(x))
 hyp1f1 = special("hyp1f1", "a", "b", lambda y, a, b, x: a / b * hyp1f1(a + 1, b + 1, x))
 hyp2f1 = special("hyp2f1", "a", "b", "c", lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))

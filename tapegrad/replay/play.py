@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.ops import getfield, setitem
+from tapegrad.ops import draw, getfield, setitem
 from tapegrad.ops.write import assign
 from tapegrad.rules import Op, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
@@ -23,7 +23,7 @@ FACTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False) -> Any:
+def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
     """Run a tape; each value is dropped after its last use.
 
     Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs.
@@ -38,7 +38,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         if isinstance(op, Call):
             fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
             given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-            value = memory.run(op, fn, given, dead[op.id])
+            value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
         elif isinstance(op, Input):
             value = next(leaves)
         elif isinstance(op, Guard):

@@ -1,5 +1,6 @@
 """How NumPy spells the ops: argument names, and composites written in ops; one file per family, as in ops/."""
 
+from tapegrad.frontends.numpy import random  # noqa: F401
 from tapegrad.frontends.numpy import (  # noqa: F401
     concatenator,
     create,
@@ -12,6 +13,7 @@ from tapegrad.frontends.numpy import (  # noqa: F401
     index,
     join,
     linalg,
+    missing,
     numeric,
     polynomial,
     reduce,

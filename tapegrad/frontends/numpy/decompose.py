@@ -123,7 +123,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
 def qr(a: Any, mode: str = "reduced") -> Any:
     x = as_array(a)
     if mode not in ("reduced", "complete", "r"):
-        np.linalg.qr(_ones(x), mode)  # ValueError, in NumPy's words
+        np.linalg.qr(_ones(x), mode)  # type: ignore[call-overload]  # ValueError, in NumPy's words
         raise UnknownFunction(f"np.linalg.qr with mode={mode!r} gives the reflectors, of which tapegrad knows no derivative",
                               user_location(), "mode='reduced', 'complete' or 'r'")
     return ops.qr(x, **({} if mode == "reduced" else {"mode": mode}))
@@ -133,12 +133,12 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @means(np.linalg.eigh)
-def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+def eigh(a: Any, UPLO: str = "L") -> Any:
     return ops.eigh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
 
 
 @means(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     return ops.eigvalsh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
 
 
@@ -165,13 +165,16 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     return ops.svd(x, **({} if full_matrices else {"full_matrices": False}))
 
 
+_SVDResult: Any = type(np.linalg.svd(np.eye(1)))
+
+
 def _svd_by_eigh(x: Any) -> Any:
     w, v = ops.eigh(x)
     signs, s = ops.copysign(1.0, w), ops.abs(w)
     order = ops.flip(ops.argsort(s), axis=-1)
     s, signs = (ops.take_along_axis(part, order, axis=-1) for part in (s, signs))
     u = ops.take_along_axis(v, order[..., None, :], axis=-1)
-    return type(np.linalg.svd(np.eye(1)))(u, s, adjoint(u * signs[..., None, :]))
+    return _SVDResult(u, s, adjoint(u * signs[..., None, :]))
 
 
 @means(np.linalg.svdvals)
@@ -180,7 +183,7 @@ def svdvals(x: Any, /) -> Any:
 
 
 @means(np.linalg.matrix_rank)
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:  # noqa: N803
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     return ops.matrix_rank(as_array(A), **keywords(tol=tol, hermitian=bool(hermitian), rtol=rtol))
 
 
@@ -203,28 +206,27 @@ def cond(x: Any, p: Any = None) -> Any:
 
 # -- norms
 
+_EUCLIDEAN = {(1, 2), (2, "f"), (2, "fro")}  # by the number of axes and the order: the root of the sum of squares
+
 
 @means(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     x = as_array(x)
     ndim = rank(x)
-    if 0 in shape_of(x):  # what it is does not depend on values
-        return np.linalg.norm(_ones(x), ord, axis, keepdims)
     if kind_of(x) not in "fc":
         x = ops.astype(x, dtype=np.dtype(float))
-    if axis is None and (ord is None or (ndim == 2 and ord in ("f", "fro"))):
+    if axis is None and (ord is None or (ndim, ord) in _EUCLIDEAN):
         return ops.vector_norm(x, **how(None, keepdims))
     axes = tuple(range(ndim)) if axis is None else normalize_axis_tuple(static(axis), ndim)
-    if len(axes) == 1:
-        return _norm_of_vectors(x, ord, None if axis is None and ord == 2 else axes[0], keepdims)
-    if len(axes) == 2:
-        return _norm_of_matrices(x, ord, axes, keepdims)
-    return np.linalg.norm(_ones(x), ord, axis)  # ValueError, in NumPy's words
+    n = len(axes)
+    if n in (1, 2) and (ord is None or (n, ord) in _EUCLIDEAN):
+        return ops.vector_norm(x, **how(axes if n == 2 else axes[0], keepdims))
+    if n not in (1, 2) or 0 in shape_of(x):  # ValueError, in NumPy's words; or the norm of nothing, which depends on nothing
+        return np.linalg.norm(_ones(x), ord, axis, keepdims)
+    return _norm_of_vectors(x, ord, axes[0], keepdims) if n == 1 else _norm_of_matrices(x, ord, axes, keepdims)
 
 
-def _norm_of_vectors(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
-    if ord is None or ord == 2:
-        return ops.vector_norm(x, **how(axis, keepdims))
+def _norm_of_vectors(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord == 0:
@@ -237,14 +239,11 @@ _SPECTRAL = {2: ops.max, -2: ops.min, "nuc": ops.sum}
 
 
 def _norm_of_matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    rows, columns = axes
-    if ord in (None, "fro", "f"):
-        return ops.vector_norm(x, **how(axes, keepdims))
     if ord in _SPECTRAL:
         y = _SPECTRAL[ord](ops.svdvals(moveaxis(x, axes, (-2, -1))), axis=-1)
         return ops.expand_dims(y, axis=tuple(sorted(axes))) if keepdims else y
     if ord in (1, -1, np.inf, -np.inf):
-        sums = ops.sum(ops.abs(x), axis=rows if ord in (1, -1) else columns, keepdims=True)
+        sums = ops.sum(ops.abs(x), axis=axes[0 if ord in (1, -1) else 1], keepdims=True)
         return (ops.max if ord > 0 else ops.min)(sums, **how(axes, keepdims))
     raise ValueError("Invalid norm order for matrices.")
 

@@ -137,13 +137,23 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
         return a[...]
     if dtype is not None and np.dtype(dtype) == dtype_of(a):
         return a[...]
-    raise refused("x.view(dtype)", "it reads the bytes of numbers as other numbers", "x.astype(dtype), or x.real, x.imag, a + 1j * b")
+    raise refused("x.view with a dtype or a class", "it reads the bytes of numbers as other numbers, or makes them no plain array",
+                  "x.astype(dtype), or x.real, x.imag, a + 1j * b")
 
 
 @means(np.ndarray.to_device)
 def to_device(a: Any, device: Any, /, *, stream: Any = None) -> Any:
     np.empty(0).to_device(device, stream=stream)  # ValueError, in NumPy's words
     return a
+
+
+@means(np.asarray_chkfinite)
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
+    x = as_array(a)
+    x = x if dtype is None else ops.astype(x, dtype=np.dtype(dtype))
+    if not ops.all(ops.isfinite(x)):
+        raise ValueError("array must not contain infs or NaNs")
+    return x
 
 
 @means(np.astype)

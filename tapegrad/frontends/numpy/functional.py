@@ -1,4 +1,4 @@
-"""NumPy's functions that call what they are given: for each number, each row, each piece."""
+"""NumPy's functions that go through an array: they call what they are given for each number, each row, each piece."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
     axis = normalize_axis_index(static(axis), rank(x))
     rows = moveaxis(x, axis, -1)
     shape = shape_of(rows)[:-1]
-    results = [func1d(rows[(*place, ...)], *args, **kwargs) for place in np.ndindex(*shape)]
+    results = [func1d(rows[place + (...,)], *args, **kwargs) for place in np.ndindex(*shape)]
     if not results:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     y = _gathered(results, shape)
@@ -65,7 +65,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 @means(np.vectorize.__call__)
 def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the Python function once for each place: on Python numbers, or on what a signature's core dimensions hold."""
-    given = {**dict(enumerate(args)), **kwargs}
+    given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     varied = [key for key in given if key not in self.excluded]
 
     def call(values: Any) -> Any:
@@ -91,7 +91,7 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _numbers(x: Any, shape: tuple[int, ...]) -> list[Any]:
     """Return the numbers of an array that is broadcast to a shape, as Python's."""
     if not isinstance(x, Traced):
-        return np.broadcast_to(np.asarray(x, object), shape).ravel().tolist()
+        return list(np.broadcast_to(np.asarray(x, object), shape).flat)
     size = int(np.prod(shape_of(x)))
     flat = ops.reshape(x, (size,)) if rank(x) != 1 else x
     numbers = [ops.item(flat, i) for i in range(size)]
@@ -145,3 +145,25 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
             value = value(part, *args, **kw)
         y = ops.setitem(y, as_array(value), piece)
     return y
+
+
+# -- np.ndenumerate
+
+
+class _Places:
+    """What `ndenumerate` goes through: an array's numbers, and where the next one stands."""
+
+    def __init__(self, x: Any) -> None:
+        self.x, self.rest = x, np.ndindex(*shape_of(x))
+        self.coords = next(self.rest, None)
+
+    def __next__(self) -> Any:
+        if self.coords is None:
+            raise StopIteration
+        place, self.coords = self.coords, next(self.rest, None)
+        return self.x[place] if place else self.x
+
+
+@means(np.ndenumerate.__init__)
+def enumerated(self: Any, arr: Any) -> None:
+    self.iter = _Places(as_array(arr))

@@ -20,6 +20,7 @@ from tapegrad.frontends.numpy.shape import atleast, moveaxis, numpy_dtype, rank
 from tapegrad.ops.shape import along
 from tapegrad.rules import Op, Traced, means
 from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import plain
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:
@@ -36,27 +37,26 @@ def _kind(x: Any) -> Any:
     if not isinstance(x, (Traced, np.ndarray, np.generic)):
         return x  # a plain number, or a dtype
     dtype = dtype_of(x)
-    return x.__class__(0) if dtype is None else dtype
+    return plain(x).__class__(0) if dtype is None else dtype
 
 
 # -- convolution
 
 
 def _sliding(op: Op, a: Any, v: Any, mode: Any, checked: Any) -> Any:
-    a, v = atleast(1, a), atleast(1, v)
-    if mode not in ("full", "same", "valid") or any(rank(x) > 1 or not shape_of(x)[0] for x in (a, v)):
+    if mode not in ("full", "same", "valid") or any(rank(x) != 1 or not shape_of(x)[0] for x in (a, v)):
         checked(np.empty(shape_of(a)), np.empty(shape_of(v)), mode)  # ValueError, in NumPy's words
     return op(a, v, **({} if mode == "full" else {"mode": mode}))
 
 
 @means(np.convolve)
 def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    return _sliding(ops.convolve, a, v, mode, np.convolve)
+    return _sliding(ops.convolve, atleast(1, a), atleast(1, v), mode, np.convolve)
 
 
 @means(np.correlate)
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    return _sliding(ops.correlate, a, v, mode, np.correlate)
+    return _sliding(ops.correlate, as_array(a), as_array(v), mode, np.correlate)
 
 
 # -- interpolation

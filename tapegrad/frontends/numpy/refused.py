@@ -28,7 +28,7 @@ MEMORY = "which memory arrays share is not a question of values, and differs fro
 LEAVES = "the numbers leave the program, and their gradient with them"
 DATES = "dates have no derivative"
 
-for _reason, _try, _functions in [
+REFUSED: list[tuple[str, str, list[Any]]] = [
     (BYTES, "x.astype(dtype)", [np.packbits, np.unpackbits, np.ndarray.byteswap, np.ndarray.getfield, np.ndarray.setfield]),
     (LEAVES, PLAIN, [np.save, np.savetxt, np.savez, np.savez_compressed, np.ndarray.dump, np.ndarray.dumps, np.ndarray.tobytes, np.ndarray.tofile,
                      np.ndarray.data, np.ndarray.ctypes]),
@@ -37,7 +37,8 @@ for _reason, _try, _functions in [
     ("it changes the array itself, and not its numbers", "a new array: np.resize(x, shape), x.copy()", [np.ndarray.resize, np.ndarray.setflags]),
     ("whether it returns the real part depends on how small the imaginary part is", "x.real", [np.real_if_close]),
     ("the smallest dtype depends on the value", "x.dtype", [np.min_scalar_type]),
-]:
+]
+for _reason, _try, _functions in REFUSED:
     for _fn in _functions:
-        _name = f"{'x' if hasattr(_fn, '__objclass__') else 'np'}.{_fn.__name__}"  # type: ignore[attr-defined]
+        _name = f"{'x' if hasattr(_fn, '__objclass__') else 'np'}.{_fn.__name__}"
         register(_fn, _refuse(_name, _reason, _try))

@@ -12,7 +12,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.ops.equations import adjoint, transposed
 from tapegrad.rules import Op, means, register
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:
@@ -36,7 +36,10 @@ def assumed(a: Any, structure: str | None, lower: bool) -> Any:
     if structure not in ("sym", "symmetric", "her", "hermitian", "pos", "positive definite"):
         raise ValueError(f"{structure} is not a recognized matrix structure")
     half = ops.tril(a, k=-1) if lower else ops.triu(a, k=1)
-    return half + ops.tril(ops.triu(a)) + (transposed(half) if structure in ("sym", "symmetric") else adjoint(half))
+    middle = ops.tril(ops.triu(a))
+    if structure in ("sym", "symmetric"):
+        return half + middle + transposed(half)
+    return half + (ops.real(middle) if getattr(dtype_of(a), "kind", "") == "c" else middle) + adjoint(half)
 
 
 @means(sl.solve)

@@ -1,24 +1,30 @@
 """scipy.stats: densities and distribution functions of every distribution whose formula tapegrad can record.
 
 SciPy's generic methods check arguments and write into arrays; these do the same with ops around the distribution's own formula
-(`_logpdf`, `_cdf` …), which is plain NumPy and runs on traced values.
+(`_logpdf`, `_cdf` …), which is plain NumPy and runs on traced values. Outside its support a formula is evaluated at a point
+inside, lest what `where` leaves out make the gradient nan.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.stats as ss
+from scipy._lib import array_api_extra as xpx
+from scipy.special import _ufuncs
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
-from tapegrad.rules import Traced, means, register
-from tapegrad.tangent import shape_of
+from tapegrad.rules import means, register
+from tapegrad.tangent import dtype_of, shape_of
+
+# -- distributions of one variable
 
 
 def choose(condition: Any, x: Any, y: Any) -> Any:
@@ -28,48 +34,123 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
 
 
 def inner(low: Any, high: Any) -> Any:
-    """Return a point inside a support: the formula is evaluated there instead of outside."""
-    ends = np.where(np.isfinite(high), np.asarray(high) - 1.0, 0.0)
-    return np.where(np.isfinite(low), np.where(np.isfinite(high), (low + np.asarray(high)) / 2, np.asarray(low) + 1.0), ends)
+    """Return a point inside a support."""
+    low, high = np.asarray(value(low), float), np.asarray(value(high), float)
+    left = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
+    return ((left + np.where(np.isfinite(high), high, left + 2)) / 2)[()]
 
 
-def inside(dist: Any, x: Any, args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return whether the arguments are ones of the distribution, whether `x` is in its support, and a point that is."""
-    valid = dist._argcheck(*args)
-    low, high = dist._get_support(*args)
-    return valid, (low <= x) & (x <= high), inner(value(low), value(high))
+def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the variable in standard form, the shape parameters, the scale, and where these and `x` are valid."""
+    shapes, loc, scale = dist._parse_args(*args, **kwds)
+    shapes, loc, scale = tuple(map(as_array, shapes)), as_array(loc), as_array(scale)
+    z = as_array(x) - loc
+    if isinstance(dist, ss.rv_continuous):
+        z = z / scale
+        z = z if dtype_of(z) in (None, float) else ops.astype(z, dtype=np.dtype(float))
+    return z, shapes, scale, ops.logical_and(ops.logical_and(dist._argcheck(*shapes), ops.greater(scale, 0)), ops.logical_not(ops.isnan(z)))
 
 
-def continuous(name: str, outside: float, scaled: Callable[[Any, Any], Any] | None = None, above: float | None = None) -> Callable[..., Any]:
-    """Return the meaning of a method of x: its formula inside the support, `outside` elsewhere, or `above` beyond its upper end."""
+def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
+    """Return the meaning of a method: its formula inside the support, `below` and `above` on its two sides."""
     def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Any:
-        args, loc, scale = self._parse_args(*args, **kwds)
-        args, z = tuple(map(as_array, args)), (as_array(x) - as_array(loc)) / as_array(scale)
-        valid, there, safe = inside(self, z, args)
-        y = choose(there, getattr(self, name)(choose(there, z, safe), *args), outside)
-        if above is not None:
-            y = choose(ops.greater(z, self._get_support(*args)[1]), above, y)
-        y = choose(ops.logical_and(ops.logical_and(valid, ops.greater(scale, 0)), ops.logical_not(ops.isnan(z))), y, self.badvalue)
-        return y if scaled is None else scaled(y, scale)
+        z, shapes, scale, valid = arguments(self, x, args, kwds)
+        low, high = self._get_support(*shapes)
+        if below == above:
+            inside, outside = ops.logical_and(ops.less_equal(low, z), ops.less_equal(z, high)), below
+        else:
+            inside, outside = ops.logical_and(ops.less(low, z), ops.less(z, high)), choose(ops.less_equal(high, z), above, below)
+        y = scaled(getattr(self, name)(choose(inside, z, inner(low, high)), *shapes), scale)
+        return choose(valid, choose(inside, y, outside), self.badvalue)
     return method
 
 
 def discrete(name: str, outside: float) -> Callable[..., Any]:
-    """Return the meaning of a mass function of k: its formula at the integers of the support, `outside` elsewhere."""
+    """Return the meaning of a mass function: its formula at the integers of the support, `outside` elsewhere."""
     def method(self: Any, k: Any, *args: Any, **kwds: Any) -> Any:
-        args, loc, _ = self._parse_args(*args, **kwds)
-        args, n = tuple(map(as_array, args)), as_array(k) - as_array(loc)
-        valid, there, _ = inside(self, n, args)
-        there = ops.logical_and(there, ops.equal(ops.floor(n), n))
-        low = value(self._get_support(*args)[0])
-        y = choose(there, getattr(self, name)(choose(there, n, np.where(np.isfinite(low), low, 0)), *args), outside)
-        return choose(ops.logical_and(valid, ops.logical_not(ops.isnan(n))), y, self.badvalue)
+        n, shapes, _, valid = arguments(self, k, args, kwds)
+        low, high = self._get_support(*shapes)
+        inside = ops.logical_and(ops.logical_and(ops.less_equal(low, n), ops.less_equal(n, high)), ops.equal(ops.floor(n), n))
+        y = getattr(self, name)(choose(inside, n, np.floor(inner(low, high))), *shapes)
+        return choose(valid, choose(inside, y, outside), self.badvalue)
     return method
 
 
-register(ss.rv_continuous.logpdf, continuous("_logpdf", -np.inf, lambda y, scale: y - np.log(scale)))
-register(ss.rv_continuous.pdf, continuous("_pdf", 0.0, lambda y, scale: y / scale))
-register(ss.rv_continuous.cdf, continuous("_cdf", 0.0, above=1.0))
-register(ss.rv_continuous.logcdf, continuous("_logcdf", -np.inf, above=0.0))
-register(ss.rv_discrete.logpmf, discrete("_logpmf", -np.inf))
+INF = math.inf
+register(ss.rv_continuous.logpdf, continuous("_logpdf", -INF, -INF, lambda y, scale: y - ops.log(scale)))
+register(ss.rv_continuous.pdf, continuous("_pdf", 0.0, 0.0, lambda y, scale: y / scale))
+register(ss.rv_continuous.cdf, continuous("_cdf", 0.0, 1.0))
+register(ss.rv_continuous.sf, continuous("_sf", 1.0, 0.0))
+register(ss.rv_continuous.logcdf, continuous("_logcdf", -INF, 0.0))
+register(ss.rv_continuous.logsf, continuous("_logsf", 0.0, -INF))
+register(ss.rv_discrete.logpmf, discrete("_logpmf", -INF))
 register(ss.rv_discrete.pmf, discrete("_pmf", 0.0))
+
+
+@means(ss.rv_continuous._argcheck)
+def _argcheck(self: Any, *args: Any) -> Any:
+    valid: Any = True
+    for x in args:
+        valid = ops.logical_and(valid, ops.greater(x, 0))
+    return valid
+
+
+def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
+    """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing. None if nothing is chosen."""
+    if not ops.any(chosen):
+        return None
+    mask, *plain = np.broadcast_arrays(value(chosen), *map(value, xs))
+    first = tuple(np.argwhere(mask)[0])
+    return f(*[choose(chosen, x, known[first]) for x, known in zip(xs, plain)])
+
+
+@means(xpx.apply_where)
+def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., Any] | None = None, /, *,
+                fill_value: Any = None, xp: Any = None) -> Any:
+    """Choose between two formulas, as many of SciPy's own do; each is evaluated only where it is chosen."""
+    xs = tuple(map(as_array, args)) if isinstance(args, (tuple, list)) else (as_array(args),)
+    yes = evaluated(f1, cond, xs)
+    no = fill_value if f2 is None else evaluated(f2, ops.logical_not(cond), xs)
+    return choose(cond, no if yes is None else yes, yes if no is None else no)
+
+
+def beta_pdf(x: Any, a: Any, b: Any) -> Any:
+    return ops.exp(ops.xlog1py(b - 1.0, -x) + ops.xlogy(a - 1.0, x) - ops.betaln(a, b))
+
+
+def binom_pmf(k: Any, n: Any, p: Any) -> Any:
+    return ops.binom(n, k) * ops.exp(ops.xlogy(k, p) + ops.xlog1py(n - k, -p))
+
+
+def nbinom_pmf(k: Any, n: Any, p: Any) -> Any:
+    return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
+
+
+for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf)]:
+    if hasattr(_ufuncs, _name):  # compiled formulas, not public: other versions of SciPy may not have them
+        register(getattr(_ufuncs, _name), _meaning)
+
+
+# -- the multivariate normal distribution
+
+
+@means(type(ss.multivariate_normal).logpdf)
+def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
+    if allow_singular or isinstance(cov, ss.Covariance):
+        raise UnknownFunction("tapegrad knows no multivariate normal with allow_singular=True, or with a Covariance", user_location(),
+                              "an array as cov=, positive definite")
+    matrix, at = as_array(cov), as_array(x)
+    n = (shape_of(matrix) or shape_of(as_array(mean)) or (1,))[-1]
+    if len(shape_of(matrix)) < 2:
+        matrix = matrix * np.eye(n)
+    at = at[..., None] if n == 1 and len(shape_of(at)) < 2 else at
+    far = at if mean is None else at - as_array(mean)
+    low = np.linalg.cholesky(matrix)
+    whitened = sl.solve_triangular(low, np.reshape(far, (-1, n)).T, lower=True)
+    y = -0.5 * (n * math.log(2 * math.pi) + 2 * np.sum(np.log(np.diagonal(low))) + np.sum(whitened * whitened, axis=0))
+    return y[0] if shape_of(y) == (1,) else np.reshape(y, shape_of(far)[:-1])
+
+
+@means(type(ss.multivariate_normal).pdf)
+def multivariate_normal_pdf(self: Any, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
+    return np.exp(multivariate_normal_logpdf(self, x, mean, cov, allow_singular))

@@ -1,0 +1,95 @@
+"""NumPy's order statistics of what is not nan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, no_out
+from tapegrad.frontends.numpy.numeric import as_dtype
+from tapegrad.frontends.numpy.reduce import how, kind_of
+from tapegrad.frontends.numpy.refused import refused
+from tapegrad.frontends.numpy.shape import numpy_dtype
+from tapegrad.frontends.numpy.sort import _leading, _plain, median, quantile
+from tapegrad.rules import Op, means
+from tapegrad.tangent import shape_of
+
+
+def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return the numbers in order along the first axis, nan last, the rank of the largest, and the shape that keeps all axes."""
+    x, kept = _leading(a, axis)
+    x = ops.sort(x, axis=0)
+    return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first
+
+
+def _ranked(x: Any, ranks: Any) -> Any:
+    return ops.take_along_axis(x, ranks, axis=0)
+
+
+@means(np.nanmedian)
+def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    no_out(out)
+    if kind_of(as_array(a)) not in "fc":
+        return median(a, axis, keepdims=keepdims)
+    x, last, kept = _sorted(a, axis)
+    last = ops.expand_dims(last, axis=0)
+    y = ((_ranked(x, last // 2) + _ranked(x, (last + 1) // 2)) / 2)[0]
+    return ops.reshape(y, kept) if keepdims else y
+
+
+@means(np.nanquantile)
+def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+                keepdims: Any = False, *, weights: Any = None) -> Any:
+    no_out(out)
+    if kind_of(as_array(a)) not in "fc":
+        return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
+    if method != "linear" or weights is not None:
+        raise refused("a quantile with weights, or a method but 'linear',", "it is not known for traced arrays", "method='linear'")
+    parts = _plain(q)
+    if not np.all((parts >= 0) & (parts <= 1)):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    x, last, kept = _sorted(a, axis)
+    rest = shape_of(x)[1:]
+    place = last * parts.reshape((-1,) + (1,) * len(rest))
+    below = ops.astype(ops.floor(place), dtype=np.dtype(np.intp))
+    above = ops.minimum(below + 1, last)
+    part = place - below
+    part = as_dtype(part, numpy_dtype(x)) if type(q) in (int, float) else part
+    late = ops.greater_equal(part, 0.5)  # measured from the nearer neighbour, so that both ends are exact
+    low, high = _ranked(x, below), _ranked(x, above)
+    y = ops.where(late, high - (high - low) * (1 - part), low + (high - low) * part)
+    y = y if parts.ndim else y[0]
+    return ops.reshape(y, parts.shape + (kept if keepdims else rest)) if keepdims or parts.ndim > 1 else y
+
+
+@means(np.nanpercentile)
+def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+                  keepdims: Any = False, *, weights: Any = None) -> Any:
+    parts = _plain(q) / 100
+    if not np.all((parts >= 0) & (parts <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]")
+    return nanquantile(a, float(parts) if type(q) in (int, float) else parts, axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def _place(op: Op, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    """Return where the largest or the smallest number is, nan taken for the worst."""
+    no_out(out)
+    x = as_array(a)
+    if kind_of(x) not in "fc":
+        return op(x, **how(axis, keepdims))
+    missing = ops.isnan(x)
+    if ops.any(ops.all(missing, **how(axis))):
+        raise ValueError("All-NaN slice encountered")
+    return op(ops.where(missing, worst, x), **how(axis, keepdims))
+
+
+@means(np.nanargmax)
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    return _place(ops.argmax, -np.inf, a, axis, out, keepdims)
+
+
+@means(np.nanargmin)
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    return _place(ops.argmin, np.inf, a, axis, out, keepdims)

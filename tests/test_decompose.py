@@ -1,0 +1,99 @@
+"""Decompositions: what they leave free is refused, what is determined stays exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import GuardError, MissingRule, UnknownFunction
+from tapegrad.passes.primitivize import primitivize
+from tapegrad.testing import check_grads
+from tests.cases.case import draw
+
+Z = draw(3, 3) + 1j * draw(3, 3, seed=1)
+
+
+def test_results_keep_their_names() -> None:
+    x = draw(2, 2) + 3 * np.eye(2)
+    for fn in (np.linalg.eig, np.linalg.eigh, np.linalg.svd, np.linalg.qr, np.linalg.slogdet, lambda x: np.linalg.svd(x, hermitian=True)):
+        value, tape = tg.trace(fn, x)
+        assert type(value) is type(fn(x)) is type(tape.play(x))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.linalg.eigh(x)[1].real.sum(), lambda x: np.linalg.eig(x)[1].real.sum(), lambda x: np.linalg.svd(x)[0].real.sum(),
+    lambda x: np.linalg.svd(x)[2].imag.sum(), lambda x: np.linalg.svd(x[:1])[2].real.sum(), lambda x: np.linalg.svd(x[:, :1].real)[0].sum(),
+    lambda x: np.linalg.qr(x[:, :1].real, "complete")[0].sum(),
+])
+def test_what_is_arbitrary_has_no_derivative(f: Callable[..., Any]) -> None:
+    with pytest.raises(MissingRule, match="arbitrary"):
+        tg.grad(f, Z)
+
+
+def test_the_last_column_is_determined_but_for_its_sign() -> None:
+    check_grads(lambda x: np.linalg.svd(x)[0], draw(3, 2), order=2)
+    check_grads(lambda x: np.linalg.qr(x, "complete")[0], draw(3, 2), order=2)
+
+
+def test_raw_reflectors_are_refused() -> None:
+    with pytest.raises(UnknownFunction, match="reflectors"):
+        tg.grad(lambda x: np.linalg.qr(x, "raw")[0].sum(), Z)
+
+
+def test_equal_eigenvalues_are_harmless_where_nothing_depends_on_their_basis() -> None:
+    x = np.diag([1.0, 2.0, 2.0])
+    for f in (lambda x: (np.linalg.eigvalsh(x) ** 2).sum(), lambda x: (np.linalg.eigh(x)[0] ** 2).sum(),
+              lambda x: (np.linalg.eigh(x)[1][:, 0] ** 2 * np.array([1.0, 2.0, 3.0])).sum(), lambda x: np.linalg.norm(x, "nuc"),
+              lambda x: np.linalg.det(x), lambda x: np.linalg.eigvals(x).sum(), lambda x: (np.linalg.svd(x)[1] ** 2).sum()):
+        check_grads(f, x)
+    check_grads(np.linalg.det, x, order=2)
+    check_grads(np.linalg.det, np.zeros((3, 3)), order=2)
+
+
+def test_equal_eigenvalues_are_never_silently_wrong() -> None:
+    def expm(x: Any) -> Any:
+        w, v = np.linalg.eigh(x)
+        return (v * np.exp(w) @ v.T)[0].sum()
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(tg.gradient(expm, np.eye(2))[0]).all()
+
+
+def test_a_replay_guards_whether_the_eigenvalues_are_real() -> None:
+    real, turning = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, -1.0], [1.0, 0.0]])
+    _, tape = tg.trace(lambda x: np.abs(np.linalg.eigvals(x)).sum(), real)
+    assert tape.play(2 * real) == np.abs(np.linalg.eigvals(2 * real)).sum()
+    with pytest.raises(GuardError):
+        tape.play(turning)
+
+
+def test_singular_matrices() -> None:
+    x = np.array([[1.0, 2.0], [2.0, 4.0]])
+    np.testing.assert_allclose(tg.gradient(np.linalg.det, x)[0], [[4.0, -2.0], [-2.0, 1.0]])
+    assert tg.gradient(np.linalg.norm, np.zeros(2))[0].tolist() == [0.0, 0.0]
+    with pytest.raises(np.linalg.LinAlgError):
+        tg.grad(lambda x: np.linalg.slogdet(x)[1], x)  # minus infinity
+    with np.errstate(all="ignore"):
+        assert tg.trace(np.linalg.cond, np.zeros((2, 2)))[0] == np.inf
+
+
+def test_integers_and_lists() -> None:
+    assert tg.gradient(np.linalg.det, np.array([[1, 2], [3, 4]]))[0].round(9).tolist() == [[4.0, -3.0], [-2.0, 1.0]]
+    for order in (None, 1, 2, np.inf, 0):
+        value, _ = tg.grad(lambda x, order=order: np.linalg.norm(x, order), np.array([3, -4]))
+        assert value == np.linalg.norm([3, -4], order)
+    np.testing.assert_allclose(tg.gradient(lambda x: np.linalg.solve([[2.0, 0.0], [0.0, 4.0]], x).sum(), np.ones(2))[0], [0.5, 0.25])
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.linalg.det(x) + np.linalg.inv(x).sum(), lambda x: (np.linalg.eigh(x @ x.T)[1] ** 2)[0, 0], lambda x: np.linalg.svd(x)[0][0, 0] ** 2,
+    lambda x: np.linalg.qr(x)[0].sum() + np.linalg.lstsq(x, x[0])[0].sum(), lambda x: np.linalg.slogdet(x)[1] * np.linalg.cond(x),
+])
+def test_flat_gradient_tapes(f: Callable[..., Any]) -> None:
+    x, other = draw(3, 3, seed=1), draw(3, 3, seed=2)
+    flat = primitivize(tg.gradtape(f, x))
+    for at in (x, other):
+        np.testing.assert_allclose(flat.play(at)[1][1], tg.gradient(f, at)[0], 1e-9, 1e-10)

@@ -1,0 +1,196 @@
+"""SciPy: what is written with NumPy's functions, distributions, what is refused, and tapegrad's gradients in SciPy's optimisers."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate as si
+import scipy.linalg as sl
+import scipy.optimize as so
+import scipy.signal as sg
+import scipy.special as sp
+import scipy.stats as ss
+
+import tapegrad as tg
+from tapegrad.frontends.scipy import register_imported
+from tapegrad.testing import check_grads
+from tapegrad.tree import leaves_of
+from tests.cases.case import draw
+
+register_imported()
+
+A = draw(3, 3) * 0.3 + 2 * np.eye(3)
+S, C = A @ A.T, A + 0.2j * draw(3, 3, seed=2)
+B, TALL, U = draw(3, 2, seed=1), np.vstack([A, A + 1]), draw(3, seed=3)
+
+
+def check(f: Callable[..., Any], *args: Any, order: int = 2) -> None:
+    """Check the value, to rounding, the replay, and the gradient to the second order."""
+    found, tape = tg.trace(f, *args)
+    for a, b, c in zip(leaves_of(found), leaves_of(f(*args)), leaves_of(tape.check().play(*args)), strict=True):
+        np.testing.assert_allclose(a, b, 1e-11, 1e-13)
+        np.testing.assert_allclose(c, a, 1e-15)
+        assert isinstance(a, type(b))
+    check_grads(f, *args, order=order)
+
+
+# -- scipy.linalg
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("structure", [None, "gen", "banded", "diagonal", "tridiagonal", "upper triangular", "lower triangular", "sym", "her", "pos"])
+def test_solve_reads_what_it_assumes(structure: str | None, lower: bool) -> None:
+    check(lambda a, b: sl.solve(a, b, assume_a=structure, lower=lower), S, U, order=1)
+
+
+@pytest.mark.parametrize(("f", "args"), [
+    (lambda a, b: sl.solve(a, b, transposed=True), (A, B)), (lambda a, b: sl.solve(a, b), (np.stack([A, S]), B)),
+    (lambda a, b: sl.solve(a, b, assume_a="her"), (C @ C.conj().T, B + 1j)),
+    (lambda a: sl.inv(a), (A,)), (lambda a: sl.inv(a, assume_a="pos"), (S,)), (lambda a: sl.det(a), (A,)), (lambda a: sl.logm(a), (S,)),
+    (lambda a: sl.cholesky(a), (S,)), (lambda a: sl.cholesky(a, lower=True), (S,)),
+    (lambda a, b: sl.cho_solve(sl.cho_factor(a), b), (S, U)), (lambda a, b: sl.cho_solve(sl.cho_factor(a, lower=True), b), (S, B)),
+    *[(lambda a, b, trans=trans: sl.lu_solve(sl.lu_factor(a), b, trans), (C[::-1], B)) for trans in (0, 1, 2)],
+    (lambda a: sl.norm(a), (A,)), (lambda a: sl.norm(a, 1), (A,)), (lambda a: sl.norm(a), (U,)), (lambda a: sl.norm(a, axis=0), (A,)),
+    (lambda a: sl.svd(a)[1], (A,)), (lambda a: np.abs(sl.svd(a, full_matrices=False)[0]), (TALL,)), (lambda a: sl.svdvals(a), (TALL,)),
+    (lambda a: np.abs(sl.eigh(a)[1]) * sl.eigh(a)[0], (S,)), (lambda a: sl.eigvalsh(a, lower=False), (S,)), (lambda a: sl.eigh(a, eigvals_only=True), (S,)),
+    (lambda a: sl.qr(a), (A,)), (lambda a: sl.qr(a, mode="economic"), (TALL,)), (lambda a: sl.qr(a, mode="r")[0], (A,)),
+    (lambda a: sl.pinv(a), (TALL,)), (lambda a, b: sl.lstsq(a, b)[0], (TALL, draw(6))), (lambda a, q: sl.solve_continuous_lyapunov(a, q), (A, S)),
+])
+def test_what_numpy_has_too(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    check(f, *args)
+
+
+def test_errors_are_scipys() -> None:
+    for f, x, error in [(lambda a: sl.solve(a, U), np.ones((2, 3)), np.linalg.LinAlgError), (lambda a: sl.inv(a), np.zeros((2, 2)), np.linalg.LinAlgError),
+                        (lambda a: sl.cholesky(a), -np.eye(2), np.linalg.LinAlgError), (lambda a: sl.expm(a), np.ones((2, 3)), ValueError),
+                        (lambda a: sl.solve(a, U, assume_a="round"), A, ValueError), (lambda a: sp.multigammaln(a, 3), 0.5, ValueError)]:
+        with pytest.raises(error):
+            tg.grad(lambda a, f=f: np.sum(f(a)), x)
+
+
+# -- scipy.stats
+
+HALF, REAL, UNIT = np.array([0.3, 1.2, 2.5]), np.array([-1.3, 0.3, 0.6, 2.5]), np.array([0.2, 0.5, 0.9])
+DISTRIBUTIONS = [
+    ("norm", (), REAL), ("expon", (), HALF), ("gamma", (2.5,), HALF), ("beta", (2.0, 3.0), UNIT), ("t", (3.5,), REAL), ("laplace", (), REAL),
+    ("logistic", (), REAL), ("cauchy", (), REAL), ("lognorm", (0.7,), HALF), ("weibull_min", (1.5,), HALF), ("uniform", (), UNIT), ("halfnorm", (), HALF),
+    ("invgamma", (2.5,), HALF), ("chi2", (3.5,), HALF), ("pareto", (2.5,), HALF + 1), ("gumbel_r", (), REAL), ("f", (3.0, 4.0), HALF), ("rayleigh", (), HALF),
+    ("vonmises", (1.5,), REAL), ("truncnorm", (-1.0, 2.0), UNIT), ("genextreme", (0.3,), UNIT), ("invgauss", (1.5,), HALF),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "x"), DISTRIBUTIONS, ids=[row[0] for row in DISTRIBUTIONS])
+def test_densities_by_the_point_and_every_parameter(name: str, shapes: tuple[float, ...], x: Any) -> None:
+    dist = getattr(ss, name)
+    check(lambda x, *args, d=dist: d.logpdf(x, *args), x, *shapes, 0.01, 1.1)
+    check(lambda x, *args, d=dist: d.pdf(x, *args[:-2], loc=args[-2], scale=args[-1]), x, *shapes, 0.01, 1.1)
+    if name != "genextreme":  # its formula writes into arrays
+        check(lambda x, *args, d=dist: d.logpdf(x, *args), x.tolist()[1], *shapes)
+
+
+@pytest.mark.parametrize("method", ["cdf", "sf", "logcdf", "logsf"])
+@pytest.mark.parametrize(("name", "shapes", "x"), DISTRIBUTIONS[:14], ids=[row[0] for row in DISTRIBUTIONS[:14]])
+def test_distribution_functions_by_the_point(method: str, name: str, shapes: tuple[float, ...], x: Any) -> None:
+    check(lambda x, loc, scale, f=getattr(getattr(ss, name), method), s=shapes: f(x, *s, loc, scale), x, 0.01, 1.1)
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("poisson", (2.5,)), ("bernoulli", (0.3,)), ("geom", (0.3,)), ("nbinom", (3.0, 0.4))])
+def test_mass_functions_by_their_parameters(name: str, shapes: tuple[float, ...]) -> None:
+    k = np.array([-1, 0, 1, 1, 2])
+    dist = getattr(ss, name)
+    for f in (dist.logpmf, dist.pmf):
+        found, expected = tg.trace(lambda *args, f=f: f(k, *args), *shapes)[0], f(k, *shapes)
+        np.testing.assert_allclose(found, expected, 1e-12)
+    last = shapes[-1]
+    check(lambda p, f=dist.pmf, s=shapes[:-1]: f(k, *s, p), last)
+    check(lambda p, f=dist.logpmf, s=shapes[:-1]: f(np.array([1, 1]), *s, p), last)
+
+
+def test_outside_the_support() -> None:
+    x = np.array([-1.0, 0.5, np.nan, 2.0])
+    f = functools.partial(ss.expon.logpdf, scale=2.0)
+    value, tape = tg.trace(lambda x: ss.expon.logpdf(x, scale=2.0), x)
+    np.testing.assert_array_equal(value, f(x))
+    np.testing.assert_array_equal(tape.play(x[::-1].copy()), f(x[::-1]))  # what is inside is decided by the replay
+    np.testing.assert_array_equal(tg.gradient(lambda x: ss.gamma.pdf(x, 1.5)[[0, 1]].sum(), x)[0][[0, 3]], [0.0, 0.0])
+    value, tape = tg.trace(lambda x, a: ss.gamma.logpdf(x, a), 1.5, 2.0)
+    assert np.isnan(tape.play(1.5, -2.0)) and np.isnan(ss.gamma.logpdf(1.5, -2.0))
+    assert tape.play(-1.5, 2.0) == ss.gamma.logpdf(-1.5, 2.0) == -np.inf
+
+
+def test_a_frozen_distribution_holds_traced_parameters() -> None:
+    check(lambda x, mu, sigma: ss.norm(loc=mu, scale=sigma).logpdf(x), REAL, 0.3, 1.2)
+
+
+def test_the_multivariate_normal() -> None:
+    f = ss.multivariate_normal
+    check(lambda x, mean, cov: f.logpdf(x, mean, (cov + cov.T) / 2), draw(4, 3), U, S)
+    check(lambda x, cov: f.pdf(x, cov=(cov + cov.T) / 2), U, S)
+    check(lambda x, mean, cov: f.logpdf(x, mean, cov), draw(4, 3), U, 1.5)
+    check(lambda x, mean, cov: f.logpdf(x, mean, cov), U, 0.3, 1.5)
+
+
+def test_a_formula_that_cannot_be_recorded_raises() -> None:
+    for f in (ss.triang.logpdf, ss.skewnorm.cdf):
+        with pytest.raises(tg.TapeError):
+            tg.grad(lambda x, f=f: f(x, 0.4), 0.5)
+    with pytest.raises(tg.MissingRule, match="'a'"):
+        tg.grad(ss.gamma.cdf, 1.5, 2.5)
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: si.odeint(lambda y, t: -y, x, [0.0, 1.0]).sum(), lambda x: si.odeint(lambda y, t: -x * y, 1.0, [0.0, 1.0]).sum(),
+    lambda x: si.solve_ivp(lambda t, y: -x * y, (0.0, 1.0), [1.0]).y.sum(), lambda x: si.quad(lambda t: x * t, 0.0, 1.0)[0],
+    lambda x: so.minimize(lambda z: (z - x) ** 2, 0.0).x[0], lambda x: so.brentq(lambda z: z - x, 0.0, 9.0), lambda x: so.root(lambda z: z - x, 0.0).x[0],
+    lambda x: sg.fftconvolve(np.ones(2) * x, np.ones(2), axes=0).sum(), lambda x: sl.eigh(A, b=x * S)[0].sum(), lambda x: sl.pinv(x * A, atol=1.0).sum(),
+    lambda x: sg.convolve2d(A * x, A, boundary="wrap").sum(), lambda x: sl.qr(x * A, pivoting=True)[0].sum(), lambda x: sl.block_diag(A[None] * x).sum(),
+])
+def test_refused_with_advice(f: Callable[..., Any]) -> None:
+    with pytest.raises(tg.UnknownFunction) as caught:
+        tg.grad(f, 2.0)
+    assert caught.value.try_ and caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_the_derivative_by_an_order_is_refused() -> None:
+    with pytest.raises(tg.MissingRule, match="jv has no derivative by its argument 'v'"):
+        tg.grad(sp.jv, 1.5, 2.0)
+    value, (_, dx) = tg.grad(lambda x, v: sp.jv(v, x), 2.0, v=1.5)
+    assert (value, dx) == (sp.jv(1.5, 2.0), pytest.approx(sp.jvp(1.5, 2.0)))
+    v = 1.5
+    assert tg.gradient(lambda x: sp.jv(v, x), 2.0) == (pytest.approx(sp.jvp(1.5, 2.0)),)
+
+
+# -- from outside
+
+
+def test_minimize_takes_value_and_gradient() -> None:
+    def fun(x: Any) -> Any:
+        value, (_, dx) = tg.grad(lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2), x)
+        return value, dx
+    found = so.minimize(fun, np.zeros(4), jac=True)
+    assert found.success
+    np.testing.assert_allclose(found.x, np.ones(4), 1e-4)
+
+
+def test_scipy_is_imported_by_the_user_alone() -> None:
+    code = ("import sys, tapegrad as tg, tapegrad.frontends.scipy as f; f.register_imported(); assert 'scipy' not in sys.modules; "
+            "import math; print(tg.gradient(lambda x: math.erf(x), 0.0)); assert 'scipy' not in sys.modules; "
+            "import scipy.special as sp; f.register_imported(); f.register_imported(); assert 'scipy.signal' not in sys.modules; print(tg.gradient(sp.expit, 0.0))")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "(1.1283791670955126,)\n(0.25,)\n"
+
+
+def test_the_frame_of_a_replaced_closure_can_be_looked_at() -> None:
+    with pytest.raises(np.linalg.LinAlgError) as caught:  # solve_triangular is one
+        tg.grad(lambda a: sl.solve_triangular(a, U).sum(), np.zeros((3, 3)))
+    traceback.TracebackException.from_exception(caught.value, capture_locals=True)
