@@ -91,7 +91,7 @@ def measure(problem: Problem, peers: Sequence[Peer], repeats: int, progress: Pro
     missing = dict(skip or {})
     first: tuple[Any, tuple[Any, ...]] | None = None
     for peer in peers:
-        if peer.name in missing or problem.peers and peer.name not in problem.peers:
+        if peer.name in missing or (problem.peers and peer.name not in problem.peers):
             continue
         progress(peer.name, 0, repeats)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
@@ -125,32 +125,36 @@ def sweep(tape: Tape, seed: Any, active: bytearray) -> list[Any]:
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
     cot[tape.result.id] = seed
-    for op in reversed(tape.ops):
-        dy = cot[op.id]
-        if dy is None or type(dy) is ZeroTangent or type(op) is not Call:
-            continue
-        cot[op.id] = None
-        if not active[op.id]:
-            continue
-        fn, args, kwargs = op.fn, op.args, op.kwargs
-        if type(dy) in _LAZY and not fn.accumulates:
-            dy = dy.dense()
-        if op.pb is None and type(fn) is Op and type(fn.partials) is tuple:
-            y = op.val
-            values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
-            for partial, arg, x in zip(fn.partials, args, values):
-                if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
-                    dx = partial(dy, y, *values, **kwargs)
-                    if type(dx) not in _REALS or type(x) not in _REALS:
-                        dx = project(dx, x)
+    op: Any = tape.result
+    try:
+        for op in reversed(tape.ops):
+            dy = cot[op.id]
+            if dy is None or type(dy) is ZeroTangent or type(op) is not Call:
+                continue
+            cot[op.id] = None
+            if not active[op.id]:
+                continue
+            fn, args, kwargs = op.fn, op.args, op.kwargs
+            if type(dy) in _LAZY and not fn.accumulates:
+                dy = dy.dense()
+            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple:
+                y = op.val
+                values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
+                for partial, arg, x in zip(fn.partials, args, values):
+                    if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
+                        dx = partial(dy, y, *values, **kwargs)
+                        if type(dx) not in _REALS or type(x) not in _REALS:
+                            dx = project(dx, x)
+                        known = cot[arg.id]
+                        cot[arg.id] = dx if known is None else accumulate(known, dx)
+                continue
+            pb = op.pb if op.pb is not None else pullback_of(op)
+            dxs = pb(dy)
+            for i, arg in enumerate(args):
+                if type(arg) in _OPERATIONS and active[arg.id]:
+                    dx = dxs[i]
                     known = cot[arg.id]
                     cot[arg.id] = dx if known is None else accumulate(known, dx)
-            continue
-        pb = op.pb if op.pb is not None else pullback_of(op)
-        dxs = pb(dy)
-        for i, arg in enumerate(args):
-            if type(arg) in _OPERATIONS and active[arg.id]:
-                dx = dxs[i]
-                known = cot[arg.id]
-                cot[arg.id] = dx if known is None else accumulate(known, dx)
+    except TapeError as err:  # refused by a rule: the line is that of the call
+        raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
     return cot

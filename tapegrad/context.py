@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands
-from tapegrad.tree import flatten, is_tensor
+from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 
 
@@ -35,6 +36,7 @@ class Context:
     def __init__(self, primitives: Iterable[Callable[..., Any]] = ()) -> None:
         self.primitives = tuple(primitives)
         self._ops = {fn: op_of(fn) for fn in self.primitives}
+        OPAQUE.update(fn for fn in self.primitives if isinstance(fn, FunctionType))
 
     def is_primitive(self, fn: Any) -> bool:
         """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""

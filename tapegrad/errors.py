@@ -8,8 +8,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-import numpy as np
-
 
 class Location(NamedTuple):
     """A line of the user's code."""
@@ -34,7 +32,6 @@ class Location(NamedTuple):
 
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
-_NUMPY = str(Path(np.__file__).parent)
 
 
 def locate(code: CodeType, lasti: int) -> Location:
@@ -48,9 +45,10 @@ def locate(code: CodeType, lasti: int) -> Location:
 
 
 def user_frame() -> FrameType:
-    """Return the innermost frame outside tapegrad: the caller's caller or one further out."""
+    """Return the innermost frame outside tapegrad, numpy and scipy: the user's."""
     frame = sys._getframe(1)
-    while (frame.f_code.co_filename in INTERNAL or frame.f_code.co_filename.startswith(_NUMPY)) and frame.f_back is not None:
+    while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL
+                                        or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy")):
         frame = frame.f_back
     return frame
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.context import running
 from tapegrad.proxy import plain, record_unary
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, Op, Traced, tracer_of
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, Op, Traced, tracer_of
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -132,7 +132,8 @@ class Interposition:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.codes: dict[FunctionType, tuple[CodeType, int]] = {}
+        self.swapped: dict[FunctionType, int] = {}  # how many traces want it
+        self.known: list[FunctionType] = []  # those with a rule or a meaning, replaced by the first trace for all
 
     def enter(self, tracer: Any, globals_: dict[str, Any], functions: Iterable[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function with these globals, and of these functions as primitives; return how to end it."""
@@ -141,6 +142,9 @@ class Interposition:
             if self.depth == 0:
                 for namespace, _, shims in stand_ins():
                     namespace.update(shims)
+                self.known = list(PYTHON)
+                for fn in self.known:
+                    self.swap(fn)
             self.depth += 1
             replaced = imported(globals_)
             globals_.update({name: stand_in(fn) for name, fn in replaced.items()})
@@ -158,27 +162,23 @@ class Interposition:
                 if self.depth == 0:
                     for namespace, found, _ in stand_ins():
                         namespace.update(found)
+                    for fn in self.known:
+                        self.restore(fn)
         return leave
 
     def swap(self, fn: FunctionType) -> None:
         """Replace a Python function's code, which reaches every reference to it, in whatever module."""
-        if fn in self.codes:
-            code, count = self.codes[fn]
-            self.codes[fn] = code, count + 1
-            return
-        code = fn.__code__
-        original = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-        original.__kwdefaults__ = fn.__kwdefaults__
-        self.codes[fn] = code, 1
-        fn.__code__ = _trampoline(code, functools.partial(_dispatch, fn, original))
+        count = self.swapped.get(fn, 0)
+        self.swapped[fn] = count + 1
+        if not count:
+            fn.__code__ = _stand_in_code(fn)[1]
 
     def restore(self, fn: FunctionType) -> None:
-        code, count = self.codes[fn]
-        if count > 1:
-            self.codes[fn] = code, count - 1
-        else:
-            fn.__code__ = code
-            del self.codes[fn]
+        """End the replacement that `swap` began."""
+        self.swapped[fn] -= 1
+        if not self.swapped[fn]:
+            del self.swapped[fn]
+            fn.__code__ = _stand_in_code(fn)[0]
 
 
 interposition = Interposition()
@@ -195,6 +195,15 @@ def imported(globals_: dict[str, Any]) -> dict[str, Any]:
     return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
 
 
+@functools.cache
+def _stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
+    """Return the code of a function, and what replaces it."""
+    code = fn.__code__
+    original = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    original.__kwdefaults__ = fn.__kwdefaults__
+    return code, _trampoline(code, functools.partial(_dispatch, fn, original))
+
+
 def _trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Return code that passes its arguments to `target`, for a function with `code`'s free variables."""
     template = _template(code.co_freevars)
@@ -206,8 +215,8 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
     # compiled with the names free, though unused: a frame whose closure is not set up as its code says crashes debuggers
     names = ", ".join(freevars)
     source = (f"def factory():\n    {' = '.join([*freevars, 'None']) if freevars else 'pass'}\n"
-              f"    def trampoline(*args, **kwargs):\n        if False: ({names})\n"
-              "        return (_target := 'target')(*args, **kwargs)\n    return trampoline\n")
+              f"    def trampoline(*tapegrad_args, **tapegrad_kwargs):\n        if False: ({names})\n"
+              "        return (tapegrad_target := 'target')(*tapegrad_args, **tapegrad_kwargs)\n    return trampoline\n")
     namespace: dict[str, Any] = {}
     exec(compile(source, __file__, "exec"), namespace)
     made: CodeType = namespace["factory"]().__code__

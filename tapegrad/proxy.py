@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from sys import _getframe
@@ -166,13 +167,13 @@ class Proxy(Traced):
         return self._steer("hash", hash)
 
     def __floor__(self) -> Any:
-        return self._steer("floor", lambda x: x.__floor__())
+        return self._steer("floor", math.floor)
 
     def __ceil__(self) -> Any:
-        return self._steer("ceil", lambda x: x.__ceil__())
+        return self._steer("ceil", math.ceil)
 
     def __trunc__(self) -> Any:
-        return self._steer("trunc", lambda x: x.__trunc__())
+        return self._steer("trunc", math.trunc)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None and not hasattr(self._val, "dtype"):
@@ -423,8 +424,8 @@ def _unknown(func: Any, name: str = "") -> UnknownFunction:
         module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")
         name = f"{module}.{getattr(func, '__name__', func)}".lstrip(".")
         if isinstance(func, np.ufunc):
-            name = f"numpy.{func.__name__}"
-    short = name.rpartition(".")[2]
+            name = f"the ufunc {func.__name__}"
+    short = getattr(func, "__name__", name.rpartition(".")[2])
     return UnknownFunction(f"tapegrad has no op for {name}, which was called with a traced value", user_location(),
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 

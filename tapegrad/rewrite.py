@@ -8,7 +8,6 @@ from typing import Any
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import op_of, rrule
 from tapegrad.tape import Call, Input, Operation, Tape, copy_op, operands, value_of
-
 from tapegrad.tree import is_generator
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule, user_location
 from tapegrad.tangent import ZERO, ZeroTangent, dense, project
-from tapegrad.tree import is_leaf, leaves_of
+from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Partial = Callable[..., Any]
@@ -218,6 +218,7 @@ def _mean(key: Any, meaning: Callable[..., Any]) -> None:
     FOREIGN[key] = meaning
     if isinstance(key, FunctionType):
         PYTHON.append(key)
+        OPAQUE.add(key)
 
 
 def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,

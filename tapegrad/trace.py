@@ -11,9 +11,10 @@ from typing import Any
 from tapegrad import proxy
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.errors import TapeError
+from tapegrad.frontends.scipy import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
-from tapegrad.rules import PYTHON, Op, Traced
+from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.tree import Signature, flatten
 
@@ -48,6 +49,7 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it."""
+    register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
     tape = Tape(f)
     tape.structure = signature
@@ -55,7 +57,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
     tracer.inputs = proxies
     fn = signature.function.build(proxies)
-    leave = interposition.enter(tracer, _globals(fn), _python_functions(ctx))
+    leave = interposition.enter(tracer, _globals(fn), [g for g in ctx.primitives if isinstance(g, FunctionType)])
     with collector:
         try:
             out = stand_in(fn)(*[s.build(proxies) for s in signature.args], **{key: s.build(proxies) for key, s in signature.kwargs.items()})
@@ -105,11 +107,6 @@ def _globals(fn: Any) -> dict[str, Any]:
 
 def _call_method(fn: Any) -> Any:
     return vars(type(fn)).get("__call__")
-
-
-def _python_functions(ctx: Context) -> list[FunctionType]:
-    """Return the Python functions to be caught: those with a rule, and the context's primitives."""
-    return PYTHON + [fn for fn in ctx.primitives if isinstance(fn, FunctionType)]
 
 
 class _Collector:

@@ -343,6 +343,10 @@ def _same(a: Any, b: Any) -> bool:
         return False
 
 
+# Python functions whose calls are recorded whole: they are known by identity, and so are never rebuilt around proxies.
+OPAQUE: set[FunctionType] = set()
+
+
 def flatten(x: Any, label: str, leaves: list[Any], labels: list[str]) -> Structure:
     """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested."""
     start = len(leaves)
@@ -410,7 +414,7 @@ class _Walk:
     def take_apart(self, x: Any, label: str) -> tuple[Any, Iterator[tuple[Any, str]]] | None:
         """Return the node and the labelled parts of `x`, or None if it has none."""
         if isinstance(x, FunctionType):
-            if x.__closure__ is None:
+            if x.__closure__ is None or x in OPAQUE:
                 return None
             cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not _is_empty(cell)}
             return Closure(x, list(cells)), ((cell.cell_contents, _join(label, name)) for name, cell in cells.items())

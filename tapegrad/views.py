@@ -158,7 +158,7 @@ def _lose_overlaps(x: Input, tracer: Any) -> None:
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)
-        if op is not x and type(mine) is type(others) is np.ndarray and np.may_share_memory(mine, others):
+        if isinstance(op, Input) and op is not x and type(mine) is type(others) is np.ndarray and np.may_share_memory(mine, others):
             place(other).storage.lost = f"{op.label} shares memory with {x.label}, which was written to"
 
 

@@ -36,7 +36,7 @@ def test_a_replay_draws_afresh_or_repeats(f: Any) -> None:
     value, tape = tg.trace(f, 2.0)
     assert draws(tape) and tape.play(2.0) != value
     assert tape.play(2.0, redraw=False) == value
-    _, gradient = None, tg.gradtape(f, 2.0)
+    gradient = tg.gradtape(f, 2.0)
     assert gradient.play(2.0)[1][1] != gradient.play(2.0)[1][1]
     assert gradient.play(2.0, redraw=False)[1][1] == gradient.play(3.0, redraw=False)[1][1]
 

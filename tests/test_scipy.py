@@ -98,7 +98,17 @@ def test_densities_by_the_point_and_every_parameter(name: str, shapes: tuple[flo
 @pytest.mark.parametrize("method", ["cdf", "sf", "logcdf", "logsf"])
 @pytest.mark.parametrize(("name", "shapes", "x"), DISTRIBUTIONS[:14], ids=[row[0] for row in DISTRIBUTIONS[:14]])
 def test_distribution_functions_by_the_point(method: str, name: str, shapes: tuple[float, ...], x: Any) -> None:
-    check(lambda x, loc, scale, f=getattr(getattr(ss, name), method), s=shapes: f(x, *s, loc, scale), x, 0.01, 1.1)
+    dist = getattr(ss, name)
+    check(lambda x, loc, scale, d=dist, s=shapes: getattr(d, method)(x, *s, loc, scale), x, 0.01, 1.1)
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("norm", ()), ("expon", ()), ("gamma", (2.5,)), ("t", (3.5,)), ("laplace", ()), ("logistic", ()), ("weibull_min", (1.5,))])
+def test_quantiles(name: str, shapes: tuple[float, ...]) -> None:
+    dist = getattr(ss, name)
+    for f in (dist.ppf, dist.isf):
+        check(lambda q, loc, scale, f=f, s=shapes: f(q, *s, loc, scale), np.array([0.2, 0.45, 0.9]), 0.3, 1.1)
+        q = np.array([0.0, 1.0, -0.1, 1.1, np.nan, 0.3])
+        np.testing.assert_array_equal(tg.trace(lambda q, f=f, s=shapes: f(q, *s), q)[0], f(q, *shapes))
 
 
 @pytest.mark.parametrize(("name", "shapes"), [("poisson", (2.5,)), ("bernoulli", (0.3,)), ("geom", (0.3,)), ("nbinom", (3.0, 0.4))])

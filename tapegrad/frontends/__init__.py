@@ -1,3 +1,3 @@
 """How numpy and math spell the ops; importing a frontend registers it."""
 
-from tapegrad.frontends import math, numpy  # noqa: F401
+from tapegrad.frontends import math, numpy

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.rules import means, register
+from tapegrad.rules import register
+from tapegrad.tape import plain
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh), (math.atan, ops.atan),
@@ -21,6 +24,18 @@ for _fn, _op in [
 if hasattr(math, "exp2"):  # Python 3.11
     register(math.exp2, ops.exp2)  # type: ignore[attr-defined]
     register(math.cbrt, ops.cbrt)  # type: ignore[attr-defined]
+
+
+def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
+    def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(composite)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            fn(*[[plain(x) for x in arg] if isinstance(arg, (list, tuple)) else plain(arg) for arg in args], **kwargs)
+            return composite(*args, **kwargs)
+        register(fn, checked)
+        return checked
+    return decorate
 
 
 @means(math.log)

@@ -19,7 +19,7 @@ from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import concat, permute_dims
 from tapegrad.ops.sort import argsort
 from tapegrad.rules import Op, define
-from tapegrad.tangent import ZERO, shape_of
+from tapegrad.tangent import shape_of
 
 
 def implementation(name: str) -> Callable[..., Any]:

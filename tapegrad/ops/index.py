@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.ops.shape import reshape
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, Scatter, dtype_of, shape_of
 
@@ -53,8 +54,9 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
-def _scatter_vjp(y: Any, *parts: Any, ranks: tuple[int, ...], **_: Any) -> Any:
+def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], **_: Any) -> Any:
     def scatter_pullback(dy: Any) -> tuple[Any, ...]:
+        dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
         return tuple(dx for _, index in _split(parts, ranks) for dx in (read(dy, index), *[ZERO] * len(index)))
     return scatter_pullback
 

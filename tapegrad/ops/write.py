@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.ops.elementwise import where
+from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
+from tapegrad.ops.shape import reshape
 from tapegrad.rules import Op, Traced, define
 from tapegrad.tangent import ZERO, Accumulator, Scatter, dense, dtype_of, shape_of
 
@@ -38,7 +39,7 @@ def follow(x: Any, path: Path) -> Any:
 def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
     """Write in place, with NumPy's own meaning and errors."""
     view = follow(x, path)
-    if isinstance(x, Traced) or np.may_share_memory(view, x):
+    if isinstance(x, Traced) or np.may_share_memory(view, x) or not view.flags.writeable:  # what may not be written to raises
         view[index] = value
     else:  # a reshape that is a view of another memory layout, and here a copy
         places = follow(np.arange(x.size).reshape(x.shape), path)[index]
@@ -56,11 +57,13 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
         rest = (ZERO,) * len(index)
         if getattr(dtype_of(y), "kind", "f") not in "fc":
             return (ZERO, ZERO, *rest)
+        if is_complex(y) and not is_complex(dy.array if type(dy) is Accumulator else dy):
+            dy = dense(dy) + 0j  # a real one has no imaginary part to write into
         if type(dy) is Scatter:
             dy = dy.dense()
             dy = dy if isinstance(dy, Traced) else Accumulator(dy)
         if isinstance(dy, Traced) or any(isinstance(part, Traced) for part in index):
-            dy = dense(dy)
+            dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number cannot be read from
             dvalue = read(follow(dy, through), index)
             dx = setitem(dy, 0.0, *index, through=through)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,8 @@ from tapegrad.trace import flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": operator.index, "hash": hash,
-    "floor": lambda x: x.__floor__(), "ceil": lambda x: x.__ceil__(), "trunc": lambda x: x.__trunc__(), "round": lambda x: x.__round__(),
-    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())), 
+    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": lambda x: x.__round__(),
+    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
     "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
 }
 

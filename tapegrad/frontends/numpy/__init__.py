@@ -1,7 +1,6 @@
 """How NumPy spells the ops: argument names, and composites written in ops; one file per family, as in ops/."""
 
-from tapegrad.frontends.numpy import random  # noqa: F401
-from tapegrad.frontends.numpy import (  # noqa: F401
+from tapegrad.frontends.numpy import (
     concatenator,
     create,
     decompose,
@@ -16,6 +15,7 @@ from tapegrad.frontends.numpy import (  # noqa: F401
     missing,
     numeric,
     polynomial,
+    random,
     reduce,
     refused,
     running,

@@ -133,7 +133,7 @@ def tolist(a: Any) -> Any:
 
 @means(np.ndarray.view)
 def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
-    if dtype is None and type is None or dtype is np.ndarray or type is np.ndarray and dtype is None:
+    if (dtype is None and type is None) or dtype is np.ndarray or (type is np.ndarray and dtype is None):
         return a[...]
     if dtype is not None and np.dtype(dtype) == dtype_of(a):
         return a[...]

@@ -129,7 +129,7 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
 @means(np.piecewise)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     x = as_array(x)
-    single = isinstance(condlist, (bool, np.bool_)) or not isinstance(condlist[0], (list, np.ndarray)) and rank(x)
+    single = isinstance(condlist, (bool, np.bool_)) or (not isinstance(condlist[0], (list, np.ndarray)) and rank(x))
     pieces = [as_dtype(as_array(c), np.dtype(bool)) for c in ([condlist] if single else condlist)]
     if len(pieces) == len(funclist) - 1:
         pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))

@@ -20,7 +20,7 @@ from tapegrad.frontends.numpy.shape import (
     with_rank,
 )
 from tapegrad.ops.shape import along
-from tapegrad.rules import means, register
+from tapegrad.rules import Traced, means, register
 from tapegrad.tangent import dtype_of, shape_of
 
 # -- joining
@@ -107,7 +107,8 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 def _places(obj: Any) -> Any:
     """Return where to insert or delete: plain ints or a slice, or the array that was given, perhaps a mask."""
-    return obj if type(obj) is np.ndarray else integers(obj)
+    obj = static(obj) if isinstance(obj, Traced) else obj
+    return obj if type(obj) is np.ndarray else static(obj) if isinstance(obj, Traced) else integers(obj)
 
 
 @means(np.insert)

@@ -172,7 +172,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     far = x - (averaged(x, mask, how(axis, True, dtype)) if mean is None else as_array(mean))
     if mask is not None:
         far = ops.where(mask, far, 0)
-    squares = ops.real(far) ** 2 + ops.imag(far) ** 2 if kind_of(far) == "c" else ops.square(far)
+    squares = ops.real(far) ** 2 + ops.imag(far) ** 2 if kind_of(x) == "c" else ops.square(far)
     return averaged(squares, mask, how(axis, keepdims, dtype), ddof if correction is None else correction)
 
 

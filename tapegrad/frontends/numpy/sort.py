@@ -105,7 +105,10 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     no_out(out)
     x, kept = _leading(a, axis)
     n = shape_of(x)[0]
-    y = ops.mean(_ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x, axis=0)
+    middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
+    y = ops.mean(middle, axis=0)
+    if n and kind_of(x) == "c":
+        y = ops.where(ops.isnan(middle[0]), middle[0], y)[()]  # the other part of a nan stays as it is
     return ops.reshape(y, kept) if keepdims else y
 
 

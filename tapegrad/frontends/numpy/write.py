@@ -79,9 +79,7 @@ def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
 
 def static_array(indices: Any) -> Any:
     """Return where to write as plain integers; traced ones are guarded, number by number."""
-    if not isinstance(indices, Traced):
-        return [static(i) for i in indices] if isinstance(indices, (list, tuple)) else indices
-    return [operator.index(i) for i in indices] if shape_of(indices) else operator.index(indices)  # type: ignore[attr-defined, call-overload]
+    return static(indices) if isinstance(indices, (Traced, list, tuple)) else indices
 
 
 @means(np.put)

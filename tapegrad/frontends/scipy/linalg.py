@@ -10,7 +10,8 @@ import scipy.linalg as sl
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.ops.equations import adjoint, transposed
+from tapegrad.ops.equations import transposed
+from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.rules import Op, means, register
 from tapegrad.tangent import dtype_of, shape_of
 
@@ -121,10 +122,9 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 
 @means(sl.svd)
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+def svd(a: Any, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
-    y = np.linalg.svd(as_array(a), bool(full_matrices), bool(compute_uv))
-    return tuple(y) if compute_uv else y
+    return tuple(np.linalg.svd(as_array(a), full_matrices)) if compute_uv else svdvals(a)
 
 
 @means(sl.svdvals)
@@ -137,8 +137,9 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
          type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: Any = None) -> Any:
     if b is not None or subset_by_index is not None or subset_by_value is not None:
         raise unknown("generalized eigenvalues, or a subset of them,", "all eigenvalues of inv(b) @ a, and an index")
-    x, triangle = as_array(a), "L" if lower else "U"
-    return np.linalg.eigvalsh(x, triangle) if eigvals_only else tuple(np.linalg.eigh(x, triangle))
+    eigen: Any = np.linalg.eigvalsh if eigvals_only else np.linalg.eigh
+    y = eigen(as_array(a), "L" if lower else "U")
+    return y if eigvals_only else tuple(y)
 
 
 @means(sl.eigvalsh)
@@ -150,7 +151,8 @@ def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
 def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True) -> Any:
     if pivoting or mode not in ("full", "economic", "r"):
         raise unknown(f"QR with pivoting, or mode={mode!r}", "mode 'full', 'economic' or 'r'")
-    y = np.linalg.qr(as_array(a), {"full": "complete", "economic": "reduced", "r": "r"}[mode])
+    modes: dict[str, Any] = {"full": "complete", "economic": "reduced", "r": "r"}
+    y = np.linalg.qr(as_array(a), modes[mode])
     return (y,) if mode == "r" else tuple(y)
 
 

@@ -31,15 +31,20 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     return convolve(in1, in2, mode, "fft")
 
 
-@means(sg.convolve2d)
-def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+def of_matrices(in1: Any, in2: Any, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
+    """Return two matrices, surrounded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
-        raise UnknownFunction(f"tapegrad knows no convolve2d with boundary={boundary!r}, fillvalue={fillvalue!r}", user_location(),
+        raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}", user_location(),
                               "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
     a, b = as_array(in1), as_array(in2)
     if not len(shape_of(a)) == len(shape_of(b)) == 2:
         raise ValueError("convolve2d inputs must both be 2-D arrays")
-    return convolve(a, b, mode, "2d")
+    return a, b
+
+
+@means(sg.convolve2d)
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    return convolve(*of_matrices(in1, in2, boundary, fillvalue), mode, "2d")
 
 
 @means(sg.correlate)
@@ -49,4 +54,4 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 
 @means(sg.correlate2d)
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
-    return convolve2d(in1, ops.conj(ops.flip(as_array(in2))), mode, boundary, fillvalue)
+    return correlate(*of_matrices(in1, in2, boundary, fillvalue), mode, "direct")

@@ -14,11 +14,12 @@ from tapegrad.tangent import shape_of
 
 for _fn in [
     sp.gamma, sp.gammaln, sp.loggamma, sp.rgamma, sp.beta, sp.betaln, sp.binom, sp.poch, sp.gammainc, sp.gammaincc, sp.gammaincinv,
-    sp.gammainccinv, sp.betainc, sp.betaincc, sp.betaincinv, sp.chdtr, sp.chdtrc, sp.powm1, sp.stdtr, sp.stdtrit, sp.erf, sp.erfc, sp.erfcx, sp.erfi, sp.erfinv, sp.erfcinv,
-    sp.dawsn, sp.ndtr, sp.ndtri, sp.log_ndtr, sp.ndtri_exp, sp.expit, sp.logit, sp.log_expit, sp.xlogy, sp.xlog1py, sp.entr, sp.rel_entr,
-    sp.kl_div, sp.exp2, sp.exp10, sp.expm1, sp.log1p, sp.cbrt, sp.exprel, sp.cosm1, sp.hyp1f1, sp.hyp2f1, sp.boxcox, sp.boxcox1p, sp.inv_boxcox,
-    sp.inv_boxcox1p, sp.huber, sp.pseudo_huber, sp.j0, sp.j1, sp.y0, sp.y1, sp.jv, sp.yv, sp.yn, sp.i0, sp.i1, sp.i0e, sp.i1e, sp.iv, sp.ive,
-    sp.k0, sp.k1, sp.k0e, sp.k1e, sp.kn, sp.kv, sp.kve, sp.expi, sp.exp1, sp.expn, sp.spence,
+    sp.gammainccinv, sp.betainc, sp.betaincc, sp.betaincinv, sp.chdtr, sp.chdtrc, sp.powm1, sp.stdtr, sp.stdtrit, sp.erf, sp.erfc,
+    sp.erfcx, sp.erfi, sp.erfinv, sp.erfcinv, sp.dawsn, sp.ndtr, sp.ndtri, sp.log_ndtr, sp.ndtri_exp, sp.expit, sp.logit, sp.log_expit,
+    sp.xlogy, sp.xlog1py, sp.entr, sp.rel_entr, sp.kl_div, sp.exp2, sp.exp10, sp.expm1, sp.log1p, sp.cbrt, sp.exprel, sp.cosm1, sp.hyp1f1,
+    sp.hyp2f1, sp.boxcox, sp.boxcox1p, sp.inv_boxcox, sp.inv_boxcox1p, sp.huber, sp.pseudo_huber, sp.j0, sp.j1, sp.y0, sp.y1, sp.jv,
+    sp.yv, sp.yn, sp.i0, sp.i1, sp.i0e, sp.i1e, sp.iv, sp.ive, sp.k0, sp.k1, sp.k0e, sp.k1e, sp.kn, sp.kv, sp.kve, sp.expi, sp.exp1,
+    sp.expn, sp.spence,
 ]:
     register(_fn, getattr(ops, _fn.__name__))
 register(sp.psi, ops.digamma)

@@ -7,6 +7,7 @@ inside, lest what `where` leaves out make the gradient nan.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +22,21 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
-from tapegrad.rules import means, register
+from tapegrad.rules import Traced, means, register
 from tapegrad.tangent import dtype_of, shape_of
 
 # -- distributions of one variable
 
 
+def both(*conditions: Any) -> Any:
+    """Join conditions by `and`; those that hold and are not traced go on no tape. True if none is left."""
+    return functools.reduce(ops.logical_and, [c for c in conditions if isinstance(c, Traced) or not np.all(c)] or [True])
+
+
 def choose(condition: Any, x: Any, y: Any) -> Any:
     """Select by `where`; a scalar stays one."""
+    if condition is True:
+        return x
     chosen = ops.where(condition, x, y)
     return chosen if shape_of(chosen) else chosen[()]
 
@@ -40,6 +48,11 @@ def inner(low: Any, high: Any) -> Any:
     return ((left + np.where(np.isfinite(high), high, left + 2)) / 2)[()]
 
 
+def everywhere(low: Any, high: Any) -> bool:
+    """True for a support that is all real numbers, whatever the parameters."""
+    return not isinstance(low, Traced) and not isinstance(high, Traced) and bool(np.all(np.isneginf(low) & np.isposinf(high)))
+
+
 def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, Any]:
     """Return the variable in standard form, the shape parameters, the scale, and where these and `x` are valid."""
     shapes, loc, scale = dist._parse_args(*args, **kwds)
@@ -48,7 +61,7 @@ def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, A
     if isinstance(dist, ss.rv_continuous):
         z = z / scale
         z = z if dtype_of(z) in (None, float) else ops.astype(z, dtype=np.dtype(float))
-    return z, shapes, scale, ops.logical_and(ops.logical_and(dist._argcheck(*shapes), ops.greater(scale, 0)), ops.logical_not(ops.isnan(z)))
+    return z, shapes, scale, both(dist._argcheck(*shapes), ops.greater(scale, 0), ops.logical_not(ops.isnan(z)))
 
 
 def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
@@ -56,10 +69,11 @@ def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any
     def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Any:
         z, shapes, scale, valid = arguments(self, x, args, kwds)
         low, high = self._get_support(*shapes)
-        if below == above:
-            inside, outside = ops.logical_and(ops.less_equal(low, z), ops.less_equal(z, high)), below
-        else:
-            inside, outside = ops.logical_and(ops.less(low, z), ops.less(z, high)), choose(ops.less_equal(high, z), above, below)
+        inside, outside = True, below
+        if below != above:
+            inside, outside = both(ops.less(low, z), ops.less(z, high)), choose(ops.less_equal(high, z), above, below)
+        elif not everywhere(low, high):
+            inside = both(ops.less_equal(low, z), ops.less_equal(z, high))
         y = scaled(getattr(self, name)(choose(inside, z, inner(low, high)), *shapes), scale)
         return choose(valid, choose(inside, y, outside), self.badvalue)
     return method
@@ -70,9 +84,22 @@ def discrete(name: str, outside: float) -> Callable[..., Any]:
     def method(self: Any, k: Any, *args: Any, **kwds: Any) -> Any:
         n, shapes, _, valid = arguments(self, k, args, kwds)
         low, high = self._get_support(*shapes)
-        inside = ops.logical_and(ops.logical_and(ops.less_equal(low, n), ops.less_equal(n, high)), ops.equal(ops.floor(n), n))
+        inside = both(ops.less_equal(low, n), ops.less_equal(n, high), ops.equal(ops.floor(n), n))
         y = getattr(self, name)(choose(inside, n, np.floor(inner(low, high))), *shapes)
         return choose(valid, choose(inside, y, outside), self.badvalue)
+    return method
+
+
+def quantile(name: str, highest: int) -> Callable[..., Any]:
+    """Return the meaning of an inverse: its formula between 0 and 1, and the ends of the support there; `highest` is where the upper is."""
+    def method(self: Any, q: Any, *args: Any, **kwds: Any) -> Any:
+        shapes, loc, scale = self._parse_args(*args, **kwds)
+        shapes, loc, scale, q = tuple(map(as_array, shapes)), as_array(loc), as_array(scale), as_array(q)
+        low, high = self._get_support(*shapes)
+        between = both(ops.less(0, q), ops.less(q, 1))
+        y = choose(between, getattr(self, name)(choose(between, q, 0.5), *shapes), choose(ops.equal(q, highest), high, low)) * scale + loc
+        valid = both(self._argcheck(*shapes), ops.greater(scale, 0), ops.less_equal(0, q), ops.less_equal(q, 1))
+        return choose(valid, y, self.badvalue)
     return method
 
 
@@ -83,16 +110,15 @@ register(ss.rv_continuous.cdf, continuous("_cdf", 0.0, 1.0))
 register(ss.rv_continuous.sf, continuous("_sf", 1.0, 0.0))
 register(ss.rv_continuous.logcdf, continuous("_logcdf", -INF, 0.0))
 register(ss.rv_continuous.logsf, continuous("_logsf", 0.0, -INF))
+register(ss.rv_continuous.ppf, quantile("_ppf", 1))
+register(ss.rv_continuous.isf, quantile("_isf", 0))
 register(ss.rv_discrete.logpmf, discrete("_logpmf", -INF))
 register(ss.rv_discrete.pmf, discrete("_pmf", 0.0))
 
 
 @means(ss.rv_continuous._argcheck)
 def _argcheck(self: Any, *args: Any) -> Any:
-    valid: Any = True
-    for x in args:
-        valid = ops.logical_and(valid, ops.greater(x, 0))
-    return valid
+    return both(*[ops.greater(x, 0) for x in args])
 
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
