@@ -1,10 +1,11 @@
-"""The command line: trace, differentiate and show from a shell."""
+"""The command line: trace, differentiate, show and map from a shell."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import builtins
+import functools
 import importlib
 import inspect
 import keyword
@@ -28,6 +29,7 @@ from tapegrad.errors import INTERNAL, Location, TapeError
 from tapegrad.grad import grad, gradtape
 from tapegrad.passes.primitivize import primitivize
 from tapegrad.rewrite import rewrite
+from tapegrad.show.coverage import KINDS, SPACES, listing, summary
 from tapegrad.tape import Tape
 from tapegrad.trace import trace
 
@@ -108,6 +110,12 @@ def run_show(options: argparse.Namespace) -> None:
     _show(load(options.what, options.args), options)
 
 
+def run_coverage(options: argparse.Namespace) -> None:
+    """Print the map of a namespace, or how many names of each kind all of them have."""
+    sheet = listing(options.namespace) if options.namespace else summary()
+    _print(sheet, sheet.format, options.format)
+
+
 def _show(program: Program, options: argparse.Namespace) -> None:
     if options.grad and not options.stages:
         _print_tape(gradtape(program.fn, *program.args, seed=_seed(options), **program.kwargs), options.format)
@@ -124,12 +132,17 @@ def _seed(options: argparse.Namespace) -> Any:
 
 
 def _print_tape(tape: Tape, style: str | None) -> None:
+    _print(tape, functools.partial(tape.format, style or "plain"), style)
+
+
+def _print(shown: Any, text: Callable[[int | None], str], style: str | None) -> None:
+    """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
     terminal = sys.stdout.isatty()
     if style == "rich" or (style is None and terminal):
         from rich.console import Console
-        Console().print(tape)
+        Console().print(shown)
     else:
-        print(tape.format(style or "plain", shutil.get_terminal_size().columns if terminal else None))
+        print(text(shutil.get_terminal_size().columns if terminal else None))
 
 
 def _print_stages(tape: Tape, options: argparse.Namespace) -> None:
@@ -351,6 +364,14 @@ def _parser() -> argparse.ArgumentParser:
         if name == "show":
             sub.add_argument("--grad", action="store_true", help="the gradient tape")
         sub.set_defaults(command=command)
+    what = "print which functions of NumPy, math and SciPy are differentiable"
+    kinds = "\n".join(f"  {kind:<20}{meaning}" for kind, meaning in KINDS.items())
+    sub = commands.add_parser("coverage", help=what, formatter_class=argparse.RawDescriptionHelpFormatter,
+                              description=f"P{what[1:]}: how many, or with a namespace each of its names, as\n{kinds}")
+    sub.add_argument("namespace", nargs="?", choices=tuple(SPACES), help=" ".join(SPACES), metavar="namespace")
+    sub.add_argument("--format", choices=("plain", "rich"), help="rich on a terminal, else plain")
+    sub.add_argument("--traceback", action="store_true", help="print the traceback of an error too")
+    sub.set_defaults(command=run_coverage)
     return parser
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import EscapedProxy, user_frame, user_location
+from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, shape_of
@@ -195,14 +196,14 @@ class Tracer:
         return self.proxy(call, call.val, self)
 
     def independent(self, op: Operation) -> bool:
-        """Return True if an operation depends on no input, as an array does that the program made of constants.
+        """Return True if an operation depends on no input nor on chance, as an array does that the program made of constants.
 
         Asked only where a plain value is wanted, so a search is soon enough.
         """
         stack, seen = [op], {op}
         while stack:
             top = stack.pop()
-            if isinstance(top, Input):
+            if isinstance(top, Input) or (isinstance(top, Call) and top.fn is draw):
                 return False
             new = [used for used in operands(top) if used not in seen]
             seen.update(new)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.context import running
-from tapegrad.proxy import plain, record_unary
+from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, Op, Traced, tracer_of
 from tapegrad.tree import leaves_of
 
@@ -132,6 +132,7 @@ class Interposition:
 
     def __init__(self) -> None:
         self.depth = 0
+        self.names: dict[int, tuple[dict[str, Any], int]] = {}  # id of a module's globals: what stood there, and how many traces want it
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
         self.known: list[FunctionType] = []  # those with a rule or a meaning, replaced by the first trace for all
 
@@ -146,8 +147,7 @@ class Interposition:
                 for fn in self.known:
                     self.swap(fn)
             self.depth += 1
-            replaced = imported(globals_)
-            globals_.update({name: stand_in(fn) for name, fn in replaced.items()})
+            self.replace_names(globals_)
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -155,7 +155,7 @@ class Interposition:
         def leave() -> None:
             running.tracers = outer
             with _lock:
-                globals_.update(replaced)
+                self.restore_names(globals_)
                 for fn in functions:
                     self.restore(fn)
                 self.depth -= 1
@@ -165,6 +165,23 @@ class Interposition:
                     for fn in self.known:
                         self.restore(fn)
         return leave
+
+    def replace_names(self, globals_: dict[str, Any]) -> None:
+        """Replace the names that a module has bound to what is replaced, for as many traces as there are of its functions."""
+        if id(globals_) not in self.names:
+            replaced = imported(globals_)
+            globals_.update({name: stand_in(value) for name, value in replaced.items()})
+            self.names[id(globals_)] = replaced, 0
+        replaced, count = self.names[id(globals_)]
+        self.names[id(globals_)] = replaced, count + 1
+
+    def restore_names(self, globals_: dict[str, Any]) -> None:
+        """End the replacement that `replace_names` began."""
+        replaced, count = self.names.pop(id(globals_))
+        if count > 1:
+            self.names[id(globals_)] = replaced, count - 1
+        else:
+            globals_.update(replaced)
 
     def swap(self, fn: FunctionType) -> None:
         """Replace a Python function's code, which reaches every reference to it, in whatever module."""
@@ -228,12 +245,10 @@ def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs:
     tracer = max((leaf._tracer for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)), key=lambda t: t.level, default=None)
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         return original(*args, **kwargs)
-    meaning = FOREIGN.get(fn)
-    if meaning is not None and not isinstance(meaning, Op) and not tracer.ctx.is_primitive(fn):
-        return meaning(*args, **kwargs)  # a composite
-    op: Op = tracer.ctx.op(fn)
-    bound = _positional(original, args, kwargs)
-    return tracer.record(op, *bound)
+    if isinstance(FOREIGN.get(fn), Op) or tracer.ctx.is_primitive(fn):
+        op: Op = tracer.ctx.op(fn)
+        return tracer.record(op, *_positional(original, args, kwargs))
+    return apply(tracer, fn, args, kwargs, original)
 
 
 def _positional(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -19,7 +19,7 @@ from tapegrad.errors import (
     user_location,
 )
 from tapegrad.ops.write import Path
-from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
+from tapegrad.rules import FOREIGN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tape import plain as behind
@@ -59,11 +59,11 @@ class Proxy(Traced):
         return result
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return _apply(self._tracer, func, args, kwargs)
+        return apply(self._tracer, func, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         if self._tracer.independent(views.peek(self)):
-            return np.array(self._val, *args, **{**kwargs, "copy": True})
+            return np.array(_frozen(self), *args, copy=kwargs.get("copy") or None)
         raise _lost(self, "np.asarray or another C function asked for a plain array",
                     "stay with functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
 
@@ -276,15 +276,17 @@ def plain(x: Any, tracer: Tracer) -> Any:
     return x._val if isinstance(x, Traced) and x._tracer is tracer else x
 
 
-def _apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a foreign function means."""
+def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
+    """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
     if tracer.ctx.is_primitive(func):
         return tracer.ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
-    if meaning is not None:
+    if meaning is not None and type(meaning) is not Refusal:
         return _into_out(meaning, args, kwargs)
     if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
-        return _plainly(tracer, func, args, kwargs)
+        return _plainly(tracer, plainly or func, args, kwargs)
+    if meaning is not None:
+        meaning(*args, **kwargs)  # raises
     raise _unknown(func)
 
 
@@ -297,12 +299,21 @@ def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call an unknown function of constants alone; an array that it returns is another constant."""
+    """Call a function that tapegrad does not know on constants alone; an array that it returns is another constant."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
-    args, kwargs = structure.build([behind(leaf) for leaf in leaves])
+    args, kwargs = structure.build([_frozen(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves])
     value = func(*args, **kwargs)
     return make(tracer.constant(id(value), value, value), value, tracer) if type(value) is np.ndarray and is_leaf(value) else value
+
+
+def _frozen(x: Any) -> Any:
+    """Return the plain value of a constant; an array cannot be written to, since the write would not be seen."""
+    value = behind(x)
+    if isinstance(value, np.ndarray):
+        value = value.copy()
+        value.flags.writeable = False
+    return value
 
 
 # -- the operators, from one template each. This is the hot path of a trace: a call is built in place, slot by slot,

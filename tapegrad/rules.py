@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule, user_location
+from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule, UnknownFunction, user_location
 from tapegrad.tangent import ZERO, ZeroTangent, dense, project
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 
@@ -205,13 +205,18 @@ OPS: dict[str, Op] = {}
 FOREIGN: dict[Any, Callable[..., Any]] = {}  # np.multiply, operator.mul, math.sin …: the op or composite that each means
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}  # np.zeros, np.array …: what a call of the user's code makes while a trace runs
 PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
+CONSTANT: set[Any] = set()  # foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
+THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
+PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _REGISTERED: dict[Any, Location] = {}
 
 
-def register(key: Any, meaning: Callable[..., Any]) -> None:
-    """Say what a foreign function means; raise DuplicateRule where that was said before."""
+def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
+    """Say what a foreign function means, and whether its result is constant; raise DuplicateRule where that was said before."""
     _claim(key, f"{getattr(key, '__name__', key)!r}")
     _mean(key, meaning)
+    if constant:
+        CONSTANT.add(key)
 
 
 def _mean(key: Any, meaning: Callable[..., Any]) -> None:
@@ -231,13 +236,56 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
     return op
 
 
-def means(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of foreign functions."""
+def means(*functions: Any, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated composite as the meaning of foreign functions; `constant` if no gradient flows through it."""
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         for fn in functions:
-            register(fn, composite)
+            register(fn, composite, constant=constant)
         return composite
     return decorate
+
+
+class Refusal:
+    """The meaning of a function that no tape can hold: it raises, and says why, and what to do instead."""
+
+    __slots__ = ("derivative", "name", "try_", "why")
+
+    def __init__(self, name: str, why: str, try_: str, derivative: bool) -> None:
+        self.name, self.why, self.try_, self.derivative = name, why, try_, derivative
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise refused(self.name, self.why, self.try_)
+
+    def __repr__(self) -> str:
+        return f"<refusal of {self.name}>"
+
+
+def refused(name: str, why: str, try_: str) -> UnknownFunction:
+    """Return the error of a call that cannot be recorded, at the user's line."""
+    return UnknownFunction(f"{name} cannot be recorded: {why}", user_location(), try_)
+
+
+def refuse(*functions: Any, why: str, try_: str, derivative: bool = False) -> None:
+    """Register functions that no tape can hold; `derivative` if they have one all the same."""
+    for fn in functions:
+        register(fn, Refusal(spelled(fn), why, try_, derivative))
+
+
+def leave(*functions: Any, why: str) -> None:
+    """Note functions that take no traced value, so that they need no meaning; say why."""
+    PLAIN.update(dict.fromkeys(functions, why))
+
+
+def spelled(fn: Any) -> str:
+    """Return the name of a foreign function as programs write it.
+
+    >>> spelled(np.linalg.inv), spelled(np.ndarray.sum)
+    ('np.linalg.inv', 'x.sum')
+    """
+    if hasattr(fn, "__objclass__"):
+        return f"x.{fn.__name__}"
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]  # scipy.optimize._minimize; a ufunc has none
+    return f"{module.replace('numpy', 'np', 1)}.{fn.__name__}"
 
 
 def constructs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -31,6 +31,7 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
         full = list(leaves)
         for i, value in zip(free, values):
             full[i] = value
+        full = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in full]  # f may write into its arguments
         return contract(f(*[s.build(full) for s in structures], **kwargs))
 
     points = [leaves[i] for i in free]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.rules import register
+from tapegrad.rules import CONSTANT, leave, register
 from tapegrad.tape import plain
 
 for _fn, _op in [
@@ -26,14 +26,19 @@ if hasattr(math, "exp2"):  # Python 3.11
     register(math.cbrt, ops.cbrt)  # type: ignore[attr-defined]
 
 
-def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+# Of traced numbers they are plain integers, guarded: Python asks the number itself (__floor__, __index__)
+CONSTANT.update([math.ceil, math.floor, math.trunc, math.comb, math.factorial, math.gcd, math.isqrt, math.lcm, math.perm])
+leave(math.ulp, why="asks for a plain number: a traced one raises; np.spacing is recorded")
+
+
+def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
         def checked(*args: Any, **kwargs: Any) -> Any:
             fn(*[[plain(x) for x in arg] if isinstance(arg, (list, tuple)) else plain(arg) for arg in args], **kwargs)
             return composite(*args, **kwargs)
-        register(fn, checked)
+        register(fn, checked, constant=constant)
         return checked
     return decorate
 
@@ -70,7 +75,7 @@ def prod(iterable: Any, *, start: Any = 1) -> Any:
     return start
 
 
-@means(math.isclose)
+@means(math.isclose, constant=True)
 def isclose(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
     return abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
 

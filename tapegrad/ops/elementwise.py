@@ -166,7 +166,8 @@ nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), means=(np.nan_t
 
 real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True)
 imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True)
-conjugate = define("conjugate", np.conjugate, (lambda dy, y, x: conj(dy),), means=(np.conjugate,))
+conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, y, x: conj(dy),),
+                   means=(np.conjugate,))  # Python's number stays one
 
 # -- comparison, logic and bits
 

@@ -13,6 +13,14 @@ STYLES = {
     "pullback": "#cc79a7",
     "accumulation": "#e69f00",
     "gradient": "bold #009e73",
+    # the kinds of a foreign function
+    "differentiable": "bold #009e73",
+    "composite": "#009e73",
+    "non-differentiable": "",
+    "constructor": "#56b4e9",
+    "plain": "dim",
+    "refused": "#d55e00",
+    "unknown": "bold #e69f00",
     # the other columns
     "header": "bold",
     "title": "bold",

@@ -34,9 +34,14 @@ def render(tape: Tape, console: Console, options: ConsoleOptions) -> Iterator[An
         yield _table(parts[1], size, options.ascii_only, dots, show_header=False)
 
 
+def empty(ascii_only: bool, show_header: bool = True) -> Table:
+    """Return a table without columns, in the style of all that tapegrad shows."""
+    return Table(box=ASCII if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+                 header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)
+
+
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, dots: str, show_header: bool = True) -> Table:
-    table = Table(box=ASCII if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
-                  header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)
+    table = empty(ascii_only, show_header)
     for name, width in size.items():
         table.add_column(HEADERS.get(name, name), width=width, no_wrap=True, overflow="crop", justify="right" if name == "variable" else "left")
     for number, row in enumerate(rows, 1):

@@ -14,6 +14,7 @@ from tapegrad.frontends.numpy import (
     linalg,
     missing,
     numeric,
+    plain,
     polynomial,
     random,
     reduce,

@@ -100,7 +100,7 @@ _SHAPED = {np.zeros_like: np.zeros, np.ones_like: np.ones, np.empty_like: np.emp
 
 for _fn in _LIKE:
     # reached by dispatch, from a library's code too
-    register(_fn, lambda a, *args, _fn=_fn, **kwargs: filled_like(a._tracer, _fn, a, *args, **kwargs))
+    register(_fn, lambda a, *args, _fn=_fn, **kwargs: filled_like(a._tracer, _fn, a, *args, **kwargs), constant=True)
 
 
 @means(np.full_like)

@@ -182,7 +182,7 @@ def svdvals(x: Any, /) -> Any:
     return ops.svdvals(as_array(x))
 
 
-@means(np.linalg.matrix_rank)
+@means(np.linalg.matrix_rank, constant=True)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     return ops.matrix_rank(as_array(A), **keywords(tol=tol, hermitian=bool(hermitian), rtol=rtol))
 

@@ -67,13 +67,13 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     return y if high is None else ops.minimum(y, high)
 
 
-@means(np.round, np.around, np.ndarray.round)
+@means(np.round, np.around, np.ndarray.round, constant=True)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     no_out(out)
     return ops.round(as_array(a), decimals=static(decimals))
 
 
-@means(np.fix)
+@means(np.fix, constant=True)
 def fix(x: Any, out: Any = None) -> Any:
     no_out(out)
     return ops.trunc(as_array(x))

@@ -11,36 +11,35 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.refused import refused
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank
-from tapegrad.rules import means, register
+from tapegrad.rules import means, refused, register
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import plain
 
 # -- dtypes
 
 
-@means(np.result_type)
+@means(np.result_type, constant=True)
 def result_type(*arrays_and_dtypes: Any) -> Any:
     return common_dtype(*arrays_and_dtypes)
 
 
-@means(np.can_cast)
+@means(np.can_cast, constant=True)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(numpy_dtype(from_), to, casting)
 
 
-@means(np.common_type)
+@means(np.common_type, constant=True)
 def common_type(*arrays: Any) -> Any:
     return np.common_type(*[np.empty(0, numpy_dtype(as_array(a))) for a in arrays])
 
 
-@means(np.iscomplexobj)
+@means(np.iscomplexobj, constant=True)
 def iscomplexobj(x: Any) -> bool:
     return kind_of(x) == "c"
 
 
-@means(np.isrealobj)
+@means(np.isrealobj, constant=True)
 def isrealobj(x: Any) -> bool:
     return kind_of(x) != "c"
 
@@ -48,12 +47,12 @@ def isrealobj(x: Any) -> bool:
 # -- what each number is
 
 
-@means(np.iscomplex)
+@means(np.iscomplex, constant=True)
 def iscomplex(x: Any) -> Any:
     return ops.not_equal(ops.imag(as_array(x)), 0)
 
 
-@means(np.isreal)
+@means(np.isreal, constant=True)
 def isreal(x: Any) -> Any:
     return ops.equal(ops.imag(as_array(x)), 0)
 
@@ -71,11 +70,11 @@ def _infinite(sign: Callable[[Any], Any]) -> Callable[..., Any]:
     return found
 
 
-register(np.isposinf, _infinite(lambda x: ops.logical_not(ops.signbit(x))))
-register(np.isneginf, _infinite(ops.signbit))
+register(np.isposinf, _infinite(lambda x: ops.logical_not(ops.signbit(x))), constant=True)
+register(np.isneginf, _infinite(ops.signbit), constant=True)
 
 
-@means(np.array_equiv)
+@means(np.array_equiv, constant=True)
 def array_equiv(a1: Any, a2: Any) -> bool:
     x, y = as_array(a1), as_array(a2)
     try:
@@ -88,17 +87,17 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 # -- indices of an array of this shape
 
 
-@means(np.diag_indices_from)
+@means(np.diag_indices_from, constant=True)
 def diag_indices_from(arr: Any) -> Any:
     return np.diag_indices_from(np.broadcast_to(0.0, shape_of(arr)))
 
 
-@means(np.tril_indices_from)
+@means(np.tril_indices_from, constant=True)
 def tril_indices_from(arr: Any, k: int = 0) -> Any:
     return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
 
 
-@means(np.triu_indices_from)
+@means(np.triu_indices_from, constant=True)
 def triu_indices_from(arr: Any, k: int = 0) -> Any:
     return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
 
@@ -110,8 +109,8 @@ def _text(fn: Callable[..., str]) -> Callable[..., str]:
     return lambda a, *args, **kwargs: fn(plain(a), *args, **kwargs)
 
 
-for _fn in (np.array2string, np.array_repr, np.array_str):
-    register(_fn, _text(_fn))
+for _fn in (np.array2string, np.array_repr, np.array_str, np.format_float_positional, np.format_float_scientific):
+    register(_fn, _text(_fn), constant=True)
 
 # -- an array's numbers as Python's, and the array itself
 

@@ -12,10 +12,9 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
-from tapegrad.frontends.numpy.refused import refused
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
 from tapegrad.ops.index import is_mask
-from tapegrad.rules import Traced, means
+from tapegrad.rules import Traced, means, refused
 from tapegrad.tangent import shape_of
 
 

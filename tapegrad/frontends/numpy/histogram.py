@@ -12,10 +12,9 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.refused import refused
 from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank, ravel
-from tapegrad.rules import means
+from tapegrad.rules import means, refused
 from tapegrad.tangent import shape_of
 
 

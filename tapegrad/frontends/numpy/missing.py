@@ -10,10 +10,9 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, no_out
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import how, kind_of
-from tapegrad.frontends.numpy.refused import refused
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.frontends.numpy.sort import _leading, _plain, median, quantile
-from tapegrad.rules import Op, means
+from tapegrad.rules import Op, means, refused
 from tapegrad.tangent import shape_of
 
 
@@ -85,11 +84,11 @@ def _place(op: Op, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> 
     return op(ops.where(missing, worst, x), **how(axis, keepdims))
 
 
-@means(np.nanargmax)
+@means(np.nanargmax, constant=True)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     return _place(ops.argmax, -np.inf, a, axis, out, keepdims)
 
 
-@means(np.nanargmin)
+@means(np.nanargmin, constant=True)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     return _place(ops.argmin, np.inf, a, axis, out, keepdims)

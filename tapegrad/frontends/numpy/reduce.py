@@ -125,13 +125,13 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
     return max(a, axis, out, keepdims) - min(a, axis, None, keepdims)
 
 
-@means(np.argmax, np.ndarray.argmax)
+@means(np.argmax, np.ndarray.argmax, constant=True)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     no_out(out)
     return ops.argmax(as_array(a), **how(axis, keepdims))
 
 
-@means(np.argmin, np.ndarray.argmin)
+@means(np.argmin, np.ndarray.argmin, constant=True)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
     no_out(out)
     return ops.argmin(as_array(a), **how(axis, keepdims))
@@ -237,51 +237,51 @@ def _weights(w: Any, x: Any, axis: Any) -> Any:
 # -- what has no derivative: logic, counting, comparing
 
 
-@means(np.any, np.ndarray.any)
+@means(np.any, np.ndarray.any, constant=True)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     no_out(out)
     return ops.any(masked(a, where, False)[0], **how(axis, keepdims))
 
 
-@means(np.all, np.ndarray.all)
+@means(np.all, np.ndarray.all, constant=True)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     no_out(out)
     return ops.all(masked(a, where, True)[0], **how(axis, keepdims))
 
 
-@means(np.count_nonzero)
+@means(np.count_nonzero, constant=True)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     return ops.count_nonzero(as_array(a), **how(axis, keepdims))
 
 
-@means(np.nonzero, np.ndarray.nonzero)
+@means(np.nonzero, np.ndarray.nonzero, constant=True)
 def nonzero(a: Any) -> Any:
     return ops.nonzero(as_array(a))
 
 
-@means(np.flatnonzero)
+@means(np.flatnonzero, constant=True)
 def flatnonzero(a: Any) -> Any:
     return ops.nonzero(ravel(a))[0]
 
 
-@means(np.argwhere)
+@means(np.argwhere, constant=True)
 def argwhere(a: Any) -> Any:
     return ops.stack(*ops.nonzero(as_array(a)), axis=1)
 
 
-@means(np.isclose)
+@means(np.isclose, constant=True)
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     x, y = as_array(a), as_array(b)
     close = ops.less_equal(ops.abs(x - y), atol + rtol * ops.abs(y)) & ops.isfinite(y) | ops.equal(x, y)
     return close | ops.isnan(x) & ops.isnan(y) if equal_nan else close
 
 
-@means(np.allclose)
+@means(np.allclose, constant=True)
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
     return bool(ops.all(isclose(a, b, rtol, atol, equal_nan)))
 
 
-@means(np.array_equal)
+@means(np.array_equal, constant=True)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     x, y = as_array(a1), as_array(a2)
     if shape(x) != shape(y):

@@ -47,17 +47,17 @@ def along_axis(a: Any, axis: Any) -> tuple[Any, int]:
 # -- what shape it is. The proxy's attributes record the guards.
 
 
-@means(np.shape)
+@means(np.shape, constant=True)
 def shape(a: Any) -> tuple[int, ...]:
     return a.shape if rank(a) else ()
 
 
-@means(np.ndim)
+@means(np.ndim, constant=True)
 def ndim(a: Any) -> int:
     return rank(a)
 
 
-@means(np.size)
+@means(np.size, constant=True)
 def size(a: Any, axis: Any = None) -> int:
     axes = range(rank(a)) if axis is None else normalize_axis_tuple(static(axis), rank(a))
     return math.prod(shape(a)[i] for i in axes)

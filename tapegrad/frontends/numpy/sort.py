@@ -43,14 +43,14 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     return ops.sort(x, axis=axis)
 
 
-@means(np.argsort, np.ndarray.argsort)
+@means(np.argsort, np.ndarray.argsort, constant=True)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
     return ops.argsort(x, **keywords(axis=axis, stable=bool(stable) or kind in ("stable", "mergesort")))
 
 
-@means(np.argpartition, np.ndarray.argpartition)
+@means(np.argpartition, np.ndarray.argpartition, constant=True)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
@@ -163,12 +163,12 @@ def _at(x: Any, place: Any, weak: bool) -> Any:
 # -- places
 
 
-@means(np.searchsorted, np.ndarray.searchsorted)
+@means(np.searchsorted, np.ndarray.searchsorted, constant=True)
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     x = as_array(a) if sorter is None else ops.take(as_array(a), as_array(sorter), axis=0)
     return ops.searchsorted(x, as_array(v), **({} if side == "left" else {"side": side}))
 
 
-@means(np.digitize)
+@means(np.digitize, constant=True)
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return ops.digitize(as_array(x), as_array(bins), **keywords(right=bool(right)))

@@ -9,9 +9,8 @@ import scipy.integrate as si
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.scipy.refuse import refuse
 from tapegrad.ops.shape import along
-from tapegrad.rules import means
+from tapegrad.rules import means, refuse
 from tapegrad.tangent import shape_of
 
 
@@ -45,7 +44,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
     return total if initial is None else np.concatenate([np.zeros_like(total[along(axis, slice(0, 1))]), total], axis=axis)
 
 
-refuse("write the steps of the solver in NumPy, as a loop: they are recorded",
-       si.odeint, si.solve_ivp, si.solve_bvp)
-refuse("a fixed rule: np.polynomial.legendre.leggauss gives nodes and weights, and the sum is recorded",
-       si.quad, si.dblquad, si.tplquad, si.nquad, si.quad_vec, si.fixed_quad)
+refuse(si.odeint, si.solve_ivp, si.solve_bvp, why="the steps of the solver depend on values", derivative=True,
+       try_="write the steps of the solver in NumPy, as a loop: they are recorded")
+refuse(si.quad, si.dblquad, si.tplquad, si.nquad, si.quad_vec, si.fixed_quad, why="it runs other code on plain numbers", derivative=True,
+       try_="a fixed rule: np.polynomial.legendre.leggauss gives nodes and weights, and the sum is recorded")

@@ -1,0 +1,36 @@
+"""NumPy's functions that stay as they are: they take no traced value, or are Python code that works on traced values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules import CONSTANT, THROUGH, leave
+
+
+def named(names: str, space: Any = np) -> list[Any]:
+    """Return those of the names that this version of NumPy has."""
+    return [getattr(space, name) for name in names.split() if hasattr(space, name)]
+
+
+leave(*named("""
+    errstate geterr geterrcall get_include get_printoptions getbufsize printoptions set_printoptions setbufsize seterr seterrcall
+    show_config show_runtime info test"""), np.linalg.test, np.fft.test, why="settings and text")
+leave(*named("genfromtxt load loadtxt fromfile fromregex fromstring frombuffer from_dlpack memmap"), why="reads numbers from outside")
+leave(*named("""
+    bartlett blackman hamming hanning broadcast_shapes diag_indices mask_indices ndindex tril_indices triu_indices base_repr binary_repr"""),
+      why="takes shapes and counts, and returns plain values")
+leave(*named("datetime_data dtype finfo iinfo isdtype issubdtype mintypecode promote_types typename"), why="takes dtypes")
+leave(*named("broadcast nditer nested_iters"), why="C code that iterates over plain arrays: a traced one raises")
+leave(*named("frompyfunc"), why="makes a ufunc of Python objects: np.vectorize works on traced values")
+leave(*named("matrix recarray record busdaycalendar flatiter ndarray"), why="a class of which no traced value is")
+leave(*[value for value in vars(np).values() if isinstance(value, type) and issubclass(value, np.generic) and value is not np.record],
+      why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")
+leave(np.linalg.LinAlgError, why="an exception")
+
+# Python code of NumPy's own, made of functions with a meaning
+THROUGH.update(named("fromfunction poly1d row_stack vectorize ndenumerate"), named("fftfreq rfftfreq", np.fft))
+CONSTANT.update(named("isfortran isscalar iterable"))
+# attributes: facts, read with a guard because a program may branch on them
+CONSTANT.update(named("device dtype flags itemsize nbytes ndim shape size strides", np.ndarray))
