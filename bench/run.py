@@ -99,7 +99,13 @@ def measure(problem: Problem, peers: Sequence[Peer], repeats: int, progress: Pro
         except ImportError as err:
             missing[peer.name] = str(err)
             continue
-        value, found = call()
+        try:
+            value, found = call()
+        except (TypeError, ValueError) as err:  # what a library refuses: the assignment to an element, say
+            if peer.name.startswith("tapegrad"):
+                raise
+            missing[peer.name] = "it refuses: " + (str(err).splitlines() or [""])[0][:90]
+            continue
         first = first or (value, found)
         calls[peer.name], rows[peer.name] = call, Row(peer.name, difference=difference(found, first[1]))
     if first is None:
@@ -154,7 +160,8 @@ def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
     return worst
 
 
-def sweep(problem: Problem, sizes: Sequence[Size], peers: Sequence[Peer], repeats: int, progress: Progress, patience: float = 3.0) -> Iterator[Result]:
+def sweep(problem: Problem, sizes: Sequence[Size], peers: Sequence[Peer], repeats: int, progress: Progress,
+          patience: float = 3.0) -> Iterator[Result]:
     """Measure a problem at growing sizes; a peer whose one call would take longer than `patience` seconds is left out.
 
     The prediction is linear, from the last size measured; tapegrad is never left out.

@@ -52,7 +52,8 @@ def notes(results: Sequence[Result]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for result in results:
         lines += [f"[yellow]{name} not measured[/] at {sized(result)}: {why}" for name, why in result.missing.items()]
-        lines += [f"[bold red]{row.name} differs[/] at {sized(result)}: {row.difference:.1e} > {TOLERANCE:.0e}, relative to {result.gradients[0].name}"
+        reference = result.gradients[0].name
+        lines += [f"[bold red]{row.name} differs[/] at {sized(result)}: {row.difference:.1e} > {TOLERANCE:.0e}, relative to {reference}"
                   for row in result.gradients if row.difference is not None and not row.difference <= TOLERANCE]
     return lines
 
@@ -71,4 +72,5 @@ def _compared(row: Row, result: Result) -> tuple[str, str]:
 
 def _table(*columns: str) -> Table:
     """Return a table of names and numbers. `ratio` is to the best median, `diff` the gradient's difference from the first."""
-    return Table(Column("", no_wrap=True), *[Column(header, justify="right", no_wrap=True) for header in columns], box=box.SIMPLE_HEAD, pad_edge=False)
+    numbers = [Column(header, justify="right", no_wrap=True) for header in columns]
+    return Table(Column("", no_wrap=True), *numbers, box=box.SIMPLE_HEAD, pad_edge=False)

@@ -29,7 +29,7 @@ from tapegrad.errors import INTERNAL, Location, TapeError
 from tapegrad.grad import grad, gradtape
 from tapegrad.passes.primitivize import primitivize
 from tapegrad.rewrite import rewrite
-from tapegrad.show.coverage import KINDS, SPACES, listing, summary
+from tapegrad.show.coverage import KINDS, SPACES, listing, overview
 from tapegrad.tape import Tape
 from tapegrad.trace import trace
 
@@ -112,7 +112,7 @@ def run_show(options: argparse.Namespace) -> None:
 
 def run_coverage(options: argparse.Namespace) -> None:
     """Print the map of a namespace, or how many names of each kind all of them have."""
-    sheet = listing(options.namespace) if options.namespace else summary()
+    sheet = listing(options.namespace) if options.namespace else overview()
     _print(sheet, sheet.format, options.format)
 
 

@@ -1,4 +1,28 @@
-"""TapeError and its kin: what happened, where in the user's code, what to try."""
+"""TapeError and its kin: what happened, where in the user's code, what to try.
+
+| what the program does | what is raised |
+|---|---|
+| float(x) | ConcretizationError |
+| complex(x) | ConcretizationError |
+| np.float64(x) | ConcretizationError |
+| math.ulp(x): compiled code asks for a number | ConcretizationError |
+| np.broadcast(x): compiled code asks for an array | ConcretizationError |
+| np.sum([x, x]): a list of traced numbers | ConcretizationError |
+| pickle.dumps(x) | ConcretizationError |
+| outside[0] = x, an array made outside | ConcretizationError |
+| np.add(x, x, out=outside) | MutationError |
+| using y after a write to x, with which it shares memory | MutationError |
+| scipy.special.airy(x): no op | UnknownFunction |
+| np.packbits(x): no tape can hold it | UnknownFunction |
+| pow(x, 2, 3) | UnknownFunction |
+| using x after its trace | EscapedProxy |
+| a call without a rule | MissingRule |
+| a replay that takes another branch | GuardError |
+| a replay with other nesting | ArgumentError |
+| an array as output, and no seed | ArgumentError |
+| an output that is no number | ArgumentError |
+| a second rule | DuplicateRule |
+"""
 
 from __future__ import annotations
 

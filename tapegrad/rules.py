@@ -9,7 +9,14 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, DuplicateRule, Location, MissingRule, UnknownFunction, user_location
+from tapegrad.errors import (
+    ArgumentError,
+    DuplicateRule,
+    Location,
+    MissingRule,
+    UnknownFunction,
+    user_location,
+)
 from tapegrad.tangent import ZERO, ZeroTangent, dense, project
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 

@@ -339,7 +339,9 @@ class Tape:
         Raises GuardError where the arguments would have taken the program down another path.
         """
         from tapegrad.replay.play import play
-        return play(self, args, kwargs, debug=debug, redraw=redraw)
+        from tapegrad.trace import collector
+        with collector:
+            return play(self, args, kwargs, debug=debug, redraw=redraw)
 
     def check(self) -> Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""

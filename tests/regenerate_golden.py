@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 import tapegrad as tg
+from tapegrad.show.coverage import listing
 from tests.golden.programs import f, wave
 
 FOLDER = Path(__file__).parent / "golden"
@@ -45,6 +46,7 @@ def goldens() -> dict[str, str]:
         "wave_width72.txt": wide.format(width=72),
         "wave_ascii60.txt": on_console(wide, 60, "ascii"),
         "wave_rich140.txt": on_console(wide, 140),
+        "coverage_fft.txt": listing("fft").format(),
     }
 
 

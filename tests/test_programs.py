@@ -367,7 +367,7 @@ PROGRAMS = {
     "cholesky": Program(cholesky_solve, (SPD, draw(4)), [(SPD + np.eye(4), draw(4, seed=1)), (SPD[:3, :3], draw(3))]),
     "conjugate gradients": Program(conjugate_gradients, (draw(3, 3), draw(3)), [(draw(3, 3, seed=1), draw(3)), (np.eye(3), draw(3)), (np.zeros((3, 3)), draw(3))]),
     "gauss jordan": Program(gauss_jordan, (draw(3, 3),), [(draw(3, 3) * 1.1,), (draw(3, 3)[::-1].copy(),)]),
-    "expm": Program(expm, (draw(3, 3),), [(draw(3, 3) * 0.9,), (draw(3, 3) * 9,)]),
+    "expm": Program(expm, (draw(3, 3),), [(draw(3, 3)[:, ::-1].copy(),), (draw(3, 3) * 9,)]),
     "heat": Program(heat, (draw(6), 0.2), [(draw(6, seed=1), 0.3), (draw(7), 0.2)]),
     "heat in place": Program(heat_in_place, (draw(6), 0.2), [(draw(6, seed=1), 0.3), (draw(7), 0.2)]),
     "wave": Program(wave, (draw(6), 0.5), [(draw(6, seed=1), 0.7), (draw(7), 0.5)]),

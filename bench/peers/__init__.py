@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.peers import autograd, tapegrad, torch
+from bench.peers import autograd, jax, tapegrad, torch
 from bench.peers.peer import Peer
 
-PEERS: tuple[Peer, ...] = (*tapegrad.PEERS, *autograd.PEERS, *torch.PEERS)
+PEERS: tuple[Peer, ...] = (*tapegrad.PEERS, *autograd.PEERS, *torch.PEERS, *jax.PEERS)

@@ -77,6 +77,10 @@ class Memory:
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
+        if core is setitem or core.view:
+            for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
+                if isinstance(arg, Operation):
+                    self.owned[arg.id] = 0
         if core is setitem:
             if self.owned[x] and x in dead:
                 _, value, *index = given[1:] if triple else given
@@ -139,6 +143,9 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
         if len(args) != wanted or kwargs:
             raise ArgumentError(f"this tape takes {wanted} positional argument(s), and got {len(args) + len(kwargs)}")
         return [fn, *args]
+    names = tape.structure.kwargs
+    if names.keys() == kwargs.keys():
+        kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "

@@ -5,17 +5,12 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 from collections import Counter
-from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tapegrad.frontends.scipy import register_imported
 from tapegrad.rules import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Op, Refusal
-from tapegrad.show.line import shorten
-from tapegrad.show.styles import STYLES
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+from tapegrad.show.sheet import Sheet
 
 SPACES = {"numpy": "numpy", "linalg": "numpy.linalg", "fft": "numpy.fft", "ndarray": "numpy.ndarray", "math": "math",
           "scipy.special": "scipy.special", "scipy.linalg": "scipy.linalg"}
@@ -60,9 +55,9 @@ def entry(name: str, value: Any) -> Entry:
     if value in CONSTRUCTORS and (meaning is None or value in CONSTANT):
         return Entry(name, "constructor", "", False)
     if value in CONSTANT:
-        return Entry(name, "non-differentiable", "" if meaning else "a plain value, guarded", False)
+        return Entry(name, "non-differentiable", "" if meaning is not None else "a plain value", False)
     if meaning is not None or value in THROUGH:
-        return Entry(name, "composite", "" if meaning else "Python code, traced through", True)
+        return Entry(name, "composite", "" if meaning is not None else "Python code, traced through", True)
     if value in PLAIN:
         return Entry(name, "plain", PLAIN[value], False)
     return Entry(name, "unknown", "", True)  # for all one knows
@@ -79,38 +74,6 @@ def entries(space: str) -> list[Entry]:
                   key=lambda e: (kinds.index(e.kind), e.name))
 
 
-class Sheet(NamedTuple):
-    """A title and a table, for a terminal or as plain text; each row has the name of its style, then its cells."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: list[tuple[str, tuple[str, ...]]]
-    numbers: bool = False  # in all columns but the first
-
-    def format(self, width: int | None = None) -> str:
-        """Return aligned text, ASCII, of at most `width` characters to a line."""
-        table = [self.header, *(cells for _, cells in self.rows)]
-        sizes = [max(map(len, column)) for column in zip(*table)]
-        lines = [self.title, *("  ".join(self._aligned(i, cell, size) for i, (cell, size) in enumerate(zip(row, sizes))).rstrip() for row in table)]
-        return "\n".join(lines if width is None else [shorten(line, width) for line in lines])
-
-    def _aligned(self, column: int, cell: str, size: int) -> str:
-        return cell.rjust(size) if self.numbers and column else cell.ljust(size)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        from rich.text import Text
-
-        from tapegrad.show.table import empty
-        yield Text(self.title, STYLES["title"])
-        table = empty(options.ascii_only)
-        for i, name in enumerate(self.header):
-            last = i == len(self.header) - 1
-            table.add_column(name, justify="right" if self.numbers and i else "left", no_wrap=not last, overflow="fold")
-        for style, cells in self.rows:
-            table.add_row(*(Text(cell, STYLES["note" if name == "note" else style]) for name, cell in zip(self.header, cells)))
-        yield table
-
-
 def listing(space: str) -> Sheet:
     """Return the map of one namespace: a row for each name.
 
@@ -124,7 +87,7 @@ def listing(space: str) -> Sheet:
                  ("name", "kind", "note"), [(e.kind, (e.name, e.kind, e.note)) for e in found])
 
 
-def summary() -> Sheet:
+def overview() -> Sheet:
     """Return how many names of each kind each namespace has, and which part of those with a derivative is differentiable.
 
     A name that is registered nowhere counts as if it had one.
@@ -138,5 +101,5 @@ def summary() -> Sheet:
     rows = [(kind, (kind, *(str(count[kind]) for count in counts))) for kind in KINDS]
     rows.append(("title", ("names", *(str(len(column)) for column in columns))))
     rows.append(("title", ("with a derivative", *map(str, derivatives))))
-    rows.append(("title", ("differentiable of these", *(f"{100 * part // whole}%" for part, whole in zip(covered, derivatives)))))
+    rows.append(("title", ("of these covered", *(f"{100 * part // whole}%" for part, whole in zip(covered, derivatives)))))
     return Sheet("what tapegrad makes of public names", ("", *spaces, "all"), rows, numbers=True)

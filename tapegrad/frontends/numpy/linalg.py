@@ -10,6 +10,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.rules import means
 from tapegrad.tangent import shape_of
@@ -54,7 +55,8 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @means(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    return ops.matmul(ops.conj(_flat(a)), _flat(b))
+    x = as_array(a)
+    return ops.matmul(_flat(ops.conjugate(x) if kind_of(x) == "c" else x), _flat(b))
 
 
 @means(np.outer, np.linalg.outer)

@@ -13,8 +13,9 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, no_out, static
 from tapegrad.frontends.numpy.shape import ravel, shape
 from tapegrad.ops.reduce import count
-from tapegrad.rules import Op, means
+from tapegrad.rules import Op, Traced, means
 from tapegrad.tangent import shape_of
+from tapegrad.views import peek
 
 # -- what the reductions share: `where=` as a mask, and the keywords that an op takes
 
@@ -22,7 +23,11 @@ from tapegrad.tangent import shape_of
 def kind_of(x: Any) -> str:
     """Return the kind of an array's or number's dtype ("f", "c", "i" …); guarding that alone leaves the shapes open."""
     dtype = getattr(x, "dtype", None)
-    return np.dtype(x.__class__).kind if dtype is None else dtype.kind  # type: ignore[no-any-return]
+    if dtype is None:
+        dtype = np.dtype(x.__class__)
+        if isinstance(x, Traced):  # a Python number, which has no attribute that would guard it
+            x._tracer.guard(peek(x), "dtype", dtype)
+    return dtype.kind  # type: ignore[no-any-return]
 
 
 def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+"""Sheet: a title and rows of cells, on a terminal or as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tapegrad.show.line import shorten
+from tapegrad.show.styles import STYLES
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
+
+class Sheet(NamedTuple):
+    """A title, a header, and rows: the name of a style, then the cells."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, tuple[str, ...]]]
+    numbers: bool = False  # in all columns but the first
+
+    def format(self, width: int | None = None) -> str:
+        """Return aligned text, ASCII, of at most `width` characters to a line."""
+        table = [self.header, *(cells for _, cells in self.rows)]
+        sizes = [max(map(len, column)) for column in zip(*table)]
+        lines = [self.title, *("  ".join(self._aligned(i, cell, size) for i, (cell, size) in enumerate(zip(row, sizes))).rstrip() for row in table)]
+        return "\n".join(lines if width is None else [shorten(line, width) for line in lines])
+
+    def _aligned(self, column: int, cell: str, size: int) -> str:
+        return cell.rjust(size) if self.numbers and column else cell.ljust(size)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        from rich.text import Text
+
+        from tapegrad.show.table import empty
+        yield Text(self.title, STYLES["title"])
+        table = empty(options.ascii_only)
+        for i, name in enumerate(self.header):
+            if self.numbers and i:  # where room is short, headers are folded and numbers stay whole
+                table.add_column(name.replace(".", ".\n"), justify="right", min_width=max(len(cells[i]) for _, cells in self.rows), overflow="fold")
+            else:
+                table.add_column(name, no_wrap=i < len(self.header) - 1, overflow="fold")
+        for style, cells in self.rows:
+            table.add_row(*(Text(cell, STYLES["note" if name == "note" else style]) for name, cell in zip(self.header, cells)))
+        yield table

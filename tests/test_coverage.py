@@ -1,0 +1,166 @@
+"""The map of coverage: every public name has its kind, what is refused says so, and nearly all that has a derivative is differentiable."""
+
+from __future__ import annotations
+
+import io
+import pkgutil
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+import scipy.optimize
+import scipy.special
+from rich.console import Console
+
+import tapegrad as tg
+from tapegrad.cli import main
+from tapegrad.frontends.scipy import register_imported
+from tapegrad.rules import CONSTANT, FOREIGN, PLAIN, THROUGH, Op, Refusal
+from tapegrad.show.coverage import KINDS, SPACES, entries, listing, overview
+from tapegrad.show.styles import STYLES
+from tapegrad.testing import check_grads
+
+register_imported()
+
+COMPLETE = ["numpy", "linalg", "fft", "ndarray", "math"]  # of SciPy's, what is registered nowhere is called unknown
+REFUSED = {fn: meaning for fn, meaning in FOREIGN.items() if isinstance(meaning, Refusal)}
+TWO = ["np.busday_count", "np.busday_offset", "np.intersect1d", "np.may_share_memory", "np.shares_memory"]
+TO_A_FILE = ["np.save", "np.savetxt", "np.savez", "np.savez_compressed"]
+
+
+@pytest.mark.parametrize("space", COMPLETE)
+def test_every_public_name_is_classified(space: str) -> None:
+    assert [entry.name for entry in entries(space) if entry.kind == "unknown"] == []
+
+
+@pytest.mark.parametrize("space", COMPLETE)
+def test_nearly_all_that_has_a_derivative_is_differentiable(space: str) -> None:
+    """What has a derivative: what is differentiable, be it an op or a composite, and what is refused though it has one."""
+    found = entries(space)
+    whole = [entry for entry in found if entry.kind in ("differentiable", "composite") or
+             (entry.kind == "refused" and FOREIGN[getattr(pkgutil.resolve_name(SPACES[space]), entry.name)].derivative)]
+    assert whole == [entry for entry in found if entry.derivative]
+    assert sum(entry.covered for entry in whole) >= 0.9 * len(whole)
+
+
+@pytest.mark.parametrize("fn", REFUSED, ids=[refusal.name for refusal in REFUSED.values()])
+def test_what_is_refused_says_its_name_the_reason_and_what_to_do(fn: Any) -> None:
+    refusal = REFUSED[fn]
+
+    def call(x: Any) -> Any:
+        if hasattr(fn, "__objclass__"):
+            return getattr(x, fn.__name__)()
+        return fn("nowhere", x) if refusal.name in TO_A_FILE else fn(x, x) if refusal.name in TWO else fn(x)
+    with pytest.raises(tg.UnknownFunction) as caught:
+        tg.trace(call, np.ones(3))
+    assert caught.value.what == f"{refusal.name} cannot be recorded: {refusal.why}"
+    assert caught.value.try_ == refusal.try_ != "" and caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_a_refused_function_can_be_given_a_rule() -> None:
+    with pytest.raises(tg.UnknownFunction):
+        tg.grad(lambda x: np.real_if_close(x).sum(), np.ones(2))
+    ctx = tg.Context(primitives=[np.real_if_close])
+    assert tg.trace(lambda x: np.real_if_close(x), np.ones(2), ctx=ctx)[1].result.fn.__name__ == "real_if_close"
+
+
+def test_each_function_is_in_one_table() -> None:
+    known = {fn for fn, meaning in FOREIGN.items() if isinstance(meaning, (Op, Refusal))}
+    assert not known & CONSTANT
+    assert not (known | CONSTANT | set(FOREIGN)) & set(PLAIN)
+    assert not (known | CONSTANT | set(FOREIGN) | set(PLAIN)) & THROUGH
+    assert all(PLAIN.values())
+
+
+@pytest.mark.parametrize(("f", "x"), [
+    (lambda x: np.fft.fftfreq(4, x) @ np.arange(4.0), 2.0), (lambda x: np.fft.rfftfreq(4, x) @ np.arange(3.0), 2.0),
+    (lambda x: np.fromfunction(lambda i, k: i * x + k, (2, 3)).sum(), 2.0), (lambda x: np.poly1d(x)(3.0), np.array([1.0, 2.0])),
+    (lambda x: np.vectorize(lambda v: v * v)(x).sum(), np.array([1.0, 2.0])), (lambda x: sum(v * v for _, v in np.ndenumerate(x)), np.array([1.0, 2.0])),
+])
+def test_python_code_is_traced_through(f: Callable[..., Any], x: Any) -> None:
+    check_grads(f, x)
+
+
+def _flows(fn: Any, name: str, x: Any, count: int) -> bool | None:
+    """Return whether a gradient flows through a function of `count` arguments; None if it cannot be called so."""
+    def call(x: Any) -> Any:
+        y = getattr(x, name) if hasattr(fn, "__objclass__") else FOREIGN[fn]
+        y = y(*[x] * (count - hasattr(fn, "__objclass__"))) if callable(y) else y
+        parts = [part for part in (y if isinstance(y, tuple) else (y,)) if hasattr(part, "_op")]
+        return sum((np.sum(np.abs(part)) for part in parts), 0.0 * np.sum(x))
+    try:
+        return bool(np.any(tg.gradient(call, x)[0]))
+    except (TypeError, ValueError, tg.ArgumentError):
+        return None
+
+
+@pytest.mark.parametrize("space", COMPLETE)
+def test_no_gradient_flows_through_what_is_constant(space: str) -> None:
+    values = {name: getattr(pkgutil.resolve_name(SPACES[space]), name) for name in (entry.name for entry in entries(space))}
+    x = 2.5 if space == "math" else np.array([[2.0, 1.0], [1.0, 3.0]])
+    constant = {name: fn for name, fn in values.items() if fn in CONSTANT and fn in FOREIGN}
+    assert not [name for name, fn in constant.items() if any(_flows(fn, name, x, count) for count in (1, 2))]
+
+
+# -- what is shown
+
+
+def test_the_overview_counts_the_listings() -> None:
+    sheet = overview()
+    table = {cells[0]: dict(zip(sheet.header[1:], cells[1:])) for _, cells in sheet.rows}
+    assert tuple(table) == (*KINDS, "names", "with a derivative", "of these covered")
+    for space in SPACES:
+        kinds = Counter(kind for kind, _ in listing(space).rows)
+        assert {kind: int(table[kind][space]) for kind in KINDS} == {kind: kinds[kind] for kind in KINDS}
+        assert int(table["names"][space]) == kinds.total()
+    assert int(table["names"]["all"]) == sum(int(table["names"][space]) for space in SPACES)
+    assert table["of these covered"]["math"] == "100%" and int(table["unknown"]["scipy.special"]) > 0
+
+
+@pytest.mark.parametrize(("space", "name", "kind", "note"), [
+    ("numpy", "sin", "differentiable", "op sin"), ("numpy", "var", "composite", ""), ("numpy", "zeros", "constructor", ""),
+    ("numpy", "zeros_like", "constructor", ""), ("numpy", "asarray", "composite", ""), ("numpy", "floor", "non-differentiable", "op floor"),
+    ("numpy", "allclose", "non-differentiable", ""), ("numpy", "seterr", "plain", "settings and text"), ("numpy", "histogram", "composite", ""),
+    ("numpy", "float32", "plain", "a type of numbers, which asks for a plain one: a traced one raises, or is guarded"),
+    ("ndarray", "shape", "non-differentiable", "a plain value"), ("math", "floor", "non-differentiable", "a plain value"),
+    ("ndarray", "byteswap", "refused", "it reads the bytes of numbers as other numbers; try x.astype(dtype)"),
+    ("math", "lgamma", "differentiable", "op gammaln"), ("linalg", "matrix_rank", "non-differentiable", ""), ("scipy.special", "airy", "unknown", ""),
+    ("scipy.linalg", "expm", "composite", ""),
+])
+def test_kinds(space: str, name: str, kind: str, note: str) -> None:
+    assert [(entry.kind, entry.note) for entry in entries(space) if entry.name == name] == [(kind, note)]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["coverage", "fft"]) == 0
+    assert capsys.readouterr().out == listing("fft").format() + "\n"
+    assert main(["coverage"]) == 0
+    assert capsys.readouterr().out == overview().format() + "\n"
+    assert main(["coverage", "--format", "rich", "linalg"]) == 0
+    assert "matrix_rank" in capsys.readouterr().out
+    assert main(["coverage", "torch"]) == 2
+    assert "invalid choice: 'torch'" in capsys.readouterr().err
+    assert main(["coverage", "--help"]) == 0
+    assert "refused             raises, and says why" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("space", [None, *SPACES])
+def test_text_is_ascii_and_fits(space: str | None) -> None:
+    sheet = listing(space) if space else overview()
+    text = sheet.format()
+    assert text.isascii() and all(line == line.rstrip() != "" for line in text.split("\n"))
+    assert all(len(line) <= 60 for line in sheet.format(60).split("\n"))
+    assert set(KINDS) <= set(STYLES) and {style for style, _ in sheet.rows} <= set(STYLES)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_every_number(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(overview())
+    shown = [line.split() for line in console.export_text().splitlines()]
+    for _, cells in overview().rows:
+        assert [*cells[0].split(), *cells[1:]] in shown
