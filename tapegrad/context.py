@@ -101,18 +101,21 @@ class Tracer:
         values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
         pb = None
         if val is UNKNOWN:
-            with self.outside():
-                if self.grad and op.rr is not None:
+            if self.grad and op.rr is not None:
+                with self.outside():
                     val, pb = op.forward(*values, **kwargs)
-                else:
+            elif op.nested:
+                with self.outside():
                     val = op.run(*values, **kwargs)
+            else:
+                val = op.run(*values, **kwargs)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Run what computes a primitive's value: its code belongs to the trace around this one, or to none."""
+        """Run the user's code that computes a primitive's value: it belongs to the trace around this one, or to none."""
         tracers = running.tracers
         if self in tracers:
             running.tracers = tracers[:tracers.index(self)]

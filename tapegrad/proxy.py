@@ -27,6 +27,8 @@ from tapegrad.tree import flatten, is_leaf, leaves_of
 
 _new = object.__new__
 _asarray = np.asarray  # the name in NumPy is replaced while a trace runs
+# A replay may compute with Python's numbers where the program had NumPy's.
+KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 # What may stand in a call's arguments as it is: small, immutable, known to every operator.
@@ -76,8 +78,11 @@ class Proxy(Traced):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[misc, override]
-        # isinstance(x, np.ndarray) holds for a proxy of one
-        return self._val.__class__  # type: ignore[no-any-return]
+        # isinstance(x, np.ndarray) holds for a proxy of one; where the program asks, a guard remembers the answer
+        cls = self._val.__class__
+        if _getframe(1).f_code.co_filename not in INTERNAL:
+            self._fact("class", KINDS.get(cls, cls))
+        return cls  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         val = behind(self._val)
@@ -91,6 +96,8 @@ class Proxy(Traced):
             if not callable(found) and isinstance(found, _STATIC_ATTRIBUTES):
                 self._fact("shape", shape_of(val))
                 self._fact("dtype", dtype_of(val))
+                if name in ("flags", "strides"):
+                    self._fact("strides", val.strides)
                 return found
             raise _unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":
@@ -372,7 +379,9 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
-        if isinstance(other, (list, tuple)):
+        known = behind(a if other is b else b)
+        repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list
+        if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
         if op is ops.equal or op is ops.not_equal:

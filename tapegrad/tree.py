@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import numbers
 import sys
-from collections.abc import Callable, Iterator
-from types import CellType, FunctionType, MethodType, ModuleType
+from collections.abc import Iterator
+from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import optree
 
 from tapegrad.errors import ArgumentError
+from tapegrad.parts import (
+    NAMESPACE,
+    Bound,
+    Closure,
+    Container,
+    Extended,
+    Fresh,
+    Instance,
+    Item,
+    Leaf,
+    Partial,
+    Static,
+)
 from tapegrad.tangent import Absorbing
-
-NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -28,7 +40,7 @@ def is_leaf(x: Any) -> bool:
         return True
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
-    return isinstance(x, numbers.Number) or is_generator(x) or is_tensor(x)
+    return isinstance(x, numbers.Number) and not isinstance(x, enum.Enum) or is_generator(x) or is_tensor(x)
 
 
 def is_generator(x: Any) -> bool:
@@ -40,172 +52,6 @@ def is_tensor(x: Any) -> bool:
     """True for a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
-
-
-class Leaf:
-    """The place of one leaf."""
-
-    __slots__ = ("index",)
-    leafy = True
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return leaves[self.index]
-
-    mirror = build
-
-    def key(self) -> Any:
-        return "*"
-
-
-class Static:
-    """An immutable part without leaves: it stays as it is, and has no gradient."""
-
-    __slots__ = ("value",)
-    leafy = False
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return self.value
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return None
-
-    def key(self) -> Any:
-        return ("static", self.value)
-
-
-class Fresh(Static):
-    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's."""
-
-    __slots__ = ()
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return memo.setdefault(id(self), self.value.copy())
-
-
-class Container:
-    """A tuple, list, dict, namedtuple or registered type: whatever optree can take apart."""
-
-    __slots__ = ("children", "leafy", "make", "metadata", "type", "volatile")
-
-    def __init__(self, x: Any) -> None:
-        self.leafy, self.volatile = False, not isinstance(x, tuple)
-        self.type = type(x)
-        self.children: list[Any] = []
-        parts = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)
-        self.metadata, self.make = parts[1], parts[3]
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if id(self) not in memo:
-            memo[id(self)] = self.make(self.metadata, tuple(child.build(leaves, memo) for child in self.children))
-        return memo[id(self)]
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if not self.leafy:
-            return None
-        return self.make(self.metadata, tuple(child.mirror(leaves, memo) for child in self.children))
-
-    def key(self) -> Any:
-        return (self.type, repr(self.metadata), tuple(child.key() for child in self.children))
-
-
-class Record:
-    """An object with named parts: attributes, or what a function captured. It may refer to itself."""
-
-    __slots__ = ("children", "leafy", "names", "prototype")
-    volatile = False
-
-    def __init__(self, prototype: Any, names: list[str]) -> None:
-        self.prototype, self.names, self.leafy = prototype, names, False
-        self.children: list[Any] = []
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if id(self) not in memo:
-            shell, fill = self.shell()
-            memo[id(self)] = shell  # before its parts, which may refer to it
-            fill({name: child.build(leaves, memo) for name, child in zip(self.names, self.children)})
-        return memo[id(self)]
-
-    def shell(self) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        raise NotImplementedError
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if not self.leafy:
-            return None
-        return {name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children) if child.leafy}
-
-    def key(self) -> Any:
-        return (type(self), type(self.prototype), tuple(self.names), tuple(child.key() for child in self.children))
-
-
-class Instance(Record):
-    """An object of the user's class; its gradient is an object of the same class."""
-
-    __slots__ = ()
-    volatile = True
-
-    def shell(self) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        new = object.__new__(type(self.prototype))
-
-        def fill(parts: dict[str, Any]) -> None:
-            for name, part in parts.items():
-                object.__setattr__(new, name, part)  # frozen dataclasses too
-        return new, fill
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if self.leafy and id(self) not in memo:
-            memo[id(self)], fill = self.shell()
-            fill({name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children)})
-        return memo.get(id(self))
-
-
-class Closure(Record):
-    """A Python function with captured variables."""
-
-    __slots__ = ()
-
-    def shell(self) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        fn = self.prototype
-        cells = {name: CellType() for name in self.names}
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__):
-            cells.setdefault(name, cell)  # an empty cell: the variable is assigned later, or never
-        new = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__,
-                           tuple(cells[name] for name in fn.__code__.co_freevars))
-        new.__kwdefaults__, new.__qualname__ = fn.__kwdefaults__, fn.__qualname__
-        new.__dict__.update(fn.__dict__)
-
-        def fill(parts: dict[str, Any]) -> None:
-            for name, part in parts.items():
-                cells[name].cell_contents = part
-        return new, fill
-
-
-class Bound(Record):
-    """A bound method; its gradient is that of the object it is bound to."""
-
-    __slots__ = ()
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        fn, owner = (child.build(leaves, memo) for child in self.children)
-        return MethodType(fn, owner)
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return self.children[1].mirror(leaves, memo)
-
-
-class Partial(Record):
-    """A functools.partial."""
-
-    __slots__ = ()
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        fn, args, keywords = (child.build(leaves, memo) for child in self.children)
-        return functools.partial(fn, *args, **keywords)
 
 
 class Structure:
@@ -238,7 +84,7 @@ class Structure:
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and _same(self.spec.key(), other.spec.key())
+        return isinstance(other, Structure) and _same(self.spec.key({}), other.spec.key({}))
 
     def __hash__(self) -> int:
         return hash((self.start, self.size))
@@ -316,7 +162,10 @@ def _unmirror(node: Any, value: Any, parts: list[Any], path: str, seen: set[int]
         _unmirror(node.children[1], value, parts, path, seen)
     else:
         for name, child in zip(node.names, node.children):
-            field = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+            if type(name) is Item:
+                field = value[name.key] if isinstance(value, list) or name.key in value else None
+            else:
+                field = value.get(name) if isinstance(value, dict) and not isinstance(node, Extended) else getattr(value, name, None)
             _unmirror(child, field, parts, f"{path}.{name}", seen)
 
 
@@ -379,6 +228,10 @@ class _Walk:
             return Static(x)
         if id(x) in self.seen:
             return self.seen[id(x)]
+        if type(x) is CellType:
+            self.seen[id(x)] = node = self.visit(x.cell_contents, label)
+            self.keep.append(x)
+            return node
         if isinstance(x, (set, bytearray)):
             self.seen[id(x)] = Fresh(x)
             return self.seen[id(x)]
@@ -417,13 +270,18 @@ class _Walk:
             if x.__closure__ is None or x in OPAQUE:
                 return None
             cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not _is_empty(cell)}
-            return Closure(x, list(cells)), ((cell.cell_contents, _join(label, name)) for name, cell in cells.items())
+            return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
         if optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE):
+            if isinstance(x, (dict, list)):
+                items = x.items() if isinstance(x, dict) else enumerate(x)
+                named = {**{Item(key): part for key, part in items}, **getattr(x, "__dict__", {})}
+                return Extended(x, list(named)), ((part, f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name))
+                                                  for name, part in named.items())
             attributes = _attributes(x)
             if not attributes:
                 return None
@@ -451,7 +309,9 @@ def _is_empty(cell: CellType) -> bool:
 def _attributes(x: Any) -> dict[str, Any]:
     """Return the attributes of an object of a user's class; what other packages define is left alone."""
     cls = type(x)
-    if isinstance(x, (type, ModuleType, BaseException)) or cls.__module__.partition(".")[0] in _FOREIGN_PACKAGES:
+    if cls is SimpleNamespace:
+        return dict(vars(x))
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls.__module__.partition(".")[0] in _FOREIGN_PACKAGES:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
@@ -459,6 +319,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     for base in cls.__mro__:
         slots = base.__dict__.get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else slots:
-            if slot not in ("__dict__", "__weakref__") and hasattr(x, slot):
-                found[slot] = getattr(x, slot)
+            name = f"_{base.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
+            if slot not in ("__dict__", "__weakref__") and hasattr(x, name):
+                found[name] = getattr(x, name)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -166,11 +167,11 @@ def leapfrog(q: Any, p: Any, k: Any) -> Any:
             yield q, p
 
     energy = []
-    for step, (q, p) in enumerate(orbit(q, p)):
-        energy.append(p ** 2 / 2 - k * np.cos(q))
+    for step, (at, speed) in enumerate(orbit(q, p)):
+        energy.append(speed ** 2 / 2 - k * np.cos(at))
         if step == 4:
             break
-    return np.array(energy), q
+    return np.array(energy), at
 
 
 # -- signals
@@ -257,6 +258,24 @@ def k_means(points: Any, centres: Any) -> Any:
             new[k] = mine.mean(axis=0) if len(mine) else centres[k]
         centres = new
     return centres, np.min(((points[:, None, :] - centres[None]) ** 2).sum(-1), axis=1).sum()
+
+
+def adam(a: Any, w: Any) -> Any:
+    m, v = np.zeros(3), np.zeros(3)
+    for t in range(1, 4):
+        g = a.T @ (a @ w - 1)
+        m = 0.9 * m + 0.1 * g
+        v = 0.99 * v + 0.01 * g ** 2
+        w -= 0.1 * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.99 ** t)) + 1e-3)
+    return w
+
+
+def convolution(image: Any, kernel: Any) -> Any:
+    out = np.zeros((4, 4))
+    for i in range(3):
+        for j in range(3):
+            out += kernel[i, j] * image[i:i + 4, j:j + 4]
+    return np.maximum(out, 0).reshape(2, 2, 2, 2).max(axis=(1, 3))
 
 
 class Kernel:
@@ -381,6 +400,8 @@ PROGRAMS = {
     "attention": Program(attention, (draw(1, 3, 2, 2), draw(1, 3, 2, 2, seed=1), draw(1, 3, 2, 2, seed=2)),
                          [(draw(1, 3, 2, 2, seed=3), draw(1, 3, 2, 2), draw(1, 3, 2, 2)), (draw(2, 3, 1, 2), draw(2, 3, 1, 2), draw(2, 3, 1, 2))]),
     "k means": Program(k_means, (POINTS, POINTS[[0, 2]]), [(POINTS * 1.1, POINTS[[1, 3]]), (POINTS, POINTS[[2, 3]]), (POINTS[::-1].copy(), POINTS[[0, 2]])]),
+    "adam": Program(adam, (draw(4, 3), draw(3)), [(draw(4, 3, seed=1), draw(3)), (draw(2, 3), draw(3))]),
+    "convolution": Program(convolution, (draw(6, 6), draw(3, 3)), [(draw(6, 6, seed=1), draw(3, 3))]),
     "gram": Program(gram, (draw(3), 0.8), [(draw(3, seed=1), 1.2), (draw(4), 0.8)]),
     "softplus": Program(softplus, (draw(6),), [(draw(6) + 0.5,), (draw(6)[::-1].copy(),), (draw(6) * 9,)]),
     "bubble sort": Program(bubble_sort, (draw(5),), [(draw(5) * 2,), (draw(5)[::-1].copy(),)]),
@@ -447,3 +468,21 @@ def test_a_replay_is_right_or_refused(program: Program) -> None:
             close(played, wanted)
             replays += 1
     assert replays, "no tape was replayed: choose others on the recorded path too"
+
+
+@pytest.mark.parametrize(("f", "x", "error"), [
+    (lambda x: math.log(x), -1.0, ValueError), (lambda x: math.log(x, 3.0), 0.0, ValueError), (lambda x: math.sqrt(x), -1.0, ValueError),
+    (lambda x: math.exp(x), 1e4, OverflowError), (lambda x: math.log(x), 1j, TypeError), (lambda x: math.fsum([x, 1.0]), 1j, TypeError),
+    (lambda x: math.hypot(x, 1.0), 1j, TypeError)])
+def test_math_raises_what_it_raises(f: Any, x: Any, error: type[Exception]) -> None:
+    for run in (f, lambda x: tg.grad(f, x)):
+        with pytest.raises(error):
+            run(x)
+
+
+def test_math_gives_python_numbers() -> None:
+    for f in (math.log, math.sqrt, lambda x: math.hypot(x, 3.0), lambda x: math.hypot(x, 1.0, 2.0), lambda x: math.log(x, 3.0), lambda x: math.dist((x, 1.0), (2.0, x))):
+        for x in (2.5, np.float64(2.5), np.float32(2.5)):
+            value, tape = tg.trace(lambda x, f=f: f(x), x) if f not in (math.log, math.sqrt) else tg.trace(f, x)
+            assert value == f(x) and type(value) is float and tape.play(x) == pytest.approx(value)
+    assert tg.trace(lambda x: x * math.floor(x) + math.ceil(x) * x, np.float32(2.5))[0] == 12.5

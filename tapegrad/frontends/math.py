@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.rules import CONSTANT, leave, register
+from tapegrad.proxy import plain as value_of
+from tapegrad.rules import CONSTANT, Op, leave, register, tracer_of
 from tapegrad.tape import plain
 
 for _fn, _op in [
@@ -43,16 +44,22 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
     return decorate
 
 
+def recorded(op: Op, name: str, *args: Any) -> Any:
+    """Record an op with the value, a Python float, that math's function has."""
+    tracer = tracer_of(args)
+    return tracer.record(op, args, {}, getattr(math, name)(*[value_of(x, tracer) for x in args]))
+
+
 @means(math.log)
 def log(x: Any, base: Any = None) -> Any:
-    return ops.log(x) if base is None else ops.log(x) / ops.log(base)
+    return recorded(ops.log, "log", x) if base is None else math.log(x) / math.log(base)
 
 
 @means(math.hypot)
 def hypot(*coordinates: Any) -> Any:
     if len(coordinates) == 2:
-        return ops.hypot(*coordinates)
-    return ops.sqrt(fsum([x * x for x in coordinates]))
+        return recorded(ops.hypot, "hypot", *coordinates)
+    return math.sqrt(fsum([x * x for x in coordinates]))
 
 
 @means(math.dist)

@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import draw, getfield, setitem
 from tapegrad.ops.write import assign
+from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
 from tapegrad.trace import flatten_call
@@ -19,6 +20,7 @@ from tapegrad.trace import flatten_call
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": operator.index, "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": lambda x: x.__round__(),
+    "class": lambda x: KINDS.get(type(x), type(x)), "strides": lambda x: getattr(x, "strides", ()),
     "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
     "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
 }

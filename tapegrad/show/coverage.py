@@ -51,7 +51,8 @@ def entry(name: str, value: Any) -> Entry:
     if isinstance(meaning, Refusal):
         return Entry(name, "refused", f"{meaning.why}; try {meaning.try_}", meaning.derivative)
     if isinstance(meaning, Op):
-        return Entry(name, "differentiable" if meaning.differentiable else "non-differentiable", f"op {meaning.__name__}", meaning.differentiable)
+        kind = "differentiable" if meaning.differentiable else "non-differentiable"
+        return Entry(name, kind, f"op {meaning.__name__}", meaning.differentiable)
     if value in CONSTRUCTORS and (meaning is None or value in CONSTANT):
         return Entry(name, "constructor", "", False)
     if value in CONSTANT:

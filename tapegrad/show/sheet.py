@@ -24,11 +24,10 @@ class Sheet(NamedTuple):
         """Return aligned text, ASCII, of at most `width` characters to a line."""
         table = [self.header, *(cells for _, cells in self.rows)]
         sizes = [max(map(len, column)) for column in zip(*table)]
-        lines = [self.title, *("  ".join(self._aligned(i, cell, size) for i, (cell, size) in enumerate(zip(row, sizes))).rstrip() for row in table)]
+        rows = ["  ".join(cell.rjust(size) if self.numbers and i else cell.ljust(size) for i, (cell, size) in enumerate(zip(row, sizes)))
+                for row in table]
+        lines = [self.title, *map(str.rstrip, rows)]
         return "\n".join(lines if width is None else [shorten(line, width) for line in lines])
-
-    def _aligned(self, column: int, cell: str, size: int) -> str:
-        return cell.rjust(size) if self.numbers and column else cell.ljust(size)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text
@@ -38,7 +37,8 @@ class Sheet(NamedTuple):
         table = empty(options.ascii_only)
         for i, name in enumerate(self.header):
             if self.numbers and i:  # where room is short, headers are folded and numbers stay whole
-                table.add_column(name.replace(".", ".\n"), justify="right", min_width=max(len(cells[i]) for _, cells in self.rows), overflow="fold")
+                widest = max(len(cells[i]) for _, cells in self.rows)
+                table.add_column(name.replace(".", ".\n"), justify="right", min_width=widest, overflow="fold")
             else:
                 table.add_column(name, no_wrap=i < len(self.header) - 1, overflow="fold")
         for style, cells in self.rows:

@@ -106,7 +106,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 def _text(fn: Callable[..., str]) -> Callable[..., str]:
-    return lambda a, *args, **kwargs: fn(plain(a), *args, **kwargs)
+    return lambda *args, **kwargs: fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()})
 
 
 for _fn in (np.array2string, np.array_repr, np.array_str, np.format_float_positional, np.format_float_scientific):

@@ -12,7 +12,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.ops.equations import transposed
 from tapegrad.ops.linalg import _adjoint as adjoint
-from tapegrad.rules import Op, means, register
+from tapegrad.rules import Op, leave, means, register
 from tapegrad.tangent import dtype_of, shape_of
 
 
@@ -219,3 +219,8 @@ def block_diag(*arrs: Any) -> Any:
         parts += [x, slice(m, m + rows), slice(n, n + columns)]
         m, n = m + rows, n + columns
     return ops.scatter(*parts, shape=(m, n), ranks=(2,) * len(blocks))
+
+
+leave(sl.dft, sl.hadamard, sl.helmert, sl.hilbert, sl.invhilbert, sl.invpascal, sl.pascal, why="takes counts, and returns plain values")
+leave(sl.find_best_blas_type, sl.get_blas_funcs, sl.get_lapack_funcs, why="takes dtypes")
+leave(sl.test, sl.LinAlgWarning, why="settings and text")
