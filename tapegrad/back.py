@@ -96,7 +96,7 @@ def start(y: Any, seed: Any) -> Any:
     """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
     if not is_leaf(y):
         leaves: list[Any] = []
-        structure = flatten(y, "", leaves, [])
+        structure = flatten(y, "", leaves, [], shared=False)
         if not leaves:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
         if type(seed) is int and seed == 1:
@@ -111,6 +111,10 @@ def start(y: Any, seed: Any) -> Any:
                             try_="seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):
         seed = np.asarray(seed, float)
+    if type(seed) is np.ndarray:
+        seed = seed.copy()  # the caller may write to it
+    if not is_leaf(seed):
+        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape")
     if shape_of(seed) != shape:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
     return project(float(seed) if type(seed) is int else seed, y)

@@ -15,8 +15,8 @@ from tapegrad.errors import EscapedProxy, user_frame, user_location
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands
+from tapegrad.tangent import dtype_of, layout_of, shape_of
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands, plain, plain
 from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 
@@ -54,6 +54,11 @@ class Context:
         return self._ops[fn]
 
 
+def number_kind(x: Any) -> str:
+    """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
+    return "array" if shape_of(x) else "complex" if np.iscomplexobj(plain(x)) else "real"
+
+
 class _Running(threading.local):
     """The tracers that run in this thread, innermost last. Only constructors ask: what has a proxy asks that."""
 
@@ -87,7 +92,7 @@ class Tracer:
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises."""
-        self.push = _closed
+        self.push, self.custom = _closed, False
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
@@ -162,10 +167,10 @@ class Tracer:
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
             known = self.constants.get(id(arg))
-            if known is not None and (not arg.flags.writeable or np.array_equal(known[1].val, arg)):
+            if known is not None and (known[1].val is arg or np.array_equal(known[1].val, arg)):
                 return known[1]
-            frozen = not arg.flags.writeable and arg.base is None
-            return self.constant(id(arg), arg, arg if frozen else arg.copy())
+            frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
+            return self.constant(id(arg), arg, arg if frozen else arg.copy(order="K"))
         if is_tensor(arg):
             return self.constant(id(arg), arg, arg)
         return arg
@@ -223,9 +228,17 @@ class Tracer:
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:
-                self.guard(x, "shape", shape_of(x.val))
-                if dtype_of(x.val) is not None:
+                if dtype_of(x.val) is None:
+                    self.guard(x, "kind", number_kind(x.val))
+                else:
+                    self.guard(x, "shape", shape_of(x.val))
                     self.guard(x, "dtype", dtype_of(x.val))
+
+    def guard_layout(self) -> None:
+        """Guard how the inputs lie in memory: by it NumPy decides what a reshaped array is a view of, and that was written to."""
+        for x in self.tape.inputs[1:]:
+            if len(shape_of(x.val)) > 1:
+                self.guard(x, "layout", layout_of(plain(x.val)))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""

@@ -7,7 +7,7 @@
 | np.float64(x) | ConcretizationError |
 | math.ulp(x): compiled code asks for a number | ConcretizationError |
 | np.broadcast(x): compiled code asks for an array | ConcretizationError |
-| np.sum([x, x]): a list of traced numbers | ConcretizationError |
+| np.sqrt([x, x]): a ufunc of a list | ConcretizationError |
 | pickle.dumps(x) | ConcretizationError |
 | outside[0] = x, an array made outside | ConcretizationError |
 | np.add(x, x, out=outside) | MutationError |

@@ -49,7 +49,8 @@ def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Cal
     >>> value, back(10.0)
     (6.0, (None, 30.0, 20.0))
     """
-    tape = record(f, args, kwargs, DEFAULT, grad=True)
+    # on copies: what the caller writes to an array before the seed comes must not change the gradient
+    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True)
 
     def back(seed: Any) -> tuple[Any, ...]:
         return _gradients(tape, seed)

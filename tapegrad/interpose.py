@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import dis
 import functools
 import math
@@ -15,7 +16,7 @@ import numpy as np
 
 from tapegrad.context import running
 from tapegrad.proxy import apply, plain, record_unary
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, Op, Traced, tracer_of
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, tracer_of
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -36,7 +37,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     return record_unary(arg, meaning, shim(arg._val))  # type: ignore[arg-type]
                 tracer = tracer_of(args)
                 return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
-            if (type(arg) in (list, tuple)) and any(isinstance(leaf, Traced) for leaf in leaves_of(arg)):
+            if type(arg) in (list, tuple) and holds_traced(arg):
                 return meaning(*args, **kwargs)
         return fn(*args, **kwargs)
     return shim
@@ -83,20 +84,48 @@ def _callee(code: CodeType, lasti: int) -> str:
 def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
     table = []
-    for module, known, shim in ((math, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker)):
+    for module, known, shim in ((math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
+                                (np, _dispatched(np), _listener), (np.linalg, _dispatched(np.linalg), _listener), (np.fft, _dispatched(np.fft), _listener)):
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
-        table.append((vars(module), found, {name: shim(fn, known[fn]) for name, fn in found.items()}))
+        shims = {name: shim(fn, known[fn]) for name, fn in found.items()}
+        STAND_IN.update({fn: shims[name] for name, fn in found.items()})
+        FOREIGN.update({shims[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})  # looked up by name in a trace
+        table.append((vars(module), found, shims))
     return table
 
 
-@functools.cache
-def _by_identity() -> dict[int, Any]:
-    return {id(fn): shims[name] for _, found, shims in stand_ins() for name, fn in found.items()}
+def _dispatched(module: Any) -> dict[Any, Any]:
+    """Return the functions of a module that have a meaning and ask their arguments for it, but not what a list holds."""
+    return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN and fn not in CONSTRUCTORS}
+
+
+def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
+    """Return a stand-in for a function that dispatches on arrays: it dispatches on lists of traced values too, as np.sum([a, b])."""
+    @functools.wraps(fn)
+    def shim(*args: Any, **kwargs: Any) -> Any:
+        tracers = running.tracers
+        if tracers:
+            for arg in args:
+                if type(arg) in (list, tuple) and holds_traced(arg):
+                    return apply(tracers[-1], fn, args, kwargs)
+        return fn(*args, **kwargs)
+    return shim
+
+
+def holds_traced(x: Any) -> bool:
+    """True if a list, or a list in it, holds a traced value."""
+    for item in x:
+        if isinstance(item, Traced) or (type(item) in (list, tuple) and holds_traced(item)):
+            return True
+    return False
 
 
 def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
-    return GlobalGenerator(x) if type(x) in GENERATORS else _by_identity().get(id(x), x)
+    if type(x) in GENERATORS:
+        return GlobalGenerator(x)
+    stand_ins()
+    return STAND_IN.get(x, x) if type(x).__hash__ is not None and callable(x) else x
 
 
 GENERATORS = (np.random.Generator, np.random.RandomState)
@@ -207,7 +236,7 @@ def imported(globals_: dict[str, Any]) -> dict[str, Any]:
     """Return the names that `from math import sin` bound; they are looked for again when the module has grown."""
     count, names = _seen.get(id(globals_), (-1, []))
     if count != len(globals_):
-        names = [name for name, value in globals_.items() if id(value) in _by_identity() or type(value) in GENERATORS]
+        names = [name for name, value in globals_.items() if stand_in(value) is not value]
         _seen[id(globals_)] = len(globals_), names
     return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
 

@@ -19,11 +19,11 @@ from tapegrad.errors import (
     user_location,
 )
 from tapegrad.ops.write import Path
-from tapegrad.rules import FOREIGN, Op, Refusal, Traced, tracer_of
+from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tape import plain as behind
-from tapegrad.tree import flatten, is_leaf, leaves_of
+from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
 _asarray = np.asarray  # the name in NumPy is replaced while a trace runs
@@ -50,6 +50,11 @@ class Proxy(Traced):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         op = FOREIGN.get(ufunc)
         if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+            if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
+                # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
+                inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
+                tracer = tracer_of(inputs)
+                return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
             if len(inputs) == 1:
                 return record_unary(self, op, ufunc(self._val))
             if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
@@ -131,10 +136,15 @@ class Proxy(Traced):
 
     @property
     def _dtype(self) -> Any:
+        self._tracer.specialise(views.peek(self))
         if not hasattr(behind(self), "dtype"):
             return None
-        self._tracer.specialise(views.peek(self))
         return dtype_of(self._val)
+
+    # `z.imag = x` writes through the view that `z.imag` is
+    real = property(lambda self: self.__getattr__("real"), lambda self, value: self.real.__setitem__(Ellipsis, value))
+    imag = property(lambda self: self.__getattr__("imag"), lambda self, value: self.imag.__setitem__(Ellipsis, value))
+    flat = property(lambda self: self.__getattr__("flat"), lambda self, value: self.flat.__setitem__(slice(None), value))
 
     def _fact(self, fact: str, value: Any) -> Any:
         self._tracer.guard(views.peek(self), fact, value)
@@ -208,10 +218,14 @@ class Proxy(Traced):
         raise _lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
 
     def __copy__(self) -> Any:
+        if isinstance(behind(self), np.ndarray):
+            return ops.copy(self)
+        if is_generator(behind(self)):
+            raise _lost(self, "a random generator was copied", "two generators, made with seeds of their own")
         return self
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return self
+        return self.__copy__()
 
     # -- text: shows the value, and goes on no tape
 
@@ -285,7 +299,7 @@ def plain(x: Any, tracer: Tracer) -> Any:
 
 def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
     """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
-    if tracer.ctx.is_primitive(func):
+    if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):  # the program's name may stand for either
         return tracer.ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:

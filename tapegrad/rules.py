@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -71,6 +71,7 @@ class Op:
         self.differentiable = differentiable
         self.scalar = scalar
         self.nested = nested
+        self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.vjp = vjp
         self.dynamic, self.view, self.owns, self.accumulates = dynamic, view, owns, accumulates
         self.loose = False  # made by a context for one trace: only that context calls it primitive
@@ -215,6 +216,7 @@ PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: t
 CONSTANT: set[Any] = set()  # foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
 THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
+STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
 _REGISTERED: dict[Any, Location] = {}
 
 

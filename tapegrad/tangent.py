@@ -196,6 +196,13 @@ def dtype_of(x: Any) -> Any:
     return x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
 
 
+def layout_of(x: Any) -> Any:
+    """Return how an array lies in memory: "C", "F", or its strides in elements."""
+    if not isinstance(x, np.ndarray):
+        return "C"
+    return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
+
+
 def project(dx: Any, x: Any) -> Any:
     """Bring a cotangent back to its input: undo broadcasting, keep a real input's real, narrow the dtype.
 

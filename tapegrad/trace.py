@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from tapegrad import proxy
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.errors import TapeError
@@ -15,7 +17,7 @@ from tapegrad.frontends.scipy import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.rules import Op, Traced
-from tapegrad.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tree import Signature, flatten
 
 
@@ -33,7 +35,19 @@ def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwarg
     ['multiply', 'add', 'divide']
     """
     tape = record(f, args, kwargs, ctx or DEFAULT)
-    return tape.result.val, tape  # type: ignore[union-attr]
+    result = tape.result
+    assert result is not None
+    constants = [op.val for op in tape if type(op) is Constant]
+    if isinstance(result, Call) and result.fn is pack:
+        return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args]), tape
+    return apart(result.val, constants), tape
+
+
+def apart(value: Any, constants: list[Any]) -> Any:
+    """Return a result in memory of its own where it lies in that of a tape's constant: its owner may write to it."""
+    if type(value) is np.ndarray and any(type(x) is np.ndarray and np.may_share_memory(value, x) for x in constants):
+        return value.copy(order="K")
+    return value
 
 
 def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any], list[str]]:
@@ -47,10 +61,12 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return Signature(f, function, positional, keyword), leaves, labels
 
 
-def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False) -> Tape:
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it."""
     register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
+    if copy:
+        leaves = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in leaves]
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad)
@@ -78,7 +94,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
         tape.result = out._op
         return
     leaves: list[Any] = []
-    structure = flatten(out, "", leaves, [])
+    structure = flatten(out, "", leaves, [], shared=False)
     if structure.is_leaf or not leaves:
         lifted = tracer.lift(out)
         tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(out, "result"))

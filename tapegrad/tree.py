@@ -27,7 +27,7 @@ from tapegrad.parts import (
     Partial,
     Static,
 )
-from tapegrad.tangent import Absorbing
+from tapegrad.tangent import Absorbing, accumulate
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -80,7 +80,7 @@ class Structure:
         Raises ArgumentError where the nesting differs.
         """
         parts: list[Any] = [None] * (self.start + self.size)
-        _unmirror(self.spec, value, parts, "", set())
+        _unmirror(self.spec, value, parts, "", ())
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
@@ -144,29 +144,30 @@ class ValueAndGradients:
         return f"(*, ({', '.join(map(repr, self.signature.parts))}))"
 
 
-def _unmirror(node: Any, value: Any, parts: list[Any], path: str, seen: set[int]) -> None:
+def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
+    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
+    if value is None or isinstance(value, Absorbing) or not node.leafy or id(node) in inside:
+        return
+    inside = (*inside, id(node))
     if isinstance(node, Leaf):
-        parts[node.index] = value
-        return
-    if value is None or isinstance(value, Absorbing) or not node.leafy or id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, Container):
+        known = parts[node.index]
+        parts[node.index] = value if known is None else accumulate(known, value)
+    elif isinstance(node, Container):
         fields = _fields(value)
         if fields is None or len(fields) != len(node.children):
             raise ArgumentError(f"{path or 'the value'} is a {node.type.__name__} of {len(node.children)}, "
                                 f"and what was given for it is {value!r}", try_="give the same nesting")
         for number, (child, field) in enumerate(zip(node.children, fields)):
-            _unmirror(child, field, parts, f"{path}[{number}]", seen)
+            _unmirror(child, field, parts, f"{path}[{number}]", inside)
     elif isinstance(node, Bound):
-        _unmirror(node.children[1], value, parts, path, seen)
+        _unmirror(node.children[1], value, parts, path, inside)
     else:
         for name, child in zip(node.names, node.children):
             if type(name) is Item:
                 field = value[name.key] if isinstance(value, list) or name.key in value else None
             else:
                 field = value.get(name) if isinstance(value, dict) and not isinstance(node, Extended) else getattr(value, name, None)
-            _unmirror(child, field, parts, f"{path}.{name}", seen)
+            _unmirror(child, field, parts, f"{path}.{name}", inside)
 
 
 def _fields(value: Any) -> list[Any] | None:
@@ -196,10 +197,13 @@ def _same(a: Any, b: Any) -> bool:
 OPAQUE: set[FunctionType] = set()
 
 
-def flatten(x: Any, label: str, leaves: list[Any], labels: list[str]) -> Structure:
-    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested."""
+def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True) -> Structure:
+    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
+
+    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
+    """
     start = len(leaves)
-    spec = _Walk(leaves, labels).visit(x, label)
+    spec = _Walk(leaves, labels, shared).visit(x, label)
     return Structure(spec, start, len(leaves) - start)
 
 
@@ -213,8 +217,8 @@ def leaves_of(x: Any) -> list[Any]:
 class _Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    def __init__(self, leaves: list[Any], labels: list[str]) -> None:
-        self.leaves, self.labels = leaves, labels
+    def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True) -> None:
+        self.leaves, self.labels, self.shared = leaves, labels, shared
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
         self.keep: list[Any] = []  # what was seen must live as long as its id is a key
@@ -249,6 +253,8 @@ class _Walk:
         self.open.pop()
         if not node.leafy and not node.volatile and not self.leads_out(node):
             self.seen[id(x)] = node = Static(x)
+        if not self.shared:
+            del self.seen[id(x)]
         return node
 
     def leads_out(self, node: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import MutationError, user_location
-from tapegrad.ops import setitem
+from tapegrad.ops import copy, reshape, setitem
 from tapegrad.ops.write import Path, Step, assign, follow
 from tapegrad.rules import Traced, tracer_of
 from tapegrad.tangent import shape_of
@@ -27,10 +27,12 @@ from tapegrad.tape import Call, Input, Operation, plain
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("lost", "op", "owned", "shared", "val", "version")
+    __slots__ = ("layout", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
+        self.layout = val  # lies in memory as NumPy's own array does: the buffer that replaces it may be more compact
+        self.reshaped = False  # whether something shares the memory was decided by its layout
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
@@ -106,7 +108,12 @@ def alias(x: Traced, base: Traced) -> None:
     """Make `x`, just returned by a `view` op of `base`, a view of base's memory, if NumPy made it one."""
     op = _get_op(x)
     val, of = _get_val(x), read(base) if base._view is not None else base._val
-    if not _shares(val, of):
+    shares = _shares(val, of)
+    if getattr(val, "size", 1) == 0 or getattr(of, "size", 1) == 0:
+        x._tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
+    if op.fn is reshape and type(of) is np.ndarray and of.ndim > 1:
+        shares = _reshaped(x, place(base), Step(op.fn, op.args[1:], op.kwargs))
+    if not shares:
         return
     parent = place(base)
     for arg in op.args[1:]:
@@ -117,6 +124,40 @@ def alias(x: Traced, base: Traced) -> None:
         op.val = val = val.copy(order="K")  # the buffer will change under it
         _set_val(x, val)
     x._track(parent.storage, (*parent.path, step))
+
+
+def _reshaped(x: Traced, parent: View, step: Step) -> bool:
+    """Return whether a reshaped array shares memory, as NumPy decides by its layout; where it does not, it gets its own."""
+    storage = parent.storage
+    storage.reshaped = True
+    if _shares(follow(storage.layout, (*parent.path, step)), storage.layout):
+        return True
+    op = _get_op(x)
+    if _shares(op.val, storage.val):  # of a buffer more compact than NumPy's
+        op.val = op.val.copy()
+        _set_val(x, op.val)
+    x._track(Storage(op, op.val))
+    x._view.storage.reshaped = True
+    return False
+
+
+def lies(x: Any, order: str | None) -> bool:
+    """Return whether an array is in the wanted order already: its own, and not that of a more compact copy of it."""
+    found = plain(x)
+    if order not in ("C", "F") or not isinstance(found, np.ndarray):
+        return True
+    if isinstance(x, Traced) and x._view is not None:
+        found = follow(plain(x._view.storage.layout), x._view.path)
+    return bool(found.flags.c_contiguous if order == "C" else found.flags.f_contiguous)
+
+
+def arranged(x: Any, order: str | None, copied: bool = False) -> Any:
+    """Return an array in the wanted order: itself where it is, else a copy. Unless it is new, that is decided by its layout."""
+    y = x if lies(x, order) else copy(x, order=order)
+    if not copied and order in ("C", "F") and isinstance(x, Traced) and isinstance(plain(x), np.ndarray):
+        place(x).storage.reshaped = True
+        place(y).storage.reshaped = True
+    return y
 
 
 def _shares(a: Any, b: Any) -> bool:
@@ -142,6 +183,8 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     parts = tuple(map(tracer.lift, index))
     if isinstance(storage.op, Input):
         _lose_overlaps(storage.op, tracer)
+    if storage.reshaped:
+        tracer.guard_layout()
     buffer = storage.writable()
     known, *where = [part.val if isinstance(part, Operation) else part for part in (lifted, *parts)]
     outer = tracer_of((known, *where))
@@ -187,12 +230,17 @@ def replace(x: Traced, value: Any) -> None:
     view = place(x)
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
-            and val.shape == view.storage.val.shape and val.dtype == view.storage.val.dtype:
+            and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
         if not getattr(getattr(view.storage.val, "flags", None), "writeable", True):
             raise ValueError("assignment destination is read-only")
         put(x, value._op, val, owned=False)
     else:
         write(x, (Ellipsis,), value)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Return whether one array can stand for another: with its shape, its dtype and its layout."""
+    return type(a) is type(b) is np.ndarray and (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides)
 
 
 def _same_index(step: Step, index: tuple[Any, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 from numpy import zeros
 
 import tapegrad as tg
+from tapegrad.testing import check_grads
 
 
 def names() -> list[Any]:
@@ -133,3 +135,38 @@ def test_other_threads_never_notice() -> None:
 
 
 SIN_ONE = math.sin(1.0)
+
+
+LISTS = [
+    lambda a, b: np.sum([a, b]) + np.mean([a, 2.0, b]) + np.max((a, b)) * np.prod([a, b, b]), lambda a, b: np.dot([a, b], [b, 1.0]),
+    lambda a, b: np.linalg.norm([[a, b], [b, 1.0]]) + np.linalg.det([[a, b], [b, 1.0]]), lambda a, b: np.abs(np.fft.fft([a, b, 1.0])).sum(),
+    lambda a, b: np.sort([a, b, 0.0])[1] * np.cumsum([a, b])[1] * np.argmax([a, b]), lambda a, b: np.outer([a, b], [b, a]).sum(),
+    lambda a, b: np.concatenate([[a], [b, a]]).sum() + np.stack([[a, b], [b, b]]).prod() + np.interp(a, [0.0, b], [1.0, b]),
+]
+
+
+@pytest.mark.parametrize("f", LISTS)
+def test_lists_of_traced_values(f: Any) -> None:
+    check_grads(f, 0.4, 1.3, order=2)
+    assert tg.trace(f, 0.4, 1.3)[0] == pytest.approx(f(0.4, 1.3), rel=1e-15)
+
+
+@pytest.mark.parametrize("f", [
+    lambda z: abs(cmath.exp(z) * cmath.log(z, 2.0) / cmath.sqrt(z)), lambda z: cmath.phase(z) * cmath.polar(z)[0], lambda z: cmath.sin(z.real).real,
+    lambda z: abs(cmath.rect(abs(z), 0.3) + cmath.tanh(z) * cmath.atan(z) - cmath.acosh(z)), lambda z: abs(cmath.log10(z)) * cmath.isfinite(z),
+])
+def test_cmath(f: Any) -> None:
+    check_grads(f, 0.7 + 1.1j)
+    assert tg.trace(f, 0.7 + 1.1j)[0] == pytest.approx(f(0.7 + 1.1j), rel=1e-14)
+
+
+def test_parts_of_a_complex_array_are_assigned() -> None:
+    def f(x: Any) -> Any:
+        z = x * (1 + 0.5j)
+        z.imag = x * x
+        z.real += x[::-1]
+        y = x * 1.0
+        y.flat = x[:2]
+        return np.abs(z).sum() + y.sum()
+    check_grads(f, np.array([1.0, 2.0, 3.0, -1.0]))
+    assert tg.trace(f, np.arange(4.0))[0] == f(np.arange(4.0))

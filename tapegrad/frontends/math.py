@@ -18,7 +18,7 @@ for _fn, _op in [
     (math.expm1, ops.expm1), (math.fabs, ops.abs), (math.fmod, ops.fmod), (math.log10, ops.log10), (math.log1p, ops.log1p),
     (math.log2, ops.log2), (math.sin, ops.sin), (math.sinh, ops.sinh), (math.sqrt, ops.sqrt), (math.tan, ops.tan), (math.tanh, ops.tanh),
     (math.copysign, ops.copysign), (math.radians, ops.deg2rad), (math.degrees, ops.rad2deg), (math.ldexp, ops.ldexp),
-    (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.pow), (math.erf, ops.erf), (math.erfc, ops.erfc),
+    (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.float_power), (math.erf, ops.erf), (math.erfc, ops.erfc),
     (math.isfinite, ops.isfinite), (math.isinf, ops.isinf), (math.isnan, ops.isnan), (math.nextafter, ops.nextafter),
 ]:
     register(_fn, _op)

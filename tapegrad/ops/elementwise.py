@@ -162,7 +162,7 @@ def _of_numbers(dy: Any, y: Any, x: Any, **_: Any) -> Any:
     return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)  # each part is replaced for itself
 
 
-nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), means=(np.nan_to_num,))
+nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,))
 
 real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True)
 imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True)
@@ -221,6 +221,7 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True)
 array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,))
-copy = define("copy", np.copy, (lambda dy, y, x: dy,))
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,))  # a Python number as NumPy's, with its arithmetic
+copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,))

@@ -19,6 +19,7 @@ from tapegrad.errors import MissingRule, user_location
 from tapegrad.ops.elementwise import (
     LN10,
     abs,
+    conj,
     cos,
     elementwise,
     equal,
@@ -36,6 +37,7 @@ from tapegrad.ops.elementwise import (
 )
 from tapegrad.ops.reduce import restore, sum
 from tapegrad.rules import Op, define
+from tapegrad.tangent import dtype_of
 
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -54,6 +56,13 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
         raise MissingRule(f"{name} has no derivative by its argument {argument!r}", user_location(),
                           f"tg.stop_gradient({argument}); tg.gradient, where the function captured it; or hand it over by keyword")
     return derivative
+
+
+def _real(name: str, x: Any) -> Any:
+    """Return `x` if it is real; refuse what is scaled by its absolute value, and so not holomorphic, for complex numbers."""
+    if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
+        raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), "the unscaled function, and the scale written out")
+    return x
 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
@@ -193,7 +202,7 @@ i1 = special("i1", lambda y, x: (i0(x) + iv(2, x)) / 2)
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y)
 i1e = special("i1e", lambda y, x: (i0e(x) + ive(2, x)) / 2 - sign(x) * y)
 iv = special("iv", "v", lambda y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
-ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(x) * y)
+ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
 k0 = special("k0", lambda y, x: -k1(x))
 k1 = special("k1", lambda y, x: -k0(x) - y / x)
 k0e = special("k0e", lambda y, x: y - k1e(x))
@@ -221,11 +230,13 @@ def _lse_vjp(y: Any, x: Any, b: Any = None, axis: Any = None, keepdims: bool = F
     def logsumexp_pullback(dy: Any) -> tuple[Any, ...]:
         dy = restore(dy, x, axis)
         of_x = exp(x - restore(y, x, axis)) if b is None else _weight(y, x, b, axis)
-        return (dy * of_x,) if b is None else (dy * of_x, dy * exp(x - restore(y, x, axis)))
+        return (dy * conj(of_x),) if b is None else (dy * conj(of_x), dy * conj(exp(x - restore(y, x, axis))))
     return logsumexp_pullback
 
 
 def _signed_vjp(y: Any, x: Any, b: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    _real("signed_logsumexp", x)
+
     def signed_logsumexp_pullback(dy: Any) -> tuple[Any, ...]:
         dx, db = _lse_vjp(y[0], x, b, axis)(dy[0] * y[1])
         return dx, db
@@ -238,6 +249,6 @@ scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepd
 signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
                           vjp=_signed_vjp)
 softmax = define("softmax", _implementation("softmax"),
-                 (lambda dy, y, x, axis=None: y * (dy - sum(y * dy, axis=axis, keepdims=True)),))
+                 (lambda dy, y, x, axis=None: conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True)),))
 log_softmax = define("log_softmax", _implementation("log_softmax"),
-                     (lambda dy, y, x, axis=None: dy - exp(y) * sum(dy, axis=axis, keepdims=True),))
+                     (lambda dy, y, x, axis=None: dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True),))

@@ -9,19 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.context import number_kind
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.ops import draw, getfield, setitem
+from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.write import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
+from tapegrad.tangent import layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
-from tapegrad.trace import flatten_call
+from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": operator.index, "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": lambda x: x.__round__(),
     "class": lambda x: KINDS.get(type(x), type(x)), "strides": lambda x: getattr(x, "strides", ()),
+    "kind": number_kind,
     "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
+    "layout": layout_of,
     "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
 }
 
@@ -37,10 +41,13 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
     memory = Memory(len(tape.ops))
+    constants = [op.val for op in tape.ops if type(op) is Constant]
     for op in tape.ops:
         if isinstance(op, Call):
             fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
             given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+            if fn is pack:
+                given = [apart(part, constants) for part in given]
             value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
         elif isinstance(op, Input):
             value = next(leaves)
@@ -55,7 +62,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
             print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
         for position in dead[op.id]:
             values[position] = None
-    return values[tape.result.id]  # type: ignore[union-attr]
+    return apart(values[tape.result.id], constants)  # type: ignore[union-attr]
 
 
 class Memory:

@@ -85,6 +85,7 @@ CASES = [
     Case("clip:bounds", lambda x, low, high: x.clip(low, high), [(draw(4), -0.5, np.full(4, 0.7))], ops=("maximum", "minimum")),
     Case("astype", lambda x: x.astype(np.float64) * 2, [(draw(3),)]), Case("astype:int", lambda x: x * x.astype(int), [(draw(3),)], ops=("astype",)),
     Case("copy", lambda x: x.copy() * 2, [(draw(3),)]),
+    Case("scalar", lambda a, b: np.power(a, b) + np.divide(a, b) - np.add(a, np.negative(b)), [(1.5, 2.5), (2.0, 3)], errors=[(("text", 1.0), TypeError)]),
     Case("stop_gradient", lambda x: x * 2.0, [(1.0,)]),
     # a function of math is caught by its name in the module, so it is looked up at the call
     *[Case(f"{op}:math", lambda x, name=name: getattr(math, name)(x), [(draw(low=low, high=high).item(),)], ops=(op,)) for op, name, (low, high) in [

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
     integers,
@@ -17,7 +18,8 @@ from tapegrad.frontends.numpy.shape import (
     rank,
 )
 from tapegrad.rules import FOREIGN, Traced, constructs, means, register, tracer_of
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tangent import dtype_of, layout_of, shape_of
+from tapegrad.tape import plain
 from tapegrad.tree import leaves_of
 
 
@@ -48,10 +50,13 @@ def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, o
     value = as_array(fill_value)
     if isinstance(value, Traced):
         value = value if dtype is None else ops.astype(value, dtype=np.dtype(dtype))
-        return ops.copy(ops.broadcast_to(value, integers(shape)))
+        return ops.copy(ops.broadcast_to(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
     if not numeric(np.asarray(value).dtype if dtype is None else dtype):
         return fn(shape, value, dtype, order, **other)
     return tracer.record(ops.full, (integers(shape), value), _described(dtype, order))
+
+
+_ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
 
 @constructs(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
@@ -59,12 +64,16 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     value = as_array(a)
     if not isinstance(value, Traced):
         return constant(tracer, fn, value, dtype, *args, **kwargs)
+    order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a
     if dtype is not None and np.dtype(dtype) != dtype_of(value):
-        return ops.astype(value, dtype=np.dtype(dtype))
+        value, fresh = ops.astype(value, dtype=np.dtype(dtype)), True
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
         return ops.array(value)  # a number becomes an array
     ndmin = kwargs.get("ndmin", 0)
-    value = ops.copy(value) if fn.__name__ == "array" and kwargs.get("copy", True) and value is a else value
+    if not fresh and kwargs.get("copy", True if fn.__name__ == "array" else None):
+        value = copy(value, order)
+    else:
+        value = views.arranged(value, order, copied=fresh)
     return ops.reshape(value, (1,) * (ndmin - rank(value)) + shape_of(value)) if ndmin > rank(value) else value
 
 
@@ -77,13 +86,15 @@ def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     value = fn(*args, **kwargs)
     if type(value) is not np.ndarray or not numeric(value.dtype):
         return value
+    if any(isinstance(arg, np.ndarray) and np.may_share_memory(arg, value) for arg in args):
+        return value  # np.asarray of an array made outside is that array
     op = tracer.constant(id(value), value, value)
     return tracer.proxy(op, value, tracer)
 
 
 @constructs(np.zeros_like, np.ones_like, np.empty_like)
 def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **other: Any) -> Any:
-    given = {} if dtype is None else {"dtype": np.dtype(dtype)}
+    given = {**({} if dtype is None else {"dtype": np.dtype(dtype)}), **({} if order == "K" else {"order": order})}
     value = as_array(a)
     if not isinstance(value, (Traced, np.ndarray)):
         value = np.asarray(value)
@@ -91,8 +102,13 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
         return fn(a, dtype, order, subok, shape, **other)
     if shape is not None or not isinstance(value, Traced):
         like = integers(shape_of(value) if shape is None else shape)
-        return tracer.record(_FILLED[_SHAPED[fn]], (like,), _described(numpy_dtype(value) if dtype is None else dtype, "C"))
+        return tracer.record(_FILLED[_SHAPED[fn]], (like,), _described(numpy_dtype(value) if dtype is None else dtype, _order(value, order)))
     return tracer.record(_LIKE[fn], (value,), given)
+
+
+def _order(like: Any, order: str) -> str:
+    """Return the order of an array that is made like another."""
+    return order if order in "CF" else "F" if layout_of(plain(like)) == "F" else "C"
 
 
 _LIKE = {np.zeros_like: ops.zeros_like, np.ones_like: ops.ones_like, np.empty_like: ops.empty_like}
@@ -110,7 +126,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     if not isinstance(value, Traced):
         return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})
     value = value if numpy_dtype(value) == dtype else ops.astype(value, dtype=dtype)
-    return ops.copy(ops.broadcast_to(value, shape))  # what is broadcast cannot be written to
+    # what is broadcast cannot be written to
+    return ops.copy(ops.broadcast_to(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
 
 
 @means(np.meshgrid)

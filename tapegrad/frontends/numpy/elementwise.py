@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
-from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad import ops, views
+from tapegrad.frontends.common import as_array, keywords, no_out, static
 from tapegrad.rules import FOREIGN, means
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import plain
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
@@ -88,14 +89,33 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @means(np.ndarray.astype)
 def astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
-    return ops.astype(a, dtype=np.dtype(dtype))
+    if not copy and np.dtype(dtype) == dtype_of(a):
+        return views.arranged(a, order)
+    return views.arranged(ops.astype(a, dtype=np.dtype(dtype)), order, copied=True)
 
 
-@means(np.copy, np.ndarray.copy)
+@means(np.copy)
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return ops.copy(as_array(a))
+    x = as_array(a)
+    return ops.copy(x, **({} if len(shape_of(plain(x))) < 2 or views.lies(x, order) else {"order": order}))
 
 
-means(np.ndarray.conj, np.ndarray.conjugate, float.conjugate, complex.conjugate, int.conjugate)(ops.conjugate)
+@means(np.ndarray.copy)
+def copy_method(a: Any, order: str = "C") -> Any:
+    return copy(a, order)
+
+
+@means(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    y = ops.nan_to_num(as_array(x), **({} if nan == 0 else {"nan": nan}), **keywords(posinf=posinf, neginf=neginf))
+    return y if copy or not isinstance(plain(x), np.ndarray) else FOREIGN["out"](x, y)
+
+
+@means(np.ndarray.conj, np.ndarray.conjugate)
+def conj(x: Any, out: Any = None) -> Any:
+    return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)  # NumPy returns a real array itself
+
+
+means(float.conjugate, complex.conjugate, int.conjugate)(ops.conjugate)
 means(np.ndarray.real, float.real, complex.real, int.real)(ops.real)
 means(np.ndarray.imag, float.imag, complex.imag, int.imag)(ops.imag)

@@ -17,6 +17,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.rules import Traced, means, register
 from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tape import plain
 
 
 def rank(x: Any) -> int:
@@ -76,6 +77,10 @@ def in_fortran_order(order: str | None) -> bool:
 @means(np.reshape)
 def reshape(a: Any, /, shape: Any = None, order: str | None = "C", *, copy: Any = None) -> Any:
     x, shape = as_array(a), integers(shape)
+    if copy:
+        x = ops.copy(x)
+    elif copy is False:
+        np.reshape(plain(x), shape, order, copy=False)  # type: ignore[arg-type]  # ValueError where it is no view
     if not in_fortran_order(order):
         return ops.reshape(x, shape)
     return ops.permute_dims(ops.reshape(ops.permute_dims(x), shape[::-1] if isinstance(shape, tuple) else shape))
@@ -83,7 +88,7 @@ def reshape(a: Any, /, shape: Any = None, order: str | None = "C", *, copy: Any 
 
 @means(np.ndarray.reshape)
 def reshape_method(a: Any, *shape: Any, order: str | None = "C", copy: Any = None) -> Any:
-    return reshape(a, shape[0] if len(shape) == 1 else shape, order)
+    return reshape(a, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
 @means(np.ravel, np.ndarray.ravel)
