@@ -16,7 +16,7 @@ from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands, plain, plain
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands, plain
 from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 
@@ -237,7 +237,7 @@ class Tracer:
     def guard_layout(self) -> None:
         """Guard how the inputs lie in memory: by it NumPy decides what a reshaped array is a view of, and that was written to."""
         for x in self.tape.inputs[1:]:
-            if len(shape_of(x.val)) > 1:
+            if shape_of(x.val):
                 self.guard(x, "layout", layout_of(plain(x.val)))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:

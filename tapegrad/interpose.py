@@ -84,8 +84,10 @@ def _callee(code: CodeType, lasti: int) -> str:
 def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
     table = []
-    for module, known, shim in ((math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
-                                (np, _dispatched(np), _listener), (np.linalg, _dispatched(np.linalg), _listener), (np.fft, _dispatched(np.fft), _listener)):
+    modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]] = [
+        (math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
+        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))]
+    for module, known, shim in modules:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
         shims = {name: shim(fn, known[fn]) for name, fn in found.items()}
         STAND_IN.update({fn: shims[name] for name, fn in found.items()})
@@ -114,10 +116,7 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
 
 def holds_traced(x: Any) -> bool:
     """True if a list, or a list in it, holds a traced value."""
-    for item in x:
-        if isinstance(item, Traced) or (type(item) in (list, tuple) and holds_traced(item)):
-            return True
-    return False
+    return any(isinstance(item, Traced) or (type(item) in (list, tuple) and holds_traced(item)) for item in x)
 
 
 def stand_in(x: Any) -> Any:

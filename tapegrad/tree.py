@@ -40,7 +40,7 @@ def is_leaf(x: Any) -> bool:
         return True
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
-    return isinstance(x, numbers.Number) and not isinstance(x, enum.Enum) or is_generator(x) or is_tensor(x)
+    return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
 
 
 def is_generator(x: Any) -> bool:

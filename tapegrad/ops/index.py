@@ -70,7 +70,7 @@ def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]) 
     dtype = dtype_of(x)
     parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)),
-                   **({"dtype": dtype} if dtype != float and getattr(dtype, "kind", "i") in "fc" else {}))
+                   **({"dtype": dtype} if dtype != np.float64 and getattr(dtype, "kind", "i") in "fc" else {}))
 
 
 def sparse(x: Any, dy: Any, index: tuple[Any, ...]) -> Scatter:

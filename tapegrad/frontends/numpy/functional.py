@@ -35,7 +35,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
     axis = normalize_axis_index(static(axis), rank(x))
     rows = moveaxis(x, axis, -1)
     shape = shape_of(rows)[:-1]
-    results = [func1d(rows[place + (...,)], *args, **kwargs) for place in np.ndindex(*shape)]
+    results = [func1d(rows[row], *args, **kwargs) for row in ((*place, ...) for place in np.ndindex(*shape))]
     if not results:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     y = _gathered(results, shape)

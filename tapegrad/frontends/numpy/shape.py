@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.rules import Traced, means, register
@@ -93,12 +93,13 @@ def reshape_method(a: Any, *shape: Any, order: str | None = "C", copy: Any = Non
 
 @means(np.ravel, np.ndarray.ravel)
 def ravel(a: Any, order: str | None = "C") -> Any:
-    return reshape(a, (-1,), order)
+    order = "F" if in_fortran_order(order) else "C"
+    return reshape(views.arranged(as_array(a), order), (-1,), order)  # contiguous, unlike what a reshape returns
 
 
 @means(np.ndarray.flatten)
 def flatten(a: Any, order: str | None = "C") -> Any:
-    return ops.copy(ravel(a, order))  # never a view
+    return ops.copy(reshape(a, (-1,), order))  # never a view
 
 
 @means(np.expand_dims)
