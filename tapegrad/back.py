@@ -82,7 +82,7 @@ def _append_result(tape: Tape, y: Operation, wrt: list[Input], cot: dict[Operati
     if tape.structure is None:
         tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *[p.val for p in parts]), "result"))
         return
-    into = ValueAndGradients(tape.structure)
+    into = ValueAndGradients(tape.structure, y.val)
     val = into.build([y.val, *[part.val for part in parts]])
     tape.result = tape.push(Call(pack, (y, *parts), {"into": into}, val, "result"))
 

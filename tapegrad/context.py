@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import EscapedProxy, user_frame, user_location
+from tapegrad.errors import EscapedProxy, TapeError, UnknownFunction, user_frame, user_location
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Variable, operands, plain
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, plain
 from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 
@@ -78,7 +78,7 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape")
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -89,10 +89,11 @@ class Tracer:
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
         self.special = self.dynamic = False
+        self.error: Exception | None = None  # the last that a call raised
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises."""
-        self.push, self.custom = _closed, False
+        self.push, self.custom, self.error = _closed, False, None
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
@@ -106,14 +107,18 @@ class Tracer:
         values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
         pb = None
         if val is UNKNOWN:
-            if self.grad and op.rr is not None:
-                with self.outside():
-                    val, pb = op.forward(*values, **kwargs)
-            elif op.nested:
-                with self.outside():
+            try:
+                if self.grad and op.rr is not None:
+                    with self.outside():
+                        val, pb = op.forward(*values, **kwargs)
+                elif op.nested:
+                    with self.outside():
+                        val = op.run(*values, **kwargs)
+                else:
                     val = op.run(*values, **kwargs)
-            else:
-                val = op.run(*values, **kwargs)
+            except Exception as err:
+                self.raised(op.run, args, kwargs, err)
+                raise
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
@@ -166,6 +171,7 @@ class Tracer:
                 return arg._op
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
+            plain_array(arg)
             known = self.constants.get(id(arg))
             if known is not None and (known[1].val is arg or np.array_equal(known[1].val, arg)):
                 return known[1]
@@ -240,6 +246,15 @@ class Tracer:
             if shape_of(x.val):
                 self.guard(x, "layout", layout_of(plain(x.val)))
 
+    def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
+        """Guard that a call raised: where it does not, a program that catches the error takes another path."""
+        if err is self.error or isinstance(err, TapeError) or self.push is _closed:
+            return
+        self.error = err
+        given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
+        if isinstance(given, Traced):
+            self.guard(given._op, "raises", Raised(fn, type(err)))
+
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""
         if (op.id, fact) in self.guarded:
@@ -249,6 +264,13 @@ class Tracer:
         frame = user_frame()
         guard.code, guard.lasti, guard.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
         self.push(guard)
+
+
+def plain_array(x: Any, name: str = "the program's constant") -> None:
+    """Refuse a subclass of ndarray: what its operators mean is not what an op's rule says of arrays."""
+    if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
+                              "np.asarray(x), for the plain numbers")
 
 
 def _closed(op: Operation) -> None:

@@ -30,7 +30,7 @@ import linecache
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Location(NamedTuple):
@@ -134,3 +134,15 @@ class MutationError(TapeError, TypeError):
 
 class EscapedProxy(TapeError, RuntimeError):
     """A proxy was used after its trace had ended."""
+
+
+def unknown(func: Any, name: str = "") -> UnknownFunction:
+    """Return the error that a call of a function without an op raises."""
+    if not name:
+        module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")
+        name = f"{module}.{getattr(func, '__name__', func)}".lstrip(".")
+        if type(func).__name__ == "ufunc":
+            name = f"the ufunc {func.__name__}"
+    short = getattr(func, "__name__", name.rpartition(".")[2])
+    return UnknownFunction(f"tapegrad has no op for {name}, which was called with a traced value", user_location(),
+                           f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")

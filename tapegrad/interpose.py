@@ -31,12 +31,16 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     def shim(*args: Any, **kwargs: Any) -> Any:
         for arg in args:
             if isinstance(arg, Traced):
-                if type(meaning) is not Op:
-                    return meaning(*args, **kwargs)
-                if len(args) == 1:
-                    return record_unary(arg, meaning, shim(arg._val))  # type: ignore[arg-type]
-                tracer = tracer_of(args)
-                return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
+                try:
+                    if type(meaning) is not Op:
+                        return meaning(*args, **kwargs)
+                    if len(args) == 1:
+                        return record_unary(arg, meaning, shim(arg._val))  # type: ignore[arg-type]
+                    tracer = tracer_of(args)
+                    return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
+                except Exception as err:
+                    tracer_of(args).raised(fn, args, kwargs, err)
+                    raise
             if type(arg) in (list, tuple) and holds_traced(arg):
                 return meaning(*args, **kwargs)
         return fn(*args, **kwargs)
@@ -124,7 +128,12 @@ def stand_in(x: Any) -> Any:
     if type(x) in GENERATORS:
         return GlobalGenerator(x)
     stand_ins()
-    return STAND_IN.get(x, x) if type(x).__hash__ is not None and callable(x) else x
+    return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
+
+
+@functools.cache
+def _kinds() -> set[type]:
+    return set(map(type, STAND_IN))
 
 
 GENERATORS = (np.random.Generator, np.random.RandomState)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from sys import _getframe
 from typing import Any
 
@@ -15,7 +16,7 @@ from tapegrad.context import Tracer
 from tapegrad.errors import (
     INTERNAL,
     ConcretizationError,
-    UnknownFunction,
+    unknown,
     user_location,
 )
 from tapegrad.ops.write import Path
@@ -26,13 +27,9 @@ from tapegrad.tape import plain as behind
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
-_asarray = np.asarray  # the name in NumPy is replaced while a trace runs
 # A replay may compute with Python's numbers where the program had NumPy's.
 KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
-
-# What may stand in a call's arguments as it is: small, immutable, known to every operator.
-_INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64, np.bool_])
 
 
 class Proxy(Traced):
@@ -48,22 +45,26 @@ class Proxy(Traced):
     # -- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        op = FOREIGN.get(ufunc)
-        if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
-            if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
-                # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
-                inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
-                tracer = tracer_of(inputs)
-                return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
-            if len(inputs) == 1:
-                return record_unary(self, op, ufunc(self._val))
-            if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
-                tracer = tracer_of(inputs)
-                return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
-        result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
-        if result is NotImplemented:
-            raise _unknown(ufunc if method == "__call__" else getattr(ufunc, method))
-        return result
+        try:
+            op = FOREIGN.get(ufunc)
+            if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+                if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
+                    # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
+                    inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
+                    tracer = tracer_of(inputs)
+                    return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
+                if len(inputs) == 1:
+                    return record_unary(self, op, ufunc(self._val))
+                if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
+                    tracer = tracer_of(inputs)
+                    return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
+            result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
+            if result is NotImplemented:
+                raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
+            return result
+        except Exception as err:
+            self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
+            raise
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return apply(self._tracer, func, args, kwargs)
@@ -93,7 +94,12 @@ class Proxy(Traced):
         val = behind(self._val)
         if name.startswith("__array_") or name == "__dlpack__":
             raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do
-        found = getattr(val, name)  # AttributeError as the real value would raise it
+        try:
+            found = getattr(val, name)
+        except AttributeError:  # the program may have asked whether there is such an attribute
+            if _getframe(1).f_code.co_filename not in INTERNAL:
+                self._fact("class", KINDS.get(type(val), type(val)))
+            raise
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
@@ -104,7 +110,7 @@ class Proxy(Traced):
                 if name in ("flags", "strides"):
                     self._fact("strides", val.strides)
                 return found
-            raise _unknown(key if key is not None else found, f"{owner.__name__}.{name}")
+            raise unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":
             return meaning(self)
         return _Method(self, meaning, f"{owner.__name__}.{name}")
@@ -150,25 +156,6 @@ class Proxy(Traced):
         self._tracer.guard(views.peek(self), fact, value)
         return value
 
-    def __len__(self) -> int:
-        length = len(self._val)
-        self._fact("shape", self._val.shape)
-        return length
-
-    def __iter__(self) -> Iterator[Any]:
-        if getattr(self._val, "ndim", 0) == 0:
-            iter(self._val)  # TypeError as the real value would raise it
-        return (self[i] for i in range(len(self)))
-
-    def __contains__(self, item: Any) -> bool:
-        return bool((self == item).any())
-
-    def __getitem__(self, index: Any) -> Any:
-        return FOREIGN[operator.getitem](self, index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        FOREIGN[operator.setitem](self, index, value)
-
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
 
     def __bool__(self) -> Any:
@@ -181,6 +168,9 @@ class Proxy(Traced):
         return self._steer("index", operator.index)
 
     def __hash__(self) -> Any:
+        if isinstance(behind(self), (float, complex, np.inexact)) and not self._tracer.independent(views.peek(self)):
+            raise _lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up", "tg.value(x) as the key; the function without its cache: "
+                        "f.__wrapped__(x)")
         return self._steer("hash", hash)
 
     def __floor__(self) -> Any:
@@ -193,8 +183,8 @@ class Proxy(Traced):
         return self._steer("trunc", math.trunc)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        if ndigits is None and not hasattr(self._val, "dtype"):
-            return self._steer("round", lambda x: x.__round__())
+        if ndigits is None:
+            return self._steer("round", round)
         return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
@@ -240,11 +230,6 @@ class Proxy(Traced):
 
     # -- operators
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
-        if modulus is not None:
-            raise UnknownFunction("pow(x, y, modulus) has no derivative", user_location(), "pow(x, y) % modulus")
-        return _pow(self, other)
-
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
@@ -253,6 +238,10 @@ class Proxy(Traced):
 
 
 _STATIC_ATTRIBUTES = (int, tuple, str, np.dtype, type(None), type(np.empty(0).flags))
+
+
+def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(x, name)(*args, **kwargs)
 
 
 class _Method:
@@ -264,13 +253,60 @@ class _Method:
         self._self, self._meaning, self._name = proxy, meaning, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _into_out(self._meaning, (self._self, *args), kwargs)
+        try:
+            return _into_out(self._meaning, (self._self, *args), kwargs)
+        except Exception as err:
+            self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
+            raise
 
     def __repr__(self) -> str:
         return f"<{self._name} of {self._self!r}>"
 
 
-class Tracked(Proxy):
+class Scalar(Proxy):
+    """A proxy of one of NumPy's scalars, which has an index (`x[..., None]`), and is no sequence."""
+
+    __slots__ = ()
+    __iter__: Any = None
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return FOREIGN[operator.getitem](self, index)
+        except Exception as err:
+            self._tracer.raised(operator.getitem, (self, index), NO_KWARGS, err)
+            raise
+
+
+class Items(Scalar):
+    """A proxy of an array. A number's has no length, since a program may ask for it: `hasattr(x, "__len__")`."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        length = len(self._val)
+        self._fact("shape", self._val.shape)
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        if getattr(self._val, "ndim", 0) == 0:
+            iter(self._val)  # TypeError as the real value would raise it
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        FOREIGN[operator.setitem](self, index, value)
+
+
+_NUMBERS = (float, int, complex, bool, Fraction, np.random.Generator, np.random.RandomState)
+CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
+CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
+UNTRACKED = frozenset([Proxy, Scalar, Items])
+
+
+class Tracked(Items):
     """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
 
     __slots__ = ()
@@ -280,7 +316,7 @@ class Tracked(Proxy):
 
 def make(op: Operation, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
     """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on."""
-    proxy = _new(Proxy)
+    proxy = _new(CLASSES.get(type(val), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
         proxy._track(origin)
@@ -303,12 +339,16 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         return tracer.ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
-        return _into_out(meaning, args, kwargs)
+        try:
+            return _into_out(meaning, args, kwargs)
+        except Exception as err:
+            tracer.raised(func, args, kwargs, err)
+            raise
     if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
         return _plainly(tracer, plainly or func, args, kwargs)
     if meaning is not None:
         meaning(*args, **kwargs)  # raises
-    raise _unknown(func)
+    raise unknown(func)
 
 
 def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -337,10 +377,6 @@ def _frozen(x: Any) -> Any:
     return value
 
 
-# -- the operators, from one template each. This is the hot path of a trace: a call is built in place, slot by slot,
-#    because a constructor's frame would cost as much as the rest; the line is kept raw and resolved when asked for.
-
-
 def record_unary(x: Proxy, op: Op, y: Any) -> Any:
     tracer = x._tracer
     if tracer.custom or type(y) is tuple:
@@ -352,116 +388,12 @@ def record_unary(x: Proxy, op: Op, y: Any) -> Any:
     call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (x._op,), NO_KWARGS, y, "", None
     call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
     tracer.push(call)
-    proxy = _new(Proxy)
+    proxy = _new(CLASSES.get(type(y), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
     return proxy
 
 
-def _unary(op: Op, fn: Any) -> Callable[[Proxy], Any]:
-    return lambda self: record_unary(self, op, fn(self._val))
-
-
-def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
-    def method(self: Proxy, other: Any) -> Any:
-        tracer = self._tracer
-        kind = type(other)
-        if kind is Proxy and other._tracer is tracer:
-            arg, y = other._op, fn(self._val, other._val)
-        elif kind in _INLINE:
-            arg, y = other, fn(self._val, other)
-        else:
-            return _record_binary(op, fn, self, other, other)
-        if tracer.custom:
-            return tracer.record(op, (self, other), NO_KWARGS, y)
-        frame = _getframe(1)
-        while frame.f_code.co_filename in INTERNAL:
-            frame = frame.f_back  # type: ignore[assignment]
-        call = _new(Call)
-        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (self._op, arg), NO_KWARGS, y, "", None
-        call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
-        tracer.push(call)
-        proxy = _new(Proxy)
-        proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
-        return proxy
-    return method
-
-
-def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
-    return lambda self, other: _record_binary(op, fn, other, self, other)
-
-
-def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
-    """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
-    if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
-        known = behind(a if other is b else b)
-        repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list
-        if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
-            converted = FOREIGN[_asarray](other)
-            return fn(a, converted) if other is b else fn(converted, b)
-        if op is ops.equal or op is ops.not_equal:
-            return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
-        return NotImplemented
-    tracer = tracer_of((a, b))
-    return tracer.record(op, (a, b), NO_KWARGS, fn(plain(a, tracer), plain(b, tracer)))
-
-
-_OPERANDS = (np.ndarray, np.generic, float, int, complex)
-
-
-for _name, _op, _fn in [
-    ("add", ops.add, operator.add), ("sub", ops.subtract, operator.sub), ("mul", ops.multiply, operator.mul),
-    ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv), ("mod", ops.remainder, operator.mod),
-    ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_), ("xor", ops.bitwise_xor, operator.xor),
-    ("lshift", ops.bitwise_left_shift, operator.lshift), ("rshift", ops.bitwise_right_shift, operator.rshift),
-    ("matmul", ops.matmul, operator.matmul),
-]:
-    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
-    setattr(Proxy, f"__r{_name}__", _reflected(_op, _fn))
-for _name, _op, _fn in [
-    ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
-    ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
-]:
-    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
-for _name, _op, _one in [
-    ("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs),
-    ("invert", ops.bitwise_invert, operator.invert),
-]:
-    setattr(Proxy, f"__{_name}__", _unary(_op, _one))
-_pow = _binary(ops.pow, operator.pow)
-Proxy.__rpow__ = _reflected(ops.pow, operator.pow)  # type: ignore[attr-defined]
-
-
-def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
-    def method(self: Proxy, other: Any) -> Any:
-        result = fn(self, other)
-        if not isinstance(self._val, np.ndarray):
-            return result
-        views.check_cast(self, result)
-        views.replace(self, result)
-        return self
-    return method
-
-
-for _name, _in in [
-    ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("truediv", operator.truediv), ("floordiv", operator.floordiv),
-    ("mod", operator.mod), ("pow", operator.pow), ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor),
-    ("lshift", operator.lshift), ("rshift", operator.rshift), ("matmul", operator.matmul),
-]:
-    setattr(Proxy, f"__i{_name}__", _in_place(_in))
-
-
 # -- errors
-
-
-def _unknown(func: Any, name: str = "") -> UnknownFunction:
-    if not name:
-        module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")
-        name = f"{module}.{getattr(func, '__name__', func)}".lstrip(".")
-        if isinstance(func, np.ufunc):
-            name = f"the ufunc {func.__name__}"
-    short = getattr(func, "__name__", name.rpartition(".")[2])
-    return UnknownFunction(f"tapegrad has no op for {name}, which was called with a traced value", user_location(),
-                           f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
 def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -165,6 +166,25 @@ class Guard(Operation):
     @property
     def body(self) -> str:
         return f"guard {self.fact}({brief(self.args[0])}) == {brief(self.expected)}"
+
+
+class Raised(NamedTuple):
+    """What a guard expects of a call that raised: the program may have caught it."""
+
+    fn: Callable[..., Any]
+    error: type[Exception]
+
+    def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+        """Return whether the call raises such an error again."""
+        args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
+        try:
+            self.fn(*args, **kwargs)
+        except self.error:
+            return True
+        return False
+
+    def __repr__(self) -> str:
+        return f"{self.error.__name__} from {getattr(self.fn, '__name__', self.fn)}"
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
@@ -397,6 +417,14 @@ def plain(value: Any) -> Any:
     while hasattr(type(value), "_tracer"):
         value = value._val
     return value
+
+
+PYTHON = frozenset([float, int, complex, bool])
+
+
+def is_python(x: Any) -> bool:
+    """True for what is neither an array nor one of NumPy's numbers, nor a proxy of one."""
+    return not isinstance(plain(x), (np.ndarray, np.generic))
 
 
 def type_name(value: Any) -> str:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
-from tapegrad import proxy
-from tapegrad.context import DEFAULT, Context, Tracer
-from tapegrad.errors import TapeError
+from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
+from tapegrad.context import DEFAULT, Context, Tracer, plain_array
+from tapegrad.errors import MutationError, TapeError
 from tapegrad.frontends.scipy import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.tree import Signature, flatten
+from tapegrad.tree import Signature, Structure, changed, flatten
 
 
 def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
@@ -65,6 +66,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it."""
     register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
+    for leaf, label in zip(leaves, labels):
+        plain_array(leaf, label)
     if copy:
         leaves = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in leaves]
     tape = Tape(f)
@@ -72,11 +75,15 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tracer = Tracer(tape, ctx, proxy.make, grad)
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
     tracer.inputs = proxies
-    fn = signature.function.build(proxies)
+    nested = [signature.function, *signature.args, *signature.kwargs.values()]
+    memos: list[dict[int, Any]] = [{} for _ in nested]
+    built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
+    fn, given = built[0], built[1: 1 + len(args)]
     leave = interposition.enter(tracer, _globals(fn), [g for g in ctx.primitives if isinstance(g, FunctionType)])
     with collector:
         try:
-            out = stand_in(fn)(*[s.build(proxies) for s in signature.args], **{key: s.build(proxies) for key, s in signature.kwargs.items()})
+            out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
+            _check_shared(nested, memos, proxies)
             put_result(tape, tracer, out)
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
@@ -86,6 +93,18 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             tracer.close()
             leave()
     return tape
+
+
+def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+    """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    counts = Counter(key for structure in nested for key, part in structure.seen.items() if getattr(part, "volatile", False))
+    shared = {key for key, count in counts.items() if count > 1}
+    for structure, memo in zip(nested, memos) if shared else ():
+        for key in shared & structure.seen.keys():
+            part = structure.seen[key]
+            if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
+                raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and the function, was changed",
+                                    None, "pass it once")
 
 
 def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.parts import (
     NAMESPACE,
     Bound,
@@ -28,6 +28,7 @@ from tapegrad.parts import (
     Static,
 )
 from tapegrad.tangent import Absorbing, accumulate
+from tapegrad.tape import plain
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -57,18 +58,19 @@ def is_tensor(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("size", "spec", "start")
+    __slots__ = ("seen", "size", "spec", "start")
 
-    def __init__(self, spec: Any, start: int, size: int) -> None:
+    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any]) -> None:
         self.spec, self.start, self.size = spec, start, size
+        self.seen = seen  # id of what was taken apart -> its part
 
     @property
     def is_leaf(self) -> bool:
         return isinstance(self.spec, Leaf)
 
-    def build(self, leaves: list[Any]) -> Any:
-        """Put leaves back into the nesting."""
-        return self.spec.build(leaves, {})
+    def build(self, leaves: list[Any], memo: dict[int, Any] | None = None) -> Any:
+        """Put leaves back into the nesting; `memo` remembers what was built of each part."""
+        return self.spec.build(leaves, {} if memo is None else memo)
 
     def mirror(self, leaves: list[Any]) -> Any:
         """Put gradients into the nesting: None for static parts, a dict by name for what a function captured."""
@@ -123,14 +125,17 @@ class Signature:
 class ValueAndGradients:
     """The nesting (value, (df, *dargs)) of what a gradient tape returns."""
 
-    __slots__ = ("signature", "size")
+    __slots__ = ("shapes", "signature", "size")
 
-    def __init__(self, signature: Signature) -> None:
-        self.signature = signature
+    def __init__(self, signature: Signature, value: Any) -> None:
+        self.signature, self.shapes = signature, _shapes(value)
         self.size = sum(part.size for part in signature.parts)
 
     def build(self, leaves: list[Any]) -> Any:
-        """Nest the value, first, and the cotangents."""
+        """Nest the value, first, and the cotangents; raise GuardError where the seed was made for a value of another shape."""
+        if (found := _shapes(leaves[0])) != self.shapes:
+            raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}; now the function returns {', '.join(found)}",
+                             None, "gradtape with these arguments")
         return leaves[0], self.signature.gradients(leaves[1:])
 
     def unmirror(self, value: Any) -> list[Any]:
@@ -142,6 +147,15 @@ class ValueAndGradients:
 
     def __repr__(self) -> str:
         return f"(*, ({', '.join(map(repr, self.signature.parts))}))"
+
+
+def _shapes(value: Any) -> list[str]:
+    """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
+    found = []
+    for leaf in map(plain, leaves_of(value)):
+        is_complex = isinstance(leaf, complex) or getattr(getattr(leaf, "dtype", None), "kind", "") == "c"
+        found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
+    return found
 
 
 def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
@@ -203,8 +217,17 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
     """
     start = len(leaves)
-    spec = _Walk(leaves, labels, shared).visit(x, label)
-    return Structure(spec, start, len(leaves) - start)
+    walk = _Walk(leaves, labels, shared)
+    spec = walk.visit(x, label)
+    return Structure(spec, start, len(leaves) - start, walk.seen)
+
+
+def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
+    """Return whether a program has put something else into the list, dict or object that was built of a part."""
+    found = _Walk([], []).take_apart(built, "")
+    now = [] if found is None else [value for value, _ in found[1]]
+    then = [child.build(leaves, memo) for child in part.children]
+    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
 
 
 def leaves_of(x: Any) -> list[Any]:

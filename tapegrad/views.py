@@ -41,6 +41,8 @@ class Storage:
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
         if self.shared or not self.owned:
+            if isinstance(plain(self.val), np.generic):
+                raise TypeError(f"'numpy.{type(plain(self.val)).__name__}' object does not support item assignment")
             if not getattr(getattr(self.val, "flags", None), "writeable", True):
                 raise ValueError("assignment destination is read-only")
             self.val = self.val.copy(order="K")

@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tapegrad import ops
 from tapegrad.proxy import plain as value_of
-from tapegrad.rules import CONSTANT, Op, leave, register, tracer_of
+from tapegrad.rules import CONSTANT, Op, Traced, leave, register, tracer_of
 from tapegrad.tape import plain
 
 for _fn, _op in [
@@ -34,14 +36,23 @@ leave(math.ulp, why="asks for a plain number: a traced one raises; np.spacing is
 
 def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
+    numbers = fn is not math.prod  # which multiplies as Python does, and makes no float
+
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
         def checked(*args: Any, **kwargs: Any) -> Any:
             fn(*[[plain(x) for x in arg] if isinstance(arg, (list, tuple)) else plain(arg) for arg in args], **kwargs)
+            if numbers:
+                args = tuple(tuple(map(number, arg)) if isinstance(arg, (list, tuple)) else number(arg) for arg in args)
             return composite(*args, **kwargs)
         register(fn, checked, constant=constant)
         return checked
     return decorate
+
+
+def number(x: Any) -> Any:
+    """Return one of NumPy's numbers as Python's, which is what math computes with."""
+    return ops.item(x) if isinstance(x, Traced) and isinstance(plain(x), np.generic) else float(x) if isinstance(x, np.floating) else x
 
 
 def recorded(op: Op, name: str, *args: Any) -> Any:

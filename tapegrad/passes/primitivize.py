@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from tapegrad import proxy
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import pack
 from tapegrad.rules import Op, Traced
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
+from tapegrad.tape import PYTHON, Call, Constant, Guard, Input, Operation, Tape, copy_op, is_python, value_of
 from tapegrad.trace import collector, put_result
+from tapegrad.tree import ValueAndGradients
 
 
 def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
@@ -29,15 +32,37 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
         try:
             for op in tape:
                 start = len(new)
-                values[op] = _play(op, new, tracer, ctx, values)
+                values[op] = made = _play(op, new, tracer, ctx, values)
+                if isinstance(op, Call) and isinstance(made, Traced):
+                    _as_recorded(made, op)
                 for made in new.ops[start:]:
                     made.at(op)
                     made.note = made.note or _renumber(op.note, tape, values)
-            put_result(new, tracer, values[tape.result])  # type: ignore[index]
+            _put_result(new, tracer, tape.result, values)
         finally:
             tracer.close()
             leave()
     return new
+
+
+def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:
+    """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
+    assert result is not None
+    into = result.kwargs.get("into") if isinstance(result, Call) else None
+    if not isinstance(into, ValueAndGradients):
+        put_result(new, tracer, values[result])
+        return
+    parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
+    new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+    new.result.at(result)
+
+
+def _as_recorded(made: Traced, op: Call) -> None:
+    """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
+    call = made._op
+    if type(op.val) in PYTHON and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
+            and (call.fn.scalar is not None or all(is_python(value_of(arg)) for arg in call.args)):
+        call.val = made._val = made._val.item()
 
 
 def _renumber(note: str, tape: Tape, values: dict[Operation, Any]) -> str:
@@ -59,6 +84,8 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
         return op.val
     if isinstance(op, Guard):
         subject = values[op.args[0]]
+        if op.fact == "raises":
+            subject = tracer.pack(subject)
         if isinstance(subject, Traced):
             tracer.guard(subject._op, op.fact, op.expected)
         return None

@@ -16,12 +16,12 @@ from tapegrad.ops.write import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, brief, operands, type_name
+from tapegrad.tape import PYTHON, Call, Constant, Guard, Input, Operation, Tape, brief, is_python, operands, plain, type_name
 from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
-    "bool": bool, "int": int, "index": operator.index, "hash": hash,
-    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": lambda x: x.__round__(),
+    "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
+    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "class": lambda x: KINDS.get(type(x), type(x)), "strides": lambda x: getattr(x, "strides", ()),
     "kind": number_kind,
     "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
@@ -86,6 +86,13 @@ class Memory:
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
+        pythonic = type(value_recorded(op)) in PYTHON
+        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given):
+            # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
+            self.release(op, fn, x)
+            args = tuple(given[triple:])
+            y = core.scalar(*args)
+            return (y, core.pullback(y, args, op.kwargs)) if triple else y
         if core is setitem or core.view:
             for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
                 if isinstance(arg, Operation):
@@ -107,6 +114,9 @@ class Memory:
             elif core.view and self.owned[x]:
                 y = y.copy(order="K")
                 return (y, result[1]) if triple else y
+        elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):
+            y = y.item()
+            return (y, result[1]) if triple else y
         return result
 
     def release(self, op: Call, fn: Any, x: int) -> None:
@@ -119,8 +129,18 @@ class Memory:
                     self.owned[arg.id] = 0
 
 
+def value_recorded(op: Call) -> Any:
+    """Return the value that a call had while recording, that of a triple without its pullback."""
+    return op.val[0] if op.fn is rrule and isinstance(op.val, tuple) else op.val
+
+
 def verify(guard: Guard, value: Any) -> None:
     """Raise GuardError if a fact about a value is no longer what it was."""
+    if guard.fact == "raises":
+        if not guard.expected.happens(value):
+            raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take another path",
+                             guard.where, "trace the function again with these arguments")
+        return
     found = FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
     if not same:
@@ -159,4 +179,19 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"recorded {tape.structure!r}, given {signature!r}", None, "trace the function again with these arguments")
+    for x, given in zip(tape.inputs[1:], leaves):
+        if isinstance(plain(x.val), np.ndarray) and is_number(given) or is_number(x.val) and isinstance(plain(given), np.ndarray):
+            # `x += 1` and much else that leaves no guard means something different
+            raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
+                             "trace the function again with these arguments")
     return [fn, *leaves]
+
+
+def is_number(x: Any) -> bool:
+    """True for a plain number, NumPy's scalars included, or a proxy of one."""
+    return isinstance(plain(x), (int, float, complex, np.generic))
+
+
+def kind_of(x: Any) -> str:
+    """Name what an input is."""
+    return "a number" if is_number(x) else "an array"
