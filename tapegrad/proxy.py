@@ -169,7 +169,8 @@ class Proxy(Traced):
 
     def __hash__(self) -> Any:
         if isinstance(behind(self), (float, complex, np.inexact)) and not self._tracer.independent(views.peek(self)):
-            raise _lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up", "tg.value(x) as the key; the function without its cache: "
+            raise _lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
+                        "tg.value(x) as the key; the function without its cache: "
                         "f.__wrapped__(x)")
         return self._steer("hash", hash)
 

@@ -288,6 +288,17 @@ def test_keyword_arguments_in_any_order() -> None:
     assert tape.play(2.0, b=5.0, a=3.0) == 1.0
 
 
+def test_a_flat_tape_draws_afresh() -> None:
+    def f(x: Any) -> Any:
+        return (x * np.random.rand(3) + np.random.default_rng(7).normal(size=3)).sum()
+    flat = tg.primitivize(tg.gradtape(f, np.ones(3)))
+    np.random.seed(0)
+    first = flat.play(np.ones(3))
+    assert first[0] != flat.play(np.ones(3))[0]
+    np.random.seed(0)
+    same(tg.grad(f, np.ones(3)), first)
+
+
 def test_a_replay_with_another_function_or_another_nesting() -> None:
     a = 2.0
     _, tape = tg.trace(lambda fn, x: fn(x), lambda y: a * y, 3.0)

@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import proxy
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.interpose import interposition
-from tapegrad.ops import pack
+from tapegrad.ops import default_rng, draw, pack
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import PYTHON, Call, Constant, Guard, Input, Operation, Tape, copy_op, is_python, value_of
 from tapegrad.trace import collector, put_result
@@ -93,6 +93,8 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
         raise TypeError(f"no way to play a {op.kind}")
     fn = values[op.fn] if isinstance(op.fn, Operation) else op.fn
     args = [values[arg] if isinstance(arg, Operation) else arg for arg in op.args]
+    if fn is draw or fn is default_rng:
+        return tracer.record(fn, tuple(args), op.kwargs, op.val)  # drawn afresh by a replay, though nothing traced goes in
     if fn is pack or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
         return fn.impl(*args, **op.kwargs)
     return fn.run(*args, **op.kwargs) if isinstance(fn, Op) else fn(*args, **op.kwargs)

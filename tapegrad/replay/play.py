@@ -138,8 +138,8 @@ def verify(guard: Guard, value: Any) -> None:
     """Raise GuardError if a fact about a value is no longer what it was."""
     if guard.fact == "raises":
         if not guard.expected.happens(value):
-            raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take another path",
-                             guard.where, "trace the function again with these arguments")
+            raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take "
+                             "another path", guard.where, "trace the function again with these arguments")
         return
     found = FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
@@ -180,7 +180,7 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"recorded {tape.structure!r}, given {signature!r}", None, "trace the function again with these arguments")
     for x, given in zip(tape.inputs[1:], leaves):
-        if isinstance(plain(x.val), np.ndarray) and is_number(given) or is_number(x.val) and isinstance(plain(given), np.ndarray):
+        if (isinstance(plain(x.val), np.ndarray) and is_number(given)) or (is_number(x.val) and isinstance(plain(given), np.ndarray)):
             # `x += 1` and much else that leaves no guard means something different
             raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
                              "trace the function again with these arguments")
