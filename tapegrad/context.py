@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import EscapedProxy, TapeError, UnknownFunction, user_frame, user_location
+from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
@@ -78,7 +78,7 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape")
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -88,6 +88,7 @@ class Tracer:
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
+        self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.special = self.dynamic = False
         self.error: Exception | None = None  # the last that a call raised
 
@@ -172,6 +173,10 @@ class Tracer:
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
             plain_array(arg)
+            for memory, label in self.written:
+                if np.may_share_memory(arg, memory):
+                    raise MutationError(f"an array that shares memory with {label} is read outside the trace, after {label} was written to",
+                                        user_location(), f"read it through {label}")
             known = self.constants.get(id(arg))
             if known is not None and (known[1].val is arg or np.array_equal(known[1].val, arg)):
                 return known[1]

@@ -200,6 +200,8 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
 
 def _lose_overlaps(x: Input, tracer: Any) -> None:
     """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them raises."""
+    if isinstance(plain(x.val), np.ndarray):
+        tracer.written.append((plain(x.val), x.label))
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)
@@ -235,6 +237,8 @@ def replace(x: Traced, value: Any) -> None:
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
         if not getattr(getattr(view.storage.val, "flags", None), "writeable", True):
             raise ValueError("assignment destination is read-only")
+        if isinstance(view.storage.op, Input):
+            _lose_overlaps(view.storage.op, x._tracer)
         put(x, value._op, val, owned=False)
     else:
         write(x, (Ellipsis,), value)

@@ -140,6 +140,20 @@ def test_arrays_that_the_trace_does_not_own() -> None:
     assert tg.gradient(lambda x: both(x, None), X)[0][0] == 0.0  # X is not used otherwise
 
 
+def test_an_argument_read_by_another_name_after_a_write() -> None:
+    f = _program("x += 1.0; return (x * OURS).sum()")
+    f.__globals__["OURS"] = ours = X.copy()
+    with pytest.raises(tg.MutationError, match="after x was written to"):
+        tg.grad(f, ours)
+    assert tg.gradient(f, X)[0].sum() == ours.sum()  # another array
+
+    def whole(x: Any, y: Any) -> Any:
+        x *= 2.0
+        return (x * y).sum()
+    with pytest.raises(tg.MutationError, match="y shares memory with x"):
+        tg.grad(whole, ours, ours)
+
+
 def test_readonly_arguments() -> None:
     frozen = X.copy()
     frozen.flags.writeable = False
