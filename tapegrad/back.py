@@ -120,18 +120,24 @@ def start(y: Any, seed: Any) -> Any:
     return project(float(seed) if type(seed) is int else seed, y)
 
 
-def sweep(tape: Tape, seed: Any, active: bytearray) -> list[Any]:
+def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
-    cotangent is freed when it has been passed on.
+    cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
+    and its memory is there for what comes next.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
     cot[tape.result.id] = seed
     op: Any = tape.result
     try:
+        passed = None
         for op in reversed(tape.ops):
+            if last:
+                if type(passed) is Call:
+                    passed.val = passed.pb = None
+                passed = op
             dy = cot[op.id]
             if dy is None or type(dy) is ZeroTangent or type(op) is not Call:
                 continue

@@ -78,7 +78,8 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape", "written")
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape",
+                 "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad

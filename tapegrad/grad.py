@@ -26,7 +26,8 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tup
     """
     with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
-        return tape.result.val, _gradients(tape, seed)  # type: ignore[union-attr]
+        value = tape.result.val  # type: ignore[union-attr]
+        return value, _gradients(tape, seed, last=True)
 
 
 def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
@@ -39,7 +40,7 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     """
     with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
-        return _gradients(tape, seed, captured=False)[1:]
+        return _gradients(tape, seed, captured=False, last=True)[1:]
 
 
 def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -71,13 +72,13 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
         return back(rewrite(tape.check()), seed)
 
 
-def _gradients(tape: Tape, seed: Any, captured: bool = True) -> tuple[Any, ...]:
+def _gradients(tape: Tape, seed: Any, captured: bool = True, last: bool = False) -> tuple[Any, ...]:
     result = tape.result
     assert result is not None
     wrt = differentiated(tape, captured)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun if active[result.id] else None, active)
+    cot = sweep(tape, begun if active[result.id] else None, active, last)
     dxs: list[Any] = [None] * (len(tape.inputs) - 1)
     for k, x in enumerate(tape.inputs):
         if k in wrt:
