@@ -340,7 +340,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace:
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls.__module__.partition(".")[0] in _FOREIGN_PACKAGES:
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in _FOREIGN_PACKAGES:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
