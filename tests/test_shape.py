@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,11 +70,8 @@ def test_a_cast_that_numpy_refuses_is_refused(f: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("join", [np.stack, np.hstack])
-def test_joining_many_arrays_costs_linear_time(join: Callable[..., Any]) -> None:
-    def seconds(n: int) -> float:
-        start = time.perf_counter()
-        tg.grad(lambda xs: (join(xs) ** 2).sum(), [1.0] * n)
-        return time.perf_counter() - start
-    seconds(100)
-    few, many = min(seconds(1000) for _ in range(3)), min(seconds(10_000) for _ in range(2))
-    assert many < 40 * few
+def test_joining_many_arrays_makes_one_pullback(join: Callable[..., Any]) -> None:
+    # a partial for each of n arrays would be handed all n: O(n²)
+    tape = tg.gradtape(lambda xs: (join(xs) ** 2).sum(), [1.0] * 100)
+    joined = [op for op in tape if isinstance(op, tg.Call) and op.note.startswith("pullback") and len(op.val) == 100]
+    assert len(joined) == 1 and isinstance(joined[0].val, tuple)

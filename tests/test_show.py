@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -156,16 +155,13 @@ def chain(x: Any) -> Any:
     return x
 
 
-def test_a_long_tape_prints_quickly_and_abbreviated() -> None:
+def test_a_long_tape_is_abbreviated() -> None:
     tape = tg.trace(chain, 1.0)[1]
-    begin = time.perf_counter()
     shown = on_console(tape, 80).splitlines()
-    assert time.perf_counter() - begin < 2.0
     numbers = [line.split()[0] for line in shown if line.lstrip().startswith("%")]
     assert numbers == [op.name for op in [*tape.ops[:HEAD], *tape.ops[-TAIL:]]]
     assert len([line for line in shown if f"{len(tape) - HEAD - TAIL} operations are left out" in line]) == 1
     assert len(str(tape).splitlines()) == len(tape) + 1  # plain text has all
-    assert time.perf_counter() - begin < 20.0
 
 
 def test_a_tape_as_long_as_what_is_shown_is_whole() -> None:
