@@ -16,7 +16,7 @@ from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, plain
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, plain, value_of
 from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 
@@ -78,7 +78,7 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "level", "proxy", "push", "special", "tape",
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "proxy", "push", "special", "tape",
                  "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
@@ -90,7 +90,7 @@ class Tracer:
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
-        self.special = self.dynamic = False
+        self.special = self.dynamic = self.laid = False
         self.error: Exception | None = None  # the last that a call raised
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Tracer:
             lifted = [peek(args[0]), *map(self.lift, args[1:])]
         else:
             lifted = [self.lift(arg) for arg in args]
-        values = [arg.val if isinstance(arg, Operation) else arg for arg in lifted]
+        values = list(map(value_of, lifted))
         pb = None
         if val is UNKNOWN:
             try:
@@ -138,13 +138,16 @@ class Tracer:
 
     def place(self, call: Call) -> Operation:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
-        frame = user_frame()
-        call.code, call.lasti = frame.f_code, frame.f_lasti
-        call.id = len(self.tape.ops) + 1
+        self.locate(call)
         if self.custom:
             return self.tape[self.ctx.record(self.tape, call)]
         self.push(call)
         return call
+
+    def locate(self, op: Operation) -> None:
+        """Give an operation the user's line, and the number that it will have."""
+        frame = user_frame()
+        op.code, op.lasti, op.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
 
     def append(self, call: Call) -> Any:
         """Put a call that has its value on the tape; return proxies of its result."""
@@ -193,8 +196,7 @@ class Tracer:
         if known is not None and known[1].val is val:
             return known[1]
         op = Constant(val)
-        frame = user_frame()
-        op.code, op.lasti, op.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        self.locate(op)
         self.push(op)
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own
         return op
@@ -208,10 +210,8 @@ class Tracer:
         if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
             return arg
         lifted = tuple(self.lift(leaf) for leaf in leaves)
-        frame = user_frame()
-        values = [op.val if isinstance(op, Operation) else op for op in lifted]
-        call = Call(pack, lifted, {"into": structure}, structure.build(values))
-        call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(value_of, lifted))))
+        self.locate(call)
         self.push(call)
         return self.proxy(call, call.val, self)
 
@@ -248,9 +248,11 @@ class Tracer:
 
     def guard_layout(self) -> None:
         """Guard how the inputs lie in memory: by it NumPy decides what a reshaped array is a view of, and that was written to."""
-        for x in self.tape.inputs[1:]:
-            if shape_of(x.val):
-                self.guard(x, "layout", layout_of(plain(x.val)))
+        if not self.laid:  # once: the inputs are found by a walk over the tape, and this is asked at every write
+            self.laid = True
+            for x in self.tape.inputs[1:]:
+                if shape_of(x.val):
+                    self.guard(x, "layout", layout_of(plain(x.val)))
 
     def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
@@ -267,8 +269,7 @@ class Tracer:
             return
         self.guarded.add((op.id, fact))
         guard = Guard(op, fact, value)
-        frame = user_frame()
-        guard.code, guard.lasti, guard.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        self.locate(guard)
         self.push(guard)
 
 

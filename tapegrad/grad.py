@@ -79,8 +79,9 @@ def _gradients(tape: Tape, seed: Any, captured: bool = True, last: bool = False)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
     cot = sweep(tape, begun if active[result.id] else None, active, last)
-    dxs: list[Any] = [None] * (len(tape.inputs) - 1)
-    for k, x in enumerate(tape.inputs):
+    inputs = tape.inputs
+    dxs: list[Any] = [None] * (len(inputs) - 1)
+    for k, x in enumerate(inputs):
         if k in wrt:
             found = cot[x.id]
             dxs[k - 1] = conform(ZERO if found is None else found, x.val)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.context import running
 from tapegrad.proxy import apply, plain, record_unary
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, tracer_of
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -116,11 +116,6 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
                     return apply(tracers[-1], fn, args, kwargs)
         return fn(*args, **kwargs)
     return shim
-
-
-def holds_traced(x: Any) -> bool:
-    """True if a list, or a list in it, holds a traced value."""
-    return any(isinstance(item, Traced) or (type(item) in (list, tuple) and holds_traced(item)) for item in x)
 
 
 def stand_in(x: Any) -> Any:
@@ -279,7 +274,7 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
 
 def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
-    tracer = max((leaf._tracer for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)), key=lambda t: t.level, default=None)
+    tracer = tracer_of(leaves_of((args, kwargs)))
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         return original(*args, **kwargs)
     if isinstance(FOREIGN.get(fn), Op) or tracer.ctx.is_primitive(fn):

@@ -36,6 +36,11 @@ class Traced:
     _track: Callable[..., None]
 
 
+def holds_traced(x: Any) -> bool:
+    """True if a list or tuple, or one in it, holds a traced value. It takes nothing apart, and so is cheap for long lists."""
+    return any(isinstance(item, Traced) or (isinstance(item, (list, tuple)) and holds_traced(item)) for item in x)
+
+
 def tracer_of(args: Iterable[Any]) -> Any:
     """Return the innermost tracer among the arguments, or None: with `grad` inside `grad`, the inner one records."""
     tracer = None

@@ -21,7 +21,7 @@ from tapegrad.ops import copy, reshape, setitem
 from tapegrad.ops.write import Path, Step, assign, follow
 from tapegrad.rules import Traced, tracer_of
 from tapegrad.tangent import shape_of
-from tapegrad.tape import Call, Input, Operation, plain
+from tapegrad.tape import Call, Input, Operation, plain, value_of
 
 
 class Storage:
@@ -43,11 +43,15 @@ class Storage:
         if self.shared or not self.owned:
             if isinstance(plain(self.val), np.generic):
                 raise TypeError(f"'numpy.{type(plain(self.val)).__name__}' object does not support item assignment")
-            if not getattr(getattr(self.val, "flags", None), "writeable", True):
-                raise ValueError("assignment destination is read-only")
+            self.check_writable()
             self.val = self.val.copy(order="K")
             self.owned, self.shared = True, False
         return self.val
+
+    def check_writable(self) -> None:
+        """Raise as NumPy does where the array may only be read."""
+        if not getattr(getattr(self.val, "flags", None), "writeable", True):
+            raise ValueError("assignment destination is read-only")
 
 
 class View:
@@ -121,7 +125,7 @@ def alias(x: Traced, base: Traced) -> None:
     for arg in op.args[1:]:
         if isinstance(arg, Operation):  # a traced integer: the path is static
             x._tracer.guard(arg, "index", operator.index(arg.val))
-    step = Step(op.fn, tuple(arg.val if isinstance(arg, Operation) else arg for arg in op.args[1:]), op.kwargs)
+    step = Step(op.fn, tuple(map(value_of, op.args[1:])), op.kwargs)
     if parent.storage.owned:
         op.val = val = val.copy(order="K")  # the buffer will change under it
         _set_val(x, val)
@@ -183,12 +187,10 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
         return  # the last third of `x[index] += y`: the view has written itself
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
-    if isinstance(storage.op, Input):
-        _lose_overlaps(storage.op, tracer)
     if storage.reshaped:
         tracer.guard_layout()
     buffer = storage.writable()
-    known, *where = [part.val if isinstance(part, Operation) else part for part in (lifted, *parts)]
+    known, *where = map(value_of, (lifted, *parts))
     outer = tracer_of((known, *where))
     if outer is not None and not isinstance(buffer, Traced):  # what an outer trace follows is written: it must follow the buffer too
         op = outer.constant(id(buffer), buffer, buffer)
@@ -213,6 +215,8 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
     """Make an operation the content of the storage that `x` stands on."""
     view = x._view
     storage = view.storage
+    if isinstance(storage.op, Input):
+        _lose_overlaps(storage.op, x._tracer)
     storage.op, storage.val, storage.owned, storage.shared = op, val, owned, not owned
     storage.version += 1
     if not view.path:
@@ -235,10 +239,7 @@ def replace(x: Traced, value: Any) -> None:
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
-        if not getattr(getattr(view.storage.val, "flags", None), "writeable", True):
-            raise ValueError("assignment destination is read-only")
-        if isinstance(view.storage.op, Input):
-            _lose_overlaps(view.storage.op, x._tracer)
+        view.storage.check_writable()
         put(x, value._op, val, owned=False)
     else:
         write(x, (Ellipsis,), value)

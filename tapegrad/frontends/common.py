@@ -9,10 +9,9 @@ import numpy as np
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import stack
-from tapegrad.rules import Traced, means
+from tapegrad.rules import Traced, holds_traced, means
 from tapegrad.tangent import shape_of
 from tapegrad.tape import plain
-from tapegrad.tree import leaves_of
 from tapegrad.views import peek
 
 
@@ -21,7 +20,7 @@ def as_array(x: Any) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
     if not isinstance(x, (list, tuple)):
         return x
-    if not any(isinstance(leaf, Traced) for leaf in leaves_of(x)):
+    if not holds_traced(x):
         return np.asarray(x)
     return stack(*map(as_array, x), axis=0)
 
@@ -46,6 +45,6 @@ def keywords(**kwargs: Any) -> dict[str, Any]:
 
 
 def no_out(out: Any) -> None:
-    """Refuse `out=`, which writes in place."""
+    """Refuse an `out` given by position; by keyword it is taken care of before any frontend is called."""
     if out is not None and out != (None,):
-        raise MutationError("out= writes into an array in place, which is not recorded yet", user_location(), "use the returned array")
+        raise MutationError("an output array given by position is not recorded", user_location(), "out= by keyword, or the returned array")

@@ -11,7 +11,7 @@ from tapegrad.frontends.common import as_array, no_out
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
-from tapegrad.frontends.numpy.sort import _leading, _plain, median, quantile
+from tapegrad.frontends.numpy.sort import _leading, _plain, median, percent, quantile
 from tapegrad.rules import Op, means, refused
 from tapegrad.tangent import shape_of
 
@@ -66,10 +66,7 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_inp
 @means(np.nanpercentile)
 def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
                   keepdims: Any = False, *, weights: Any = None) -> Any:
-    parts = _plain(q) / 100
-    if not np.all((parts >= 0) & (parts <= 1)):
-        raise ValueError("Percentiles must be in the range [0, 100]")
-    return nanquantile(a, float(parts) if type(q) in (int, float) else parts, axis, out, overwrite_input, method, keepdims, weights=weights)
+    return nanquantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 def _place(op: Op, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:

@@ -131,10 +131,15 @@ def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input:
 @means(np.percentile)
 def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: Any = False, *, weights: Any = None) -> Any:
+    return quantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+def percent(q: Any) -> Any:
+    """Return percentages as fractions, a number as a number."""
     parts = _plain(q) / 100
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")
-    return quantile(a, float(parts) if type(q) in (int, float) else parts, axis, out, overwrite_input, method, keepdims, weights=weights)
+    return float(parts) if type(q) in (int, float) else parts
 
 
 def _plain(q: Any) -> Any:
