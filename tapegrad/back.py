@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import type_name
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, project, shape_of
-from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, type_name
+from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, plain, value_of
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.tree import OPAQUE, flatten, is_tensor
 from tapegrad.views import peek
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops, views
+from tapegrad.brief import plain as plain_value
 from tapegrad.errors import INTERNAL, UnknownFunction, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, plain, record_unary
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
-from tapegrad.tape import plain as plain_value
 from tapegrad.tree import is_leaf
 
 _new = object.__new__

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops, views
+from tapegrad.brief import plain as behind
 from tapegrad.context import Tracer
 from tapegrad.errors import (
     INTERNAL,
@@ -23,7 +24,6 @@ from tapegrad.ops.write import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
-from tapegrad.tape import plain as behind
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__

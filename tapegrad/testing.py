@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import type_name
 from tapegrad.grad import grad, gradtape
 from tapegrad.tangent import shape_of
-from tapegrad.tape import type_name
 from tapegrad.trace import trace
 from tapegrad.tree import flatten, leaves_of
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from tapegrad.brief import plain
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.parts import (
     NAMESPACE,
@@ -28,7 +29,6 @@ from tapegrad.parts import (
     Static,
 )
 from tapegrad.tangent import Absorbing, accumulate
-from tapegrad.tape import plain
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import copy, reshape, setitem
 from tapegrad.ops.write import Path, Step, assign, follow
 from tapegrad.rules import Traced, tracer_of
 from tapegrad.tangent import shape_of
-from tapegrad.tape import Call, Input, Operation, plain, value_of
+from tapegrad.tape import Call, Input, Operation, value_of
 
 
 class Storage:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import stack
 from tapegrad.rules import Traced, holds_traced, means
 from tapegrad.tangent import shape_of
-from tapegrad.tape import plain
 from tapegrad.views import peek
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.errors import MissingRule, user_location
 from tapegrad.ops.elementwise import abs, conj, constant, equal, imag, is_complex, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
@@ -24,7 +25,6 @@ from tapegrad.ops.reduce import cumulative_prod, restore
 from tapegrad.ops.shape import concat, flip
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, ZeroTangent, dtype_of, shape_of
-from tapegrad.tape import plain
 
 # -- parts of matrices
 

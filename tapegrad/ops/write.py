@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.brief import brief
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
@@ -21,7 +22,6 @@ class Step(NamedTuple):
     kwargs: dict[str, Any]
 
     def __repr__(self) -> str:
-        from tapegrad.tape import brief
         shown = [brief(arg) for arg in self.args] + [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()]
         return f"{self.op.__name__}({', '.join(shown)})"
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad import proxy
+from tapegrad.brief import PYTHON, is_python
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.rules import Op, Traced
-from tapegrad.tape import PYTHON, Call, Constant, Guard, Input, Operation, Tape, copy_op, is_python, value_of
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import collector, put_result
 from tapegrad.tree import ValueAndGradients
 

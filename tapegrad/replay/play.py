@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
 from tapegrad.context import number_kind
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import draw, getfield, pack, setitem
@@ -16,7 +17,7 @@ from tapegrad.ops.write import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
-from tapegrad.tape import PYTHON, Call, Constant, Guard, Input, Operation, Tape, brief, is_python, operands, plain, type_name
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tapegrad.brief import brief, type_name
 from tapegrad.errors import Location, locate
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import Cotangents, Traced, rrule
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, brief, type_name
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops, views
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
@@ -19,7 +20,6 @@ from tapegrad.frontends.numpy.shape import (
 )
 from tapegrad.rules import FOREIGN, Traced, constructs, means, register, tracer_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
-from tapegrad.tape import plain
 from tapegrad.tree import leaves_of
 
 

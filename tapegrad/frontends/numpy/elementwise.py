@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops, views
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, keywords, no_out, static
 from tapegrad.rules import FOREIGN, means
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import plain
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {

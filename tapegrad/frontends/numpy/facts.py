@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank
 from tapegrad.rules import means, refused, register
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import plain
 
 # -- dtypes
 

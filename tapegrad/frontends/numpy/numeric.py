@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.create import logspace
 from tapegrad.frontends.numpy.elementwise import clip
@@ -20,7 +21,6 @@ from tapegrad.frontends.numpy.shape import atleast, moveaxis, numpy_dtype, rank
 from tapegrad.ops.shape import along
 from tapegrad.rules import Op, Traced, means
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import plain
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:

@@ -13,11 +13,11 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
 from tapegrad import ops, views
+from tapegrad.brief import plain
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.rules import Traced, means, register
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import plain
 
 
 def rank(x: Any) -> int:

@@ -1,0 +1,60 @@
+"""How values and their types are written, in a few characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Return the number or array behind any number of traces: what is only looked at goes on no tape."""
+    while hasattr(type(value), "_tracer"):
+        value = value._val
+    return value
+
+
+PYTHON = frozenset([float, int, complex, bool])
+
+
+def is_python(x: Any) -> bool:
+    """True for what is neither an array nor one of NumPy's numbers, nor a proxy of one."""
+    return not isinstance(plain(x), (np.ndarray, np.generic))
+
+
+def type_name(value: Any) -> str:
+    """Return the short name of a value's type, with shape and device where it has them."""
+    value = plain(value)
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if dtype is None or shape is None:
+        return type(value).__name__
+    dims = f"[{','.join(map(str, shape))}]" if shape or not isinstance(value, np.generic) else ""
+    device = getattr(value, "device", "cpu")
+    return f"{dtype}{dims}" + (f"@{device}" if str(device) != "cpu" else "")
+
+
+def brief(value: Any, limit: int = 48) -> str:
+    """Write an argument or a constant in a few characters."""
+    value = plain(value)
+    if hasattr(type(value), "_brief"):
+        return value._brief  # type: ignore[no-any-return]
+    if isinstance(value, slice):
+        parts = ["" if part is None else str(part) for part in (value.start, value.stop, value.step)]
+        return ":".join(parts if value.step is not None else parts[:2])
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, np.ndarray):
+        if value.size > 4 or value.dtype == object:
+            return f"<{type_name(value)}>"
+        text = np.array2string(value, separator=", ", precision=4, floatmode="maxprec").replace("\n", " ")
+    elif isinstance(value, np.generic):
+        text = repr(value.item())
+    elif isinstance(value, np.dtype):
+        text = str(value)
+    elif callable(value):
+        text = getattr(value, "__name__", None) or repr(value)
+    else:
+        text = repr(value)
+        if " at 0x" in text:
+            text = type(value).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
