@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -121,12 +122,13 @@ def start(y: Any, seed: Any) -> Any:
     return project(float(seed) if type(seed) is int else seed, y)
 
 
-def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[Any]:
+def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
+          order: Callable[[list[Operation]], Iterable[Operation]] = reversed) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next.
+    and its memory is there for what comes next. `order` walks the operations backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
@@ -134,7 +136,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[
     op: Any = tape.result
     try:
         passed = None
-        for op in reversed(tape.ops):
+        for op in order(tape.ops):
             if last:
                 if type(passed) is Call:
                     passed.val = passed.pb = None
