@@ -32,7 +32,7 @@ from tapegrad.tangent import Absorbing, accumulate
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
-_FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
+FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
 
 
 def is_leaf(x: Any) -> bool:
@@ -340,7 +340,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace:
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in _FOREIGN_PACKAGES:
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in FOREIGN_PACKAGES:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes

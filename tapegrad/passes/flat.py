@@ -15,7 +15,7 @@ from tapegrad.ops import pack
 from tapegrad.rewrite import activity, differentiated
 from tapegrad.rules import Op, Traced
 from tapegrad.tangent import ZERO, conform, dense
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
 from tapegrad.trace import collector
 from tapegrad.tree import ValueAndGradients
 
@@ -99,11 +99,14 @@ def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
         flat[op] = made = copy_op(op, bind)
         new.ops.append(made)
         made.id = len(new.ops)
-        if isinstance(op, Constant):
-            tracer.constants[id(op.val)] = (op.val, made)
+        if isinstance(made, Constant):
+            tracer.constants[id(made.val)] = (made.val, made)
         elif isinstance(op, Guard):
             tracer.guarded.add((made.args[0].id, op.fact))
-        elif made.id > 1 and not (isinstance(op, Call) and op.fn is pack):
+            continue
+        if isinstance(op, Call):
+            tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
+        if made.id > 1 and not (isinstance(op, Call) and op.fn is pack):
             seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
     shadow.result = ghost[tape.result]  # type: ignore[index]
     return shadow

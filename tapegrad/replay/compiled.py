@@ -21,13 +21,20 @@ class Miss(GuardError):
     """A compiled tape met arguments, or a value, that would have taken the program down another path."""
 
     def __init__(self, tape: Tape, guard: Guard | None) -> None:
-        self.guard = guard
+        self.tape, self.guard = tape, guard
         if guard is None:
             super().__init__(f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None,
                              "compile the function, which traces again, or trace it with these arguments")
         else:
             super().__init__(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the program "
                              "might take another path", guard.where, "compile the function, which traces again, or trace it with these arguments")
+
+
+    def describe(self) -> str:
+        """Return in a few words what differed."""
+        if self.guard is None:
+            return "the type, shape or static value of an argument, or what the function read besides"
+        return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
 
 
 def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
@@ -40,7 +47,7 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     text = assemble(tape, source, fresh)
     names: dict[str, Any] = {**source.names, "__name__": "tapegrad.compiled"}
     names["miss"] = lambda number=-1: Miss(tape, None if number < 0 else source.guards[number])
-    names["again"] = tape.play
+    names["again"] = _again(tape)
     if fresh is not None:
         names["fresh"] = fresh
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
@@ -54,17 +61,27 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     return function  # type: ignore[no-any-return]
 
 
+def _again(tape: Tape) -> Callable[..., Any]:
+    """Return what computes the tape with NumPy's own numbers, where Python's raised an error."""
+    def again(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return tape.play(*args, **kwargs)
+        except GuardError as err:
+            raise Miss(tape, None) from err
+    return again
+
+
 def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> str:
     """Put the text of a function together: the check of its arguments, its buffers, its body."""
     names = source.names
 
     def name(thing: Any, hint: str = "") -> str:
-        if getattr(builtins, getattr(thing, "__name__", "_"), None) is thing:
-            return thing.__name__  # type: ignore[no-any-return]
+        label = hint or getattr(thing, "__name__", "thing")
+        if getattr(builtins, label, None) is thing:
+            return label
         for known, value in names.items():
             if value is thing:
                 return known
-        label = hint or getattr(thing, "__name__", "thing")
         label = label if label.isidentifier() else "thing"
         while label in names:
             label += "_"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import setitem
+from tapegrad.ops import scatter, setitem
 from tapegrad.replay.play import last_uses
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
@@ -37,9 +37,12 @@ class Storage:
 
 
 class Plan:
-    """Which storage each array lies in, which writes are made in place, and how large the buffers are, in bytes."""
+    """Which storage each array lies in, which writes are made in place, how large the buffers are, in bytes, and which
+    shapes a replay may find different, since values decide them (`x[x > 0]`).
+    """
 
     def __init__(self) -> None:
+        self.varies: set[Operation] = set()
         self.storage: dict[Operation, Storage] = {}
         self.in_place: set[Operation] = set()
         self.sizes: list[int] = []
@@ -73,7 +76,8 @@ def make_plan(tape: Tape, writes: Callable[[Call], bool], elementwise: Callable[
     last = {tape.ops[number - 1]: position for position, numbers in enumerate(dead) for number in numbers}
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
-    _share_storages(tape, plan, writes, buffers)
+    plan.varies = varying(tape)
+    _share_storages(tape, plan, lambda op: op not in plan.varies and writes(op), buffers)
     for op in tape.ops:
         storage = plan.storage.get(op)
         if storage is not None:
@@ -83,6 +87,18 @@ def make_plan(tape: Tape, writes: Callable[[Call], bool], elementwise: Callable[
     if buffers:
         _allocate(tape, plan, elementwise)
     return plan
+
+
+def varying(tape: Tape) -> set[Operation]:
+    """Return the arrays whose shape depends on values, and those computed from them."""
+    found: set[Operation] = set()
+    for op in tape.ops:
+        if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
+            known = type(op.fn) is Op and OPS.get(op.fn.__name__) is op.fn
+            sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
+            if not known or op.fn.dynamic or any(arg in found for arg in sources if isinstance(arg, Operation)):
+                found.add(op)
+    return found
 
 
 def _share_storages(tape: Tape, plan: Plan, writes: Callable[[Call], bool], buffers: bool) -> None:
@@ -100,7 +116,7 @@ def _share_storages(tape: Tape, plan: Plan, writes: Callable[[Call], bool], buff
             continue
         of = [plan.storage[arg] for arg in shares(op) if arg in plan.storage]
         if not of:
-            free = buffers and is_array(op.val) and op.val.size > 0 and (writes(op) or op.fn is setitem)
+            free = buffers and is_array(op.val) and op.val.size > 0 and (writes(op) or (op.fn is setitem and op not in plan.varies))
             plan.storage[op] = Storage(known, free, op.val.nbytes)
         elif len(of) == 1:
             plan.storage[op] = of[0]

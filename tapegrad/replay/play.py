@@ -16,9 +16,10 @@ from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.write import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import layout_of
+from tapegrad.tangent import conform, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace import apart, flatten_call
+from tapegrad.tree import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
@@ -38,7 +39,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     """
     if tape.result is None:
         tape.check()
-    leaves = iter(bind(tape, args, kwargs))
+    given_leaves = bind(tape, args, kwargs)
+    leaves = iter(given_leaves)
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
     memory = Memory(len(tape.ops))
@@ -49,6 +51,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
             given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
             if fn is pack:
                 given = [apart(part, constants) for part in given]
+                if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+                    given[1:] = map(conform, given[1:], given_leaves[1:])
             value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
         elif isinstance(op, Input):
             value = next(leaves)
@@ -87,7 +91,8 @@ class Memory:
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
-        pythonic = type(value_recorded(op)) in PYTHON
+        recorded = value_recorded(op)
+        pythonic = type(recorded) in PYTHON or (type(recorded) is tuple and {*map(type, recorded)} <= PYTHON)
         if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given):
             # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
             self.release(op, fn, x)

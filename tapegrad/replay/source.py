@@ -7,17 +7,17 @@ import keyword
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
-from tapegrad.ops.write import assign
 from tapegrad.replay.plan import Plan, is_array, make_plan
-from tapegrad.replay.play import FACTS, verify
+from tapegrad.replay.play import FACTS
+from tapegrad.replay.spelling import BINARY, FLOATING, SHAPED, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
 from tapegrad.replay.unpack import nested
-from tapegrad.replay.spelling import BINARY, FLOATING, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
 from tapegrad.rules import Op
 from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -70,13 +70,14 @@ class Names:
 
     def bind(self, value: Any, hint: str = "") -> str:
         """Return the name of a thing, the same for the same one."""
-        if getattr(builtins, getattr(value, "__name__", "_"), None) is value:
-            return value.__name__  # type: ignore[no-any-return]
+        label = getattr(value, "__name__", None) or "constant"
+        if getattr(builtins, label, None) is value:
+            return str(label)
         key: Any = id(value)
         if isinstance(value, np.ndarray) and value.ndim == 0:
             key = (value.dtype.char, value.tobytes())
         if key not in self._of:
-            name = self.fresh(hint or getattr(value, "__name__", "") or "constant")
+            name = self.fresh(hint or label)
             self._of[key], self.objects[name] = name, value
         return self._of[key]
 
@@ -84,7 +85,9 @@ class Names:
 class _Site:
     """What a spelling sees of the call that is being written."""
 
-    def __init__(self, writer: _Writer, op: Call, args: list[str], out: str) -> None:
+    args: Sequence[str]
+
+    def __init__(self, writer: _Writer, op: Call, args: Sequence[str], out: str) -> None:
         self.op, self.args, self.out, self.text = op, args, out, writer.text
         self.name = writer.names.bind
 
@@ -198,7 +201,7 @@ class _Writer:
             args = [self.operand(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
-        if op.fn.scalar is not None and op.fn.rr is None and (type(op.val) in PYTHON or floats):
+        if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
             self.float.update([op] if type(op.val) is float or floats else [])
             self.floats = self.floats or floats
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
@@ -233,7 +236,7 @@ class _Writer:
         args = [self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
         row, ufunc = spelling(op), ufunc_of(op)
-        if row is not None and any(arg == "None" for arg in args[:1]):
+        if op in self.plan.varies and op.fn in SHAPED:
             row = None
         if row is not None:
             text = row[2](site)
@@ -251,8 +254,8 @@ class _Writer:
         self.named(op, text)
 
     def is_pythonic(self, op: Call) -> bool:
-        """True where a replay keeps Python's numbers: what NumPy returns of them becomes one again."""
-        return type(op.val) in PYTHON
+        """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
+        return type(op.val) in PYTHON or (type(op.val) is tuple and all(type(part) in PYTHON for part in op.val))
 
     def generic(self, op: Call, args: list[str]) -> str:
         """Write a call of the op's own implementation."""
@@ -307,7 +310,6 @@ class _Writer:
         else:
             name = self.names.fresh(f"v{op.id}")
             self.statement(op, f"{name} = {self.use(x)}.copy('K')")
-        _ = assign
         self.statement(op, f"{name}[{index_text(_Site(self, op, [], ''), index, texts)}] = {self.bare(value)}")
         self.expr[op] = name
 
@@ -342,7 +344,7 @@ class _Writer:
         if op.fact == "bool":
             self.statement(op, f"if {'not ' if op.expected else ''}{self.use(subject)}: {miss}")
         elif op.fact == "raises":
-            self.statement(op, f"{self.names.bind(verify)}({self.names.bind(op, 'guard')}, {self.use(subject)})")
+            self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
         elif op.fact == "dtype":
             self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'dtype_of')}({self.use(subject)})) != {str(op.expected)!r}: {miss}")
         else:

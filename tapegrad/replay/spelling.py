@@ -7,7 +7,6 @@ NumPy's Python wrapper. A row returns source text; what it names beyond its argu
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -61,7 +60,8 @@ def ufunc_of(op: Call) -> np.ufunc | None:
 def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
     """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
     args = [_boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
-    return f"{site.name(ufunc)}({', '.join([*args, site.out] if site.out else args)})"
+    out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []  # those two want it by name
+    return f"{site.name(ufunc)}({', '.join([*args, *out])})"
 
 
 def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
@@ -163,7 +163,7 @@ def _concat(site: Site) -> str:
 def _astype(site: Site) -> str:
     if site.out:
         return f"{site.name(np.copyto)}({site.out}, {site.args[0]}, 'unsafe')"
-    return f"{site.args[0]}.astype({site.args[1]})"
+    return f"{site.args[0]}.astype({site.text(site.op.val.dtype)})"
 
 
 def _copy(site: Site) -> str:
@@ -251,11 +251,14 @@ SPELLINGS: dict[Op, Row] = {
     ops.getfield: (_always, _never, _getfield),
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
     ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
-    ops.astype: (lambda op: _array_first(op) and not isinstance(op.args[1], Operation), _is_array, _astype),
+    ops.astype: (_array_first, _is_array, _astype),
     ops.copy: (lambda op: _array_first(op) and op.kwargs.get("order", "K") == "K", _is_array, _copy),
     ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }
+
+
+SHAPED = frozenset([ops.reshape, ops.expand_dims, ops.squeeze, ops.mean])  # whose rows write a shape down
 
 
 def spelling(op: Call) -> Row | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.parts import Closure, Container, Leaf, Static
 from tapegrad.replay.play import bind as bind_leaves
 from tapegrad.tape import Tape
@@ -42,7 +43,7 @@ class Unpacked:
             self.lines.clear()
             self.parameters = "*args, **kwargs"
             text = f"[None, {', '.join(leaves)}]" if leaves else "[None]"
-            self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs)")
+            self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs, miss)")
             for number, leaf in enumerate(leaves):
                 self.leaf(number, leaf)
 
@@ -70,10 +71,7 @@ class Unpacked:
         return ", ".join([*given, *(["/"] if given else []), *keywords])
 
     def parameter(self, part: Structure, label: str, taken: set[str]) -> str:
-        if isinstance(part.spec, Leaf):
-            name = self.leaves[part.spec.index]
-        else:
-            name = label if label not in taken else f"{label}_"
+        name = self.leaves[part.spec.index] if isinstance(part.spec, Leaf) else label if label not in taken else f"{label}_"
         self.node(part.spec, name)
         return name
 
@@ -110,7 +108,8 @@ class Unpacked:
             self.count += 1
             self.lines.append(f"part{self.count} = {text}")
             text = f"part{self.count}"
-        keys = list(node.metadata) if node.type is dict else list(range(len(node.children)))
+        metadata: Any = node.metadata
+        keys = list(metadata) if node.type is dict else list(range(len(node.children)))
         self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
         if node.volatile:
             self.mutable.append(text)
@@ -155,8 +154,11 @@ def _parameter_names(structure: Signature) -> list[str]:
     return names + [f"x{i + 1}" for i in range(len(names), len(structure.args))]
 
 
-def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    return bind_leaves(tape, args, kwargs)
+def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
+    try:
+        return bind_leaves(tape, args, kwargs)
+    except (ArgumentError, GuardError):
+        raise miss() from None
 
 
 def _differs(a: Any, b: Any) -> bool:
@@ -200,7 +202,8 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
     if node.type is list:
         return f"[{', '.join(written)}]"
     if node.type is dict:
-        if not all(type(key) is str for key in node.metadata):
+        keys: Any = node.metadata
+        if not all(type(key) is str for key in keys):
             raise _Intricate
-        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(node.metadata, written))}}}"
+        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(keys, written))}}}"
     return f"({', '.join(written)}{',' if len(written) == 1 else ''})"
