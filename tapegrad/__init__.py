@@ -18,7 +18,7 @@ from tapegrad.errors import (
 )
 from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
-from tapegrad.passes.primitivize import primitivize
+from tapegrad.passes import optimise, primitivize
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
 from tapegrad.tangent import NoTangent, ZeroTangent
@@ -30,6 +30,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
     "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "UnknownFunction", "V", "Variable",
-    "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "ops", "primitive", "primitivize", "pullback",
+    "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "ops", "optimise", "primitive", "primitivize", "pullback",
     "rewrite", "rrule", "stop_gradient", "trace", "value",
 ]
