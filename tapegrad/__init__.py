@@ -18,8 +18,7 @@ from tapegrad.errors import (
 )
 from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
-from tapegrad.passes.flat import flatgrad
-from tapegrad.passes.primitivize import primitivize
+from tapegrad.passes import flatgrad, optimise, primitivize
 from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
@@ -31,7 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
-    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "RetraceWarning", "Tape", "TapeError", "UnknownFunction", "V", "Variable",
-    "ZeroTangent", "back", "call", "check", "compile", "flatgrad", "frontends", "grad", "gradient", "gradtape", "ops", "primitive", "primitivize", "pullback",
-    "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
+    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "RetraceWarning", "Tape", "TapeError", "UnknownFunction",
+    "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "flatgrad", "frontends", "grad", "gradient", "gradtape", "ops",
+    "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from tapegrad.brief import PYTHON, is_python
 from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.passes.walk import renumber
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import collector, put_result
@@ -38,7 +38,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                     _as_recorded(made, op)
                 for made in new.ops[start:]:
                     made.at(op)
-                    made.note = made.note or _renumber(op.note, tape, values)
+                    made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))
             _put_result(new, tracer, tape.result, values)
         finally:
             tracer.close()
@@ -66,15 +66,9 @@ def _as_recorded(made: Traced, op: Call) -> None:
         call.val = made._val = made._val.item()
 
 
-def _renumber(note: str, tape: Tape, values: dict[Operation, Any]) -> str:
-    """Return a note that speaks of the new tape's variables, or "" where one of them has dissolved."""
-    parts = re.split(r"%(\d+)", note)
-    for i in range(1, len(parts), 2):
-        stands_for = values.get(tape[int(parts[i])])
-        if not isinstance(stands_for, Traced):
-            return ""
-        parts[i] = stands_for._op.name
-    return "".join(parts)
+def _name(number: int, tape: Tape, values: dict[Operation, Any]) -> str:
+    stands_for = values.get(tape[number])
+    return stands_for._op.name if isinstance(stands_for, Traced) else ""
 
 
 def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from tapegrad.context import DEFAULT
 from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad
-from tapegrad.passes.flat import flatgrad
+from tapegrad.passes import flatgrad, optimise
+from tapegrad.passes.optimise import DEFAULT as PASSES
+from tapegrad.passes.optimise import Pass
 from tapegrad.replay.compiled import Miss, compile_tape
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
@@ -143,7 +145,7 @@ class Compiled:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", max_tapes: int = 16) -> Callable[..., Any]:
+def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like those it was recorded with.
 
     A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path through its branches;
@@ -157,11 +159,11 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", max_tapes: 
     """
     _check_backend(backend)
     if isinstance(f, Tape):
-        return compile_tape(f)
-    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, _build)
+        return compile_tape(optimise(f, passes))
+    return Compiled(f, lambda fn, args, kwargs: optimise(record(fn, args, kwargs, DEFAULT), passes), f, max_tapes, _build)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", max_tapes: int = 16) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
@@ -176,7 +178,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     _check_backend(backend)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed)
+        return optimise(flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed), passes)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import scatter, setitem
-from tapegrad.replay.play import last_uses
+from tapegrad.passes.liveness import last_uses
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 

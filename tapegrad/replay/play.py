@@ -10,25 +10,21 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
-from tapegrad.context import number_kind
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.write import assign
-from tapegrad.proxy import KINDS
+from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.specialise import FIXED
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import conform, layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "class": lambda x: KINDS.get(type(x), type(x)), "strides": lambda x: getattr(x, "strides", ()),
-    "kind": number_kind,
-    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
-    "layout": layout_of,
-    "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
+    "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, **FIXED,
 }
 
 
@@ -152,22 +148,6 @@ def verify(guard: Guard, value: Any) -> None:
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
-
-
-def last_uses(tape: Tape) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it (liveness, in one backward pass)."""
-    dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
-    seen = bytearray(len(tape.ops) + 1)
-    seen[tape.result.id] = 1  # type: ignore[union-attr]
-    for op in reversed(tape.ops):
-        if not seen[op.id]:
-            seen[op.id] = 1
-            dead[op.id].append(op.id)
-        for used in operands(op):
-            if not seen[used.id]:
-                seen[used.id] = 1
-                dead[op.id].append(used.id)
-    return dead
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
+from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.plan import Plan, is_array, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import BINARY, FLOATING, SHAPED, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
@@ -24,7 +25,6 @@ from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operand
 from tapegrad.tree import ValueAndGradients
 
 LONGEST = 90  # characters of an expression that is still written into another
-TYPED = frozenset(["shape", "dtype", "kind", "class", "ndim"])  # facts that follow from the type of an argument
 
 
 class Source(NamedTuple):
@@ -337,7 +337,7 @@ class _Writer:
     def guard(self, op: Guard) -> None:
         """Write a fact that steered the program, unless it follows from the types of the arguments."""
         subject = op.args[0]
-        if isinstance(subject, Input) and op.fact in TYPED and not isinstance(subject.val, tuple):
+        if isinstance(subject, Input) and op.fact in FIXED and not isinstance(subject.val, tuple):
             return
         self.guards.append(op)
         miss = f"raise miss({len(self.guards) - 1})"

@@ -1,0 +1,162 @@
+"""Walk: one pass over a tape, into a new one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules import OPS, Op
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
+
+_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("pow", "eig", "sqrtm", "logm"))  # a negative base, a real matrix: the result may be complex
+_UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
+_SLOTS: dict[type, tuple[str, ...]] = {kind: tuple(slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())) for kind in (Call, Constant, Guard, Input)}
+
+
+def own(fn: Any) -> bool:
+    """True for an op of tapegrad's own, of which all is known; a user's function may do what it likes."""
+    return type(fn) is Op and OPS.get(fn.__name__) is fn
+
+
+def pure(fn: Any) -> bool:
+    """True for an op that may be run once instead of twice, or when the tape is optimised: no chance in it, no structure."""
+    return own(fn) and fn not in _UNSURE
+
+
+def same_type(a: Any, b: Any) -> bool:
+    """True if two values have one type, shape and dtype, so that one may stand for the other."""
+    if type(a) is not type(b) or a is UNKNOWN:
+        return False
+    return not hasattr(a, "dtype") or (a.dtype == b.dtype and a.shape == b.shape)
+
+
+def literal(x: Any) -> bool:
+    """True for a number that may stand among a call's arguments itself."""
+    return isinstance(x, (int, float, complex, np.generic))
+
+
+def renumber(note: str, name: Callable[[int], str]) -> str:
+    """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it is gone: then so is the note."""
+    if "%" not in note:
+        return note
+    parts = re.split(r"%(\d+)", note)
+    parts[1::2] = [name(int(number)) for number in parts[1::2]]
+    return "".join(parts) if all(parts[1::2]) else ""
+
+
+class Walk:
+    """What the operations of a tape have become on the new one that a pass writes.
+
+    `at` holds for each its stand-in, an operation or a plain number; `uses` how many operations use one of the new; `known` those
+    whose type, shape and dtype are the recorded ones on every replay, because guards say so of what they are computed from.
+    """
+
+    __slots__ = ("at", "known", "new", "old", "uses")
+
+    def __init__(self, tape: Tape) -> None:
+        self.old, self.new = tape, tape.blank()
+        self.at: dict[Operation, Any] = {}
+        self.uses: dict[Operation, int] = {}
+        self.known: set[Operation] = set()
+
+    def bind(self, arg: Any) -> Any:
+        """Return what stands for an argument of an old operation on the new tape."""
+        return self.at[arg] if isinstance(arg, Operation) else arg
+
+    def args(self, op: Operation) -> tuple[Any, ...]:
+        """Return what stands for all of them."""
+        at = self.at
+        return tuple([at[arg] if isinstance(arg, Operation) else arg for arg in op.args])
+
+    def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
+        """Put a copy of an old operation on the new tape; return it."""
+        kind = type(op)
+        new = kind.__new__(kind)
+        for slot in _SLOTS[kind]:
+            setattr(new, slot, getattr(op, slot))
+        new.args = self.args(op) if args is None else args
+        if isinstance(new, Call) and isinstance(new.fn, Operation):
+            new.fn = self.at[new.fn]
+        new.note = renumber(op.note, self._name)
+        self.stand_in(op, new)
+        return self._push(new)
+
+    def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
+        """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
+        if val is UNKNOWN and all(arg.val is not UNKNOWN for arg in args if isinstance(arg, Operation)):
+            with np.errstate(all="ignore"):
+                val = fn.run(*map(value_of, args), **kwargs)
+        new = Call(fn, args, kwargs or NO_KWARGS, val, renumber(like.note, self._name)).at(like)
+        return self._push(new)
+
+    def constant(self, like: Operation, val: Any) -> Any:
+        """Return what stands for a constant value: a number itself, or an operation."""
+        return val if literal(val) else self._push(Constant(val, renumber(like.note, self._name)).at(like))
+
+    def count(self, op: Operation) -> None:
+        """Note a use of an old operation: a rule may ask how many what it looks at has."""
+        self.uses[op] = self.uses.get(op, 0) + 1
+
+    def once(self, op: Operation) -> bool:
+        """True if one operation only uses what stands here for one of the old tape."""
+        return self.uses.get(op, 1) < 2
+
+    def stand_in(self, old: Operation, made: Any) -> None:
+        """Put something else in the place of an old operation."""
+        self.at[old] = made
+        if isinstance(made, Operation):
+            self.uses[made] = self.uses.get(made, 0) + self.uses.get(old, 0)
+
+    def done(self) -> Tape:
+        """Give the new tape its result, and return it."""
+        result = self.old.result
+        if result is not None:
+            made = self.at[result]
+            self.new.result = made if isinstance(made, Operation) else self._push(Constant(made, result.note).at(result))
+        return self.new
+
+    def _push(self, op: Operation) -> Operation:
+        ops = self.new.ops
+        ops.append(op)
+        op.id = len(ops)
+        self._know(op)
+        return op
+
+    def _know(self, op: Operation) -> None:
+        known = self.known
+        kind = type(op)
+        if kind is Call:
+            fn = op.fn  # type: ignore[attr-defined]
+            if op.val is UNKNOWN or type(fn) is not Op or fn.dynamic or (fn in _TYPED_BY_VALUE and not isinstance(op.val, np.ndarray)) or not own(fn):
+                return
+            for arg in op.args:
+                if isinstance(arg, Operation) and arg not in known:
+                    return
+            known.add(op)
+        elif kind is Constant:
+            known.add(op)
+        elif kind is Guard:
+            x = op.args[0]
+            if op.fact == "type" or (op.fact == "shape" and _dtype_follows(x, known)):  # type: ignore[attr-defined]
+                known.add(x)
+            elif op.fact == "dtype" and isinstance(x, Input):  # type: ignore[attr-defined]
+                known.add(x)  # specialise writes it behind that of the shape
+
+    def _name(self, number: int) -> str:
+        made = self.at.get(self.old.ops[number - 1]) if 0 < number <= len(self.old.ops) else None
+        return made.name if isinstance(made, Operation) else ""
+
+
+def _dtype_follows(x: Operation, known: set[Operation]) -> bool:
+    """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
+    return isinstance(x, Call) and own(x.fn) and x.fn not in _TYPED_BY_VALUE and all(arg in known for arg in operands(x))
+
+
+def is_call(x: Any, fn: Any) -> bool:
+    """True for a call of an op on a tape."""
+    return type(x) is Call and x.fn is fn
+
+
