@@ -364,6 +364,16 @@ class Tape:
         with collector:
             return play(self, args, kwargs, debug=debug, redraw=redraw)
 
+    def to_python(self, name: str = "", buffers: bool = False) -> str:
+        """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
+
+        The tape is optimised first; the user's lines stand in comments. With `buffers`, intermediate arrays keep their memory between calls,
+        which is faster and reads less well. Arguments of other types or shapes, and values that would take another path, raise ValueError.
+        Raises ArgumentError for what has no source: a user's primitive, an object among the arguments.
+        """
+        from tapegrad.replay.export import to_python
+        return to_python(self, name, buffers)
+
     def check(self) -> Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
         from tapegrad.check import check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import linecache
 import weakref
 from collections.abc import Callable
@@ -73,21 +72,7 @@ def _again(tape: Tape) -> Callable[..., Any]:
 
 def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> str:
     """Put the text of a function together: the check of its arguments, its buffers, its body."""
-    names = source.names
-
-    def name(thing: Any, hint: str = "") -> str:
-        label = hint or getattr(thing, "__name__", "thing")
-        if getattr(builtins, label, None) is thing:
-            return label
-        for known, value in names.items():
-            if value is thing:
-                return known
-        label = label if label.isidentifier() else "thing"
-        while label in names:
-            label += "_"
-        names[label] = thing
-        return label
-    unpacked = Unpacked(tape, source.leaves, name, "raise miss()")
+    unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
     lines = []
     if source.setup:
         lines += ["def make():", *(f"    {line}" for line in source.setup), f"    return {_tuple(source.kept)}", "", ""]

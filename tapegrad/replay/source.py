@@ -7,7 +7,7 @@ import keyword
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import BINARY, FLOATING, SHAPED, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
-from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
@@ -40,19 +39,28 @@ class Source(NamedTuple):
     kept: list[str]
     leaves: list[str]
     names: dict[str, Any]
+    bind: Callable[..., str]
     guards: list[Guard]
     floats: bool
 
 
-def write_source(tape: Tape, buffers: bool = True) -> Source:
-    """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept."""
-    return _Writer(tape, buffers).write()
+Spelled = Callable[[Any], "str | None"]
+
+
+def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
+    """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
+
+    With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
+    the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
+    """
+    return _Writer(tape, buffers, floats, miss, spelled).write()
 
 
 class Names:
     """The names of a source, each for one thing."""
 
-    def __init__(self) -> None:
+    def __init__(self, spelled: Spelled) -> None:
+        self.spelled = spelled
         self.objects: dict[str, Any] = {}
         self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | {"np", "math"}
         self._of: dict[Any, str] = {}
@@ -73,6 +81,8 @@ class Names:
         label = getattr(value, "__name__", None) or "constant"
         if getattr(builtins, label, None) is value:
             return str(label)
+        if (text := self.spelled(value)) is not None:
+            return text
         key: Any = id(value)
         if isinstance(value, np.ndarray) and value.ndim == 0:
             key = (value.dtype.char, value.tobytes())
@@ -95,8 +105,8 @@ class _Site:
 class _Writer:
     """Writes one tape, operation by operation."""
 
-    def __init__(self, tape: Tape, buffers: bool) -> None:
-        self.tape, self.names = tape, Names()
+    def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
+        self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
         self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers)
         self.uses = Counter(arg for op in tape.ops for arg in operands(op))
         self.expr: dict[Operation, str] = {}
@@ -130,7 +140,7 @@ class _Writer:
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves = [self.expr[x] for x in self.tape.inputs[1:]]
-        return Source(self.body, result, self.setup, self.kept, leaves, self.names.objects, self.guards, self.floats)
+        return Source(self.body, result, self.setup, self.kept, leaves, self.names.objects, self.names.bind, self.guards, self.floats)
 
     # -- pieces of text
 
@@ -194,7 +204,7 @@ class _Writer:
         if op.kwargs or any(isinstance(arg.val, np.ndarray) for arg in operands(op)) or isinstance(op.val, np.ndarray) or type(op.fn) is not Op:
             return False
         operator = BINARY.get(op.fn) if len(op.args) == 2 else UNARY.get(op.fn)
-        floats = type(op.val) is np.float64 and all(self.is_float(arg) for arg in op.args)
+        floats = self.allowed and type(op.val) is np.float64 and all(self.is_float(arg) for arg in op.args)
         if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
             self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
             self.floats = self.floats or (floats and op.fn in FLOATING)
@@ -232,6 +242,9 @@ class _Writer:
 
     def array(self, op: Call) -> None:
         """Write a call as a statement that gives its value a name, or puts it into a buffer."""
+        if not self.buffers and len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
+            self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
+            return
         out = self.buffer(op) if self.plan.slot(op) is not None and writes(op) else ""
         args = [self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
@@ -340,7 +353,7 @@ class _Writer:
         if isinstance(subject, Input) and op.fact in FIXED and not isinstance(subject.val, tuple):
             return
         self.guards.append(op)
-        miss = f"raise miss({len(self.guards) - 1})"
+        miss = f"raise {self.miss}({len(self.guards) - 1})"
         if op.fact == "bool":
             self.statement(op, f"if {'not ' if op.expected else ''}{self.use(subject)}: {miss}")
         elif op.fact == "raises":
@@ -358,7 +371,7 @@ class _Writer:
             return nested(into, list(map(self.finished, op.args)), self.names.bind, mirror=False)
         value = self.finished(op.args[0])
         parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
-        return f"{value}, ({' '.join(nested(part, parts, self.names.bind, mirror=True) + ',' for part in into.signature.parts)})"
+        return f"{value}, ({', '.join([nested(part, parts, self.names.bind, mirror=True) for part in into.signature.parts])}{',' * (len(into.signature.parts) == 1)})"
 
     def finished(self, op: Any) -> str:
         """Write a result: in memory of its own, and of the type that was recorded."""
@@ -386,7 +399,14 @@ class _Writer:
             return self.bare(dx)
         if isinstance(x.val, np.ndarray) and type(val) is np.ndarray and (val.shape, val.dtype) == (x.val.shape, x.val.dtype):
             return self.finished(dx)
-        return f"{self.names.bind(conform)}({self.bare(dx)}, {self.expr[x]})"
+        if isinstance(x.val, np.ndarray) and val is not None:
+            dtype = f", {self.text(x.val.dtype)}" if x.val.dtype.kind in "fc" else ""
+            return f"{self.names.bind(np.array)}({self.names.bind(np.broadcast_to)}({self.bare(dx)}, {self.text(x.val.shape)}){dtype})"
+        if type(x.val) in (float, int, complex) and val is not None:
+            return f"{'complex' if type(x.val) is complex else 'float'}({self.bare(dx)})"
+        if isinstance(x.val, np.generic) and val is not None:
+            return f"{self.names.bind(x.val.dtype.type if x.val.dtype.kind in 'fc' else np.float64)}({self.bare(dx)})"
+        return self.bare(dx)
 
 
 def to_python(x: Any) -> Any:

@@ -7,6 +7,7 @@ array. What has no short source (objects that refer to each other, the user's ki
 from __future__ import annotations
 
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +26,9 @@ Name = Callable[..., str]  # a thing, and a hint -> the name by which the source
 class Unpacked:
     """The parameters of a function, and the lines that check them and name their leaves; `miss` is what a check that fails does."""
 
-    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str) -> None:
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, standalone: bool = False) -> None:
+        self.standalone = standalone  # what the function captured becomes a keyword argument
+        self.captures: list[str] = []
         self.tape, self.leaves, self.name, self.miss = tape, leaves, name, miss
         self.lines: list[str] = []
         self.mutable: list[str] = []
@@ -40,6 +43,9 @@ class Unpacked:
         try:
             self.parameters = self.signature(structure)
         except _Intricate:
+            if standalone:
+                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have no source", None,
+                                    "pass tuples, lists and dicts") from None
             self.lines.clear()
             self.parameters = "*args, **kwargs"
             text = f"[None, {', '.join(leaves)}]" if leaves else "[None]"
@@ -67,7 +73,7 @@ class Unpacked:
             self.node(part.spec, key)
         if len(self.mutable) > 1:
             self.check(f"len({{{', '.join(f'id({text})' for text in self.mutable)}}}) != {len(self.mutable)}")
-        keywords = ["*", *structure.kwargs] if structure.kwargs else []
+        keywords = ["*", *structure.kwargs, *self.captures] if structure.kwargs or self.captures else []
         return ", ".join([*given, *(["/"] if given else []), *keywords])
 
     def parameter(self, part: Structure, label: str, taken: set[str]) -> str:
@@ -82,7 +88,19 @@ class Unpacked:
             raise _Intricate
         cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
         for label, child in zip(spec.names, spec.children):
+            if self.standalone:
+                self.capture(child)
+                continue
             self.node(child, f"{self.name(cells[label], f'cell_{label}')}.cell_contents")
+
+    def capture(self, child: Any) -> None:
+        """Make a captured number or array a keyword argument, with the value it had."""
+        if isinstance(child, Leaf):
+            name, val = self.leaves[child.index], self.tape.inputs[child.index + 1].val
+            self.captures.append(f"{name}={repr(val) if type(val) in (int, float) and val == val and abs(val) != math.inf else self.name(val)}")
+            self.leaf(child.index, name)
+        elif child.leafy:
+            raise _Intricate
 
     # -- one part
 
