@@ -27,9 +27,7 @@ from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.rules import OPS
 from tapegrad.tape import Call, Constant, Operation, value_of
 
-ELEMENTWISE = tuple(OPS[name] for name in (
-    "add subtract multiply divide negative square sqrt exp log sin cos tanh reciprocal abs pow maximum minimum where "
-    "equal not_equal less less_equal greater greater_equal").split())
+ELEMENTWISE = tuple(OPS[name] for name in ["add", "subtract", "multiply", "divide", "negative", "square", "sqrt", "exp", "log", "sin", "cos", "tanh", "reciprocal", "abs", "pow", "maximum", "minimum", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
 
 
 def shape(x: Any) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
+RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs"}  # what is around a body
 LONGEST = 90  # characters of an expression that is still written into another
 
 
@@ -62,7 +63,7 @@ class Names:
     def __init__(self, spelled: Spelled) -> None:
         self.spelled = spelled
         self.objects: dict[str, Any] = {}
-        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | {"np", "math"}
+        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
         self._of: dict[Any, str] = {}
 
     def fresh(self, hint: str) -> str:

@@ -48,7 +48,7 @@ class Unpacked:
                                     "pass tuples, lists and dicts") from None
             self.lines.clear()
             self.parameters = "*args, **kwargs"
-            text = f"[None, {', '.join(leaves)}]" if leaves else "[None]"
+            text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"
             self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs, miss)")
             for number, leaf in enumerate(leaves):
                 self.leaf(number, leaf)

@@ -80,7 +80,8 @@ def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, 
                 stack.append(thing.__wrapped__)
         elif isinstance(thing, type):
             if not _is_foreign(thing.__module__):
-                stack += [*thing.__mro__[1:], *(_function(part) for part in vars(thing).values())]
+                data = frozenset(name for name, part in vars(thing).items() if not (name.startswith("__") or hasattr(type(part), "__get__")))
+                stack += [*thing.__mro__[1:], *(_function(part) for part in vars(thing).values()), *_note(vars(thing), data, data, places)]
         elif isinstance(thing, (list, tuple, set, frozenset, dict)):
             stack += thing.values() if isinstance(thing, dict) else thing
         elif not isinstance(thing, (*_PLAIN, np.ndarray, ModuleType)):
