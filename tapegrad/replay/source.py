@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
+from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.plan import Plan, is_array, make_plan
 from tapegrad.replay.play import FACTS
@@ -115,7 +116,9 @@ class _Writer:
         self.float: set[Operation] = set()  # those that are Python's floats here
         self.body: list[str] = []
         self.setup: list[str] = []
-        self.kept: list[str] = []
+        self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
+        self.lines: dict[tuple[Any, int], str] = {}
+        self.kept: dict[str, None] = {}  # a set, in order
         self.guards: list[Guard] = []
         self.floats = False
         self.line = ""
@@ -141,7 +144,7 @@ class _Writer:
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves = [self.expr[x] for x in self.tape.inputs[1:]]
-        return Source(self.body, result, self.setup, self.kept, leaves, self.names.objects, self.names.bind, self.guards, self.floats)
+        return Source(self.body, result, self.setup, list(self.kept), leaves, self.names.objects, self.names.bind, self.guards, self.floats)
 
     # -- pieces of text
 
@@ -180,12 +183,12 @@ class _Writer:
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
-        where = op.where
-        if where is not None:
-            line = f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
-            if line != self.line:
-                self.line = line
-                self.body.append(line)
+        line = self.lines.get((op.code, op.lasti))
+        if line is None:
+            line = self.lines[op.code, op.lasti] = "" if op.where is None else comment(op.where)
+        if line and line != self.line:
+            self.line = line
+            self.body.append(line)
         self.body.append(text)
 
     # -- calls
@@ -281,13 +284,20 @@ class _Writer:
         return f"{self.names.bind(to_python)}({text})" if scalar else text
 
     def named(self, op: Call, text: str) -> None:
-        name = self.names.fresh(f"v{op.id}")
         if self.is_kept_view(op):
+            self.expr[op] = self.place(text, f"view{len(self.places)}")
+            return
+        self.expr[op] = name = self.names.fresh(f"v{op.id}")
+        self.statement(op, f"{name} = {text}")
+
+    def place(self, text: str, hint: str) -> str:
+        """Return the name of an array that is made once, by an expression: the same for the same one."""
+        name = self.places.get(text)
+        if name is None:
+            self.places[text] = name = self.names.fresh(hint)
             self.setup.append(f"{name} = {text}")
-            self.kept.append(name)
-        else:
-            self.statement(op, f"{name} = {text}")
-        self.expr[op] = name
+            self.kept[name] = None
+        return name
 
     def is_kept_view(self, op: Call) -> bool:
         """True for a view of a buffer by constants: made once, when the buffer is."""
@@ -304,13 +314,9 @@ class _Writer:
 
     def buffer(self, op: Call) -> str:
         """Return the name of an operation's place in a buffer."""
-        name = self.names.fresh(f"v{op.id}")
-        bind, val = self.names.bind, op.val
-        strides = dense_strides(val)
-        where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{self.plan.slot(op)}"
-        self.setup.append(f"{name} = {bind(np.ndarray)}({where}" + (")" if strides is None else f", 0, {strides})"))
-        self.kept.append(name)
-        return name
+        slot, strides = self.plan.slot(op), dense_strides(op.val)
+        where = f"{self.text(op.val.shape)}, {self.text(op.val.dtype)}, buffer{slot}" + ("" if strides is None else f", 0, {strides}")
+        return self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{slot}")
 
     def setitem(self, op: Call) -> None:
         """Write into the array itself where nothing uses what was in it, else into a copy."""
@@ -408,6 +414,11 @@ class _Writer:
         if isinstance(x.val, np.generic) and val is not None:
             return f"{self.names.bind(x.val.dtype.type if x.val.dtype.kind in 'fc' else np.float64)}({self.bare(dx)})"
         return self.bare(dx)
+
+
+def comment(where: Location) -> str:
+    """Write a source line as a comment."""
+    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
 
 
 def to_python(x: Any) -> Any:
