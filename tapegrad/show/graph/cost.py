@@ -17,12 +17,15 @@ from tapegrad.tape import UNKNOWN, Call, Operation, value_of
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
 # Nothing is computed here: numbers are moved, or not even that.
-MOVES = frozenset("""array astype broadcast_to concat copy diagonal empty empty_like expand_dims flip full full_like getfield getitem getitem_masked
-    item ones ones_like pack pad permute_dims repeat reshape roll scalar setitem squeeze stack stop_gradient take take_along_axis
-    tile tril triu wins zeros zeros_like""".split())
+MOVES = frozenset([
+    "array", "astype", "broadcast_to", "concat", "copy", "diagonal", "empty", "empty_like", "expand_dims", "flip", "full", "full_like",
+    "getfield", "getitem", "getitem_masked", "item", "ones", "ones_like", "pack", "pad", "permute_dims", "repeat", "reshape", "roll",
+    "scalar", "setitem", "squeeze", "stack", "stop_gradient", "take", "take_along_axis", "tile", "tril", "triu", "wins", "zeros",
+    "zeros_like"])
 
-REDUCTIONS = frozenset("""all any argmax argmin count_nonzero cumulative_prod cumulative_sum logsumexp max mean min nanmax nanmin prod scatter
-    sum vector_norm""".split())
+REDUCTIONS = frozenset([
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean", "min", "nanmax",
+    "nanmin", "prod", "scatter", "sum", "vector_norm"])
 
 # Leading terms for an n × n matrix: G. Golub, C. Van Loan, Matrix Computations (4th edition); for right-hand sides, 2n² each.
 CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, "inv": 2.0, "eigh": 9.0, "eigvalsh": 4 / 3, "eig": 25.0}

@@ -38,6 +38,7 @@ class _Folding:
         self.guards: dict[Operation, list[Guard]] = {}
         self.places: dict[tuple[int, int], Location] = {}
         self.varies = varying(tape)
+        self.partial = _partial_sums(tape)
         used = {arg for op in tape for arg in operands(op)}
         for op in tape:
             self._settle(op, used)
@@ -76,9 +77,8 @@ class _Folding:
         arrows: Counter[tuple[int, int]] = Counter()
         before = None
         for home, group in self.groups.items():
-            beside = self._beside(home, before) if self._reverse(home) else None
-            before = beside
-            boxes[home.id] = self._box(home, group, beside)
+            before = self._beside(home, before) if self._reverse(home) else None
+            boxes[home.id] = self._box(home, group, before)
             for op in group:
                 for used in flowing(op):
                     tail = self.home.get(used)
@@ -88,7 +88,7 @@ class _Folding:
 
     def _beside(self, home: Operation, before: int | None) -> int | None:
         """Return the forward box beside which an operation stands; one that does not tell stands where the one before it does."""
-        partner = self.sides.partner(home)
+        partner = self.sides.partner(home) if home not in self.partial else None
         found = self.home.get(partner) if partner is not None else None
         return before if found is None or self._reverse(found) else found.id
 
@@ -99,7 +99,8 @@ class _Folding:
         guards = self.guards.get(home, [])
         title, detail = self._texts(home, shown, group)
         return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
-                   self._hover(group, shown, guards), self._reverse(home), beside, len(guards), self.sides.value in group)
+                   self._hover(group, shown, guards), reverse=self._reverse(home), beside=beside, lift=home in self.partial,
+                   guards=len(guards), marked=self.sides.value in group)
 
     def _role(self, home: Operation, group: list[Operation]) -> str:
         role = role_of(home)
@@ -182,6 +183,13 @@ def varying(tape: Tape) -> set[Operation]:
     return found
 
 
+def _partial_sums(tape: Tape) -> set[Operation]:
+    """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the last beside its variable."""
+    sums = [op for op in tape if op.note.startswith("accumulate ")]
+    last = {op.note: op for op in sums}
+    return {op for op in sums if last[op.note] is not op}
+
+
 def flowing(op: Operation) -> list[Operation]:
     """Return the operations whose values flow into one: `conform` only looks at its input's shape."""
     return operands(op)[:1] if isinstance(op, Call) and op.fn is conform and isinstance(op.args[0], Operation) else operands(op)
@@ -196,10 +204,8 @@ def amount(count: int | None, unit: str) -> str:
     if not count:
         return ""
     size = float(count)
-    for prefix in ("", "k", "M", "G"):
-        if size < 999.5:
-            break
+    prefixes = ["", "k", "M", "G", "T"]
+    while size >= 999.5 and len(prefixes) > 1:
         size /= 1000
-    else:
-        prefix = "T"
-    return f"{size:.3g} {prefix}{unit}"
+        del prefixes[0]
+    return f"{size:.3g} {prefixes[0]}{unit}"

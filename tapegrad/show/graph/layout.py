@@ -70,7 +70,6 @@ def layout(picture: Picture) -> Layout:
 class _Router:
     def __init__(self, picture: Picture, row: dict[int, int], both: tuple[Column, Column]) -> None:
         self.picture, self.row, self.both = picture, row, both
-        self.last = [{r: nodes for r, nodes in enumerate(column.rows)} for column in both]
         self.around = [a for a in picture.arrows if a not in both[0].chains and a not in both[1].chains]
         self.lanes = {side: _lanes((a for a in self.around if self._side(a) == side), row) for side in ("left", "middle", "right")}
         self.tracks = self._tracks()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import networkx
 
 
-def to_networkx(tape: Tape) -> networkx.DiGraph[int]:
+def to_networkx(tape: Tape) -> networkx.DiGraph:
     """Return a graph whose nodes are the operations' numbers, and whose edges lead from an operation to what uses it.
 
     A node has the attributes `op` (the function's name), `kind`, `role`, `text`, `type`, `value` (in brief), `note`, `line`
@@ -30,7 +30,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph[int]:
     ('float', 8)
     """
     import networkx as nx
-    graph: networkx.DiGraph[int] = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
+    graph: networkx.DiGraph = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
     places: dict[tuple[int, int], Location] = {}
     for op in tape:
         graph.add_node(op.id, **_attributes(op, places))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tapegrad.show.graph.picture import Arrow, Picture
@@ -19,6 +20,16 @@ Node = Hashable
 """A box's key, or `(tail, row)`: where an arrow passes a row."""
 Chain = list[Node]
 SWEEPS = 8
+
+
+def labour(picture: Picture) -> tuple[int, int]:
+    """Return how many rows all arrows pass, and how many nodes that makes where those of one box share theirs."""
+    row = assign(picture)
+    spans = [(a.tail, abs(row[a.tail] - row[a.head])) for a in picture.arrows if not a.again and not picture.saved(a)]
+    longest: dict[int, int] = {}
+    for tail, span in spans:
+        longest[tail] = max(longest.get(tail, 0), span)
+    return sum(span for _, span in spans), sum(longest.values())
 
 
 class Column:
@@ -65,7 +76,7 @@ class Column:
 def assign(picture: Picture) -> dict[int, int]:
     """Return the row of each box: a forward box stands below what it uses, a reverse box beside the forward one it belongs to.
 
-    A forward box's row is the longest path that leads to it; an input stands just above its first use. Where several reverse
+    A forward box's row is the longest path that leads to it; what uses at most one other stands just above its first use. Where several reverse
     boxes belong to one forward box, the last of them stands beside it, and what it uses below.
     """
     import networkx as nx
@@ -91,17 +102,19 @@ def _layers(picture: Picture, nx: networkx) -> dict[int, int]:  # type: ignore[v
     band: dict[int, int] = {}
     for level, keys in enumerate(nx.topological_generations(graph)):  # type: ignore[attr-defined]
         band.update(dict.fromkeys(keys, level))
-    for key in graph:
-        if graph.in_degree(key) == 0 and graph.out_degree(key):
+    for key in reversed(list(band)):  # of two arrows the one that leads here grows by what the one that leaves shrinks, or less
+        if graph.in_degree(key) <= 1 and graph.out_degree(key):
             band[key] = min(band[head] for head in graph.successors(key)) - 1
+    lowest = min(band.values(), default=0)
+    band = {key: level - lowest for key, level in band.items()}
     last = max(band.values(), default=0)
     for key, box in boxes.items():
         if box.reverse:
-            band[key] = last if box.beside is None else band[box.beside]
+            band[key] = last if box.beside is None else max(band[box.beside] - box.lift, 0)
     return band
 
 
-def _within_bands(picture: Picture, band: dict[int, int], nx: networkx) -> networkx.DiGraph[int]:  # type: ignore[valid-type]
+def _within_bands(picture: Picture, band: dict[int, int], nx: networkx) -> networkx.DiGraph:  # type: ignore[valid-type]
     graph = nx.DiGraph()  # type: ignore[attr-defined]
     graph.add_nodes_from(key for key, box in picture.boxes.items() if box.reverse)
     graph.add_edges_from((a.tail, a.head) for a in picture.arrows
@@ -131,7 +144,7 @@ def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
             chain.append(node)
         chain.append(arrow.head)
         column.chains[arrow] = chain
-        for one, other in zip(chain, chain[1:]):
+        for one, other in pairwise(chain):
             column.link(*((one, other) if down else (other, one)))
     forward, reverse = both
     _order(forward)
@@ -223,14 +236,13 @@ def _spines(column: Column) -> list[list[Node]]:
     follows: dict[Node, Node] = {}
     for nodes in column.rows:
         for node in nodes:
-            main = [n for n in column.below[node] if isinstance(n, tuple) and isinstance(node, tuple) and n[0] == node[0]] or column.main(column.below[node])
-            if len(main) == 1:
-                back = [node] if isinstance(node, tuple) and isinstance(main[0], tuple) else column.main(column.above[main[0]])
-                if back == [node]:
-                    follows[node] = main[0]
-    heads = [node for nodes in column.rows for node in nodes if node in follows and node not in set(follows.values())]
+            same = [n for n in column.below[node] if isinstance(n, tuple) and isinstance(node, tuple) and n[0] == node[0]]
+            main = same or column.main(column.below[node])
+            if same or (len(main) == 1 and column.main(column.above[main[0]]) == [node]):
+                follows[node] = main[0]
+    led = set(follows.values())
     spines = []
-    for node in heads:
+    for node in (node for nodes in column.rows for node in nodes if node in follows and node not in led):
         spine = [node]
         while spine[-1] in follows:
             spine.append(follows[spine[-1]])

@@ -25,7 +25,7 @@ class Sides:
     __slots__ = ("begin", "end", "gradients", "tape", "value")
 
     def __init__(self, tape: Tape) -> None:
-        self.tape, self.value, self.gradients = tape, tape.result, {}
+        self.tape, self.value = tape, tape.result
         self.end: Operation | None = None  # what packs value and gradients into the result: no part of the mathematics
         self.gradients: dict[Operation, list[Input]] = {}
         parts = _value_and_gradients(tape)
@@ -55,8 +55,9 @@ class Sides:
         if op.note == "seed":
             return self.value
         fn = op.fn if isinstance(op, Call) else None
-        if isinstance(fn, Call) and fn.fn is getfield and isinstance(fn.args[0], Operation):
-            return fn.args[0]  # a pullback's call: its triple
+        triple = fn.args[0] if isinstance(fn, Call) and fn.fn is getfield else None
+        if isinstance(triple, Operation):
+            return triple  # of a pullback's call
         found = _NOTE.search(op.note)
         number = int(found[1]) if found else 0
         return self.tape[number] if 0 < number < self.begin else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html import escape
-from pathlib import Path
 
 from tapegrad.show.graph.layout import HEIGHT, MARGIN, Layout, Placed, Route, layout
 from tapegrad.show.graph.picture import Arrow, Box, Picture
@@ -67,13 +66,6 @@ def to_svg(picture: Picture) -> str:
     return "\n".join(parts) + "\n"
 
 
-def write(content: str, path: str | Path | None) -> str:
-    """Write a file where a path is given; return the content."""
-    if path is not None:
-        Path(path).write_text(content, encoding="utf-8")
-    return content
-
-
 def _sides(picture: Picture, placed: Layout) -> list[str]:
     if not picture.reverse:
         return []
@@ -82,8 +74,8 @@ def _sides(picture: Picture, placed: Layout) -> list[str]:
 
 def _arrow(picture: Picture, arrow: Arrow, route: Route) -> str:
     kind = "arrow saved" if picture.saved(arrow) else "arrow"
-    thick = f' style="stroke-width:{min(1.4 + 0.5 * len(str(arrow.count)), 4):.1f}"' if arrow.count > 9 else ""
-    said = f"<title>{arrow.count} times</title>" if arrow.count > 1 else ""
+    thick = f' style="stroke-width:{min(1.4 + 0.5 * len(str(arrow.times)), 4):.1f}"' if arrow.times > 9 else ""
+    said = f"<title>{arrow.times} times</title>" if arrow.times > 1 else ""
     x, y = route.tip
     return (f'<g class="{kind}" data-tail="{arrow.tail}" data-head="{arrow.head}">{said}<path d="{route.path}"{thick}/>'
             f'<path class="tip" d="M{x:.1f} {y:.1f}m{_HEADS[route.pointing]}"/></g>')

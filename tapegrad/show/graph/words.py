@@ -9,10 +9,11 @@ import numpy as np
 
 from tapegrad.brief import brief, plain
 from tapegrad.show.line import short, shorten, tidy, untraced
+from tapegrad.tangent import Accumulator, Scatter
 from tapegrad.tape import UNKNOWN, Operation
 
-INFIX = {"add": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%", "equal": "=",
-         "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",
+INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%",
+         "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",
          "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 PREFIX = {"negative": "−", "positive": "+", "logical_not": "¬", "bitwise_invert": "~", "sqrt": "√"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -83,12 +84,13 @@ def number(value: Any, digits: int = 6) -> str:
         return str(value)
     if type(value) not in (int, float, complex) or (type(value) is int and value.bit_length() > 64):
         return ""
-    return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−") if type(value) is not int else str(value).replace("-", "−")
+    text = str(value) if type(value) is int else f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-")
+    return text.replace("-", "−")
 
 
 def value_text(op: Operation) -> str:
     """Write what an operation's value is: the number itself, or the type of an array."""
-    if op.val is UNKNOWN:
+    if op.val is UNKNOWN or type(op.val) in (Scatter, Accumulator):  # those are written in the end, by `conform`
         return ""
     return number(op.val) or op.type
 
