@@ -91,8 +91,8 @@ class _Lines:
         where, role = self.where[op], _role(op, self.sides)
         if where is None or role in ("input", "gradient"):
             xs = [op] if isinstance(op, Input) else self.sides.gradients.get(op, [])
-            return _Place(op.id >= self.sides.begin, role, _root(xs[0].label) if xs and self.few else "")
-        return _Place(op.id >= self.sides.begin, role, self.level.key(where))
+            return _Place(self.sides.reverse(op), role, _root(xs[0].label) if xs and self.few else "")
+        return _Place(self.sides.reverse(op), role, self.level.key(where))
 
     def _box(self, place: _Place, group: list[Operation]) -> Box:
         role = place.role
@@ -141,7 +141,7 @@ def _role(op: Operation, sides: Sides) -> str:
         return "gradient"
     if op.note == "seed":
         return "seed"
-    return "pullback" if op.id >= sides.begin else "operation"
+    return "pullback" if sides.reverse(op) else "operation"
 
 
 def _root(label: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from tapegrad.errors import Location
-from tapegrad.ops import default_rng, draw, getfield
+from tapegrad.ops import default_rng, draw, getfield, pack
 from tapegrad.rules import rrule
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of
@@ -58,10 +58,14 @@ class _Folding:
         home = op
         if isinstance(op, Call) and op.fn is getfield and isinstance(op.args[0], Call):
             of = self.home.get(op.args[0])
-            if of is not None and self._reverse(of) == self._reverse(op):
+            if of is not None and self.sides.reverse(of) == self.sides.reverse(op):
                 home = of
         if isinstance(op, Call) and op.fn is conform and self._sums(op.args[0]):
             home = self.home[op.args[0]]
+        if isinstance(op, Call) and op.fn is pack:  # a tuple that is taken apart and packed again
+            homes = {self.home.get(part) for part in operands(op)}
+            again = homes.pop() if len(homes) == 1 else None
+            home = again if isinstance(again, Call) and again.fn is pack else home
         self.home[op] = home
         self.groups.setdefault(home, []).append(op)
 
@@ -69,15 +73,12 @@ class _Folding:
         """True for the sum that is a gradient but for its type and shape."""
         return op in self.home and role_of(op) == "accumulation" and self.home[op] is op
 
-    def _reverse(self, op: Operation) -> bool:
-        return op.id >= self.sides.begin
-
     def picture(self) -> Picture:
         boxes: dict[int, Box] = {}
         arrows: Counter[tuple[int, int]] = Counter()
         before = None
         for home, group in self.groups.items():
-            before = self._beside(home, before) if self._reverse(home) else None
+            before = self._beside(home, before) if self.sides.reverse(home) else None
             boxes[home.id] = self._box(home, group, before)
             for op in group:
                 for used in flowing(op):
@@ -90,7 +91,7 @@ class _Folding:
         """Return the forward box beside which an operation stands; one that does not tell stands where the one before it does."""
         partner = self.sides.partner(home) if home not in self.partial else None
         found = self.home.get(partner) if partner is not None else None
-        return before if found is None or self._reverse(found) else found.id
+        return before if found is None or self.sides.reverse(found) else found.id
 
     # -- what is written
 
@@ -99,14 +100,14 @@ class _Folding:
         guards = self.guards.get(home, [])
         title, detail = self._texts(home, shown, group)
         return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
-                   self._hover(group, shown, guards), reverse=self._reverse(home), beside=beside, lift=home in self.partial,
+                   self._hover(group, shown, guards), reverse=self.sides.reverse(home), beside=beside, lift=home in self.partial,
                    guards=len(guards), marked=self.sides.value in group)
 
     def _role(self, home: Operation, group: list[Operation]) -> str:
         role = role_of(home)
         if any(op in self.sides.gradients for op in group):
             return "gradient"
-        if role == "primal" and self._reverse(home):
+        if role == "primal" and self.sides.reverse(home):
             return "pullback"
         if role == "primal" and self.triples:
             return "constant"  # no gradient passes here
@@ -150,7 +151,7 @@ class _Folding:
             return op.label or op.name
         if op not in self.home:
             return constant(op.val) if op not in self.varies else op.name
-        if self.triples and self._reverse(op):
+        if self.triples and self.sides.reverse(op):
             if op.note == "seed":
                 return derivative(self.name(self.sides.value)) if self.sides.value is not None else op.name
             partner = self.sides.partner(op) if op.note.removeprefix("accumulate ").startswith("d%") else None
@@ -164,12 +165,18 @@ class _Folding:
         where = place_of(group[0], self.places)
         size, flops = cost_of(shown).bytes, sum(cost.flops or 0 for cost in costs)
         facts: list[tuple[str, Any]] = [
-            ("type", shown.type), ("value", "" if shown.val is UNKNOWN else tidy(short(shown.val, 120))),
+            ("type", shown.type), ("value", _value(shown)),
             ("line", f"{where.short} in {where.function}" if where else ""), ("source", where.source if where else ""),
             ("note", "; ".join(op.note for op in group if op.note)),
             ("cost", ", ".join(filter(None, [amount(size, "B"), amount(flops, "flop")])))]
         facts += [("guard", tidy(guard.body.removeprefix("guard "))) for guard in guards]
         return "\n".join(lines + [f"{name}: {fact}" for name, fact in facts if fact])
+
+
+def _value(op: Operation) -> str:
+    """Write a value in brief, "" where that says no more than the type."""
+    found = "" if op.val is UNKNOWN else tidy(short(op.val, 120))
+    return "" if found == f"<{op.type}>" else found
 
 
 def varying(tape: Tape) -> set[Operation]:

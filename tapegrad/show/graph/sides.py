@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.ops import getfield, pack
 from tapegrad.rewrite import differentiated
 from tapegrad.rules import rrule
-from tapegrad.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
 _NOTE = re.compile(r"(?:pullback of |(?:accumulate )?d)%(\d+)$")
@@ -44,9 +44,25 @@ class Sides:
         seeds = [op.id for op in self.tape if type(op) is Constant and op.note == "seed"]
         if seeds:
             return seeds[-1]
-        after = self.value.id if self.value is not None else 0
+        after = max((part.id for part in self._parts()), default=0)
         marked = (op.id for op in self.tape.ops[after:] if op.note.startswith(_REVERSE))
         return next(marked, self.end.id)
+
+    def _parts(self) -> list[Operation]:
+        """Return what the value is made of: a tuple is packed anew behind the reverse sweep."""
+        found: list[Operation] = []
+        stack = [] if self.value is None else [self.value]
+        while stack:
+            op = stack.pop()
+            if isinstance(op, Call) and op.fn in (pack, getfield):
+                stack += operands(op)
+            else:
+                found.append(op)
+        return found
+
+    def reverse(self, op: Operation) -> bool:
+        """True for an operation of the reverse sweep."""
+        return op.id >= self.begin and op is not self.value
 
     def partner(self, op: Operation) -> Operation | None:
         """Return the operation of the forward half that one of the reverse half stands beside, None where nothing tells."""

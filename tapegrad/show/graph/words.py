@@ -31,6 +31,8 @@ def expression(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Nam
     op = brief(fn)
     parts = [argument(arg, name) for arg in args]
     named = [f"{key}={argument(arg, name)}" for key, arg in kwargs.items()]
+    if op == "pack":
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
     if not named and len(args) == 2:
         if op in INFIX:
             return f"{_bracket(parts[0])} {INFIX[op]} {_bracket(parts[1])}"
