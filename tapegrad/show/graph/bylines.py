@@ -98,8 +98,10 @@ class _Lines:
         role = place.role
         if role == "operation" and self.triples and not any(map(is_triple, group)):
             role = "constant"  # no gradient passes here
-        return Box(group[0].id, role, shorten(self._title(place, group[0]), WIDEST, "…"), shorten(self._detail(place, group), WIDEST + 8, "…"),
-                   self._hover(group), reverse=place.reverse, beside=self._beside(place) if place.reverse else None,
+        counts = {name: name if count == 1 else f"{count} × {name}" for name, count in Counter(map(_name, group)).most_common()}
+        detail = self._detail(place, group, [count for name, count in counts.items() if name not in _PLUMBING])
+        return Box(group[0].id, role, shorten(self._title(place, group[0]), WIDEST, "…"), shorten(detail, WIDEST + 8, "…"),
+                   self._hover(group, list(counts.values())), reverse=place.reverse, beside=self._beside(place) if place.reverse else None,
                    guards=sum(isinstance(op, Guard) for op in group), marked=self.sides.value in group)
 
     def _title(self, place: _Place, op: Operation) -> str:
@@ -108,20 +110,19 @@ class _Lines:
             return derivative(name) if name else "gradients"
         if place.role == "input":
             return name or "inputs"
-        return tidy(self.level.title(where)) if where is not None else place.role
+        return tidy(self.level.title(where)) if where is not None else "result" if place.role != "seed" else "seed"
 
-    def _detail(self, place: _Place, group: list[Operation]) -> str:
+    def _detail(self, place: _Place, group: list[Operation], counts: list[str]) -> str:
         if place.role in ("input", "gradient", "seed"):
             return value_text(group[0]) if len(group) == 1 else f"{len(group)} of them"
-        counts = [_times(name, count) for name, count in Counter(map(_name, group)).most_common() if name not in _PLUMBING]
         detail, where = ", ".join(counts[:3]) + ", …" * (len(counts) > 3), self.where[group[0]]
         return tidy(f"{where.short}: {detail}" if where is not None and where.source and self.level is _LEVELS[0] else detail)
 
-    def _hover(self, group: list[Operation]) -> str:
+    def _hover(self, group: list[Operation], counts: list[str]) -> str:
         costs, where = [cost_of(op) for op in group], self.where[group[0]]
         cost = [amount(sum(c.bytes or 0 for c in costs), "B"), amount(sum(c.flops or 0 for c in costs), "flop")]
         lines = [f"{len(group)} operations" if len(group) > 1 else "1 operation", f"from {group[0].name} to {group[-1].name}",
-                 ", ".join(_times(name, count) for name, count in Counter(map(_name, group)).most_common(12))]
+                 ", ".join(counts[:12])]
         if where is not None:
             lines += [f"line: {where.short} in {where.function}", f"source: {where.source}"]
         return "\n".join([*lines, *([f"cost: {', '.join(filter(None, cost))}"] if any(cost) else [])])
@@ -157,14 +158,11 @@ def _name(op: Operation) -> str:
     return "pullback" if isinstance(op.fn, Operation) else brief(op.fn)
 
 
-def _times(name: str, count: int) -> str:
-    return name if count == 1 else f"{count} × {name}"
-
-
 def _later(used: Operation, op: Operation) -> bool:
     """True if an operation stands behind the one that uses it, within a line of the forward half: it comes from the loop's last turn."""
     while isinstance(used, Call) and used.fn is getfield and isinstance(used.args[0], Operation):
         used = used.args[0]
-    if op.code is None or op.code is not used.code or isinstance(op, Guard) or _name(op) in _PLUMBING:
+    if op.code is None or op.code is not used.code or used.lasti < op.lasti or isinstance(op, Guard):
         return False
-    return used.lasti > op.lasti or (used.lasti == op.lasti and _name(used) == _name(op))
+    name = _name(op)
+    return name not in _PLUMBING and (used.lasti > op.lasti or _name(used) == name)

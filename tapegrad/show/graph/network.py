@@ -9,6 +9,7 @@ from tapegrad.errors import Location, locate
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.line import role_of, short, tidy
 from tapegrad.tape import UNKNOWN, Call, Guard, Operation, Tape
+from tapegrad.trace import collector
 
 if TYPE_CHECKING:
     import networkx
@@ -32,16 +33,22 @@ def to_networkx(tape: Tape) -> networkx.DiGraph:
     import networkx as nx
     graph: networkx.DiGraph = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
     places: dict[tuple[int, int], Location] = {}
-    for op in tape:
-        graph.add_node(op.id, **_attributes(op, places))
-        slots: dict[int, list[str]] = {}
-        for i, arg in enumerate(op.args):
-            if isinstance(arg, Operation):
-                slots.setdefault(arg.id, []).append(str(i))
-        if isinstance(op, Call) and isinstance(op.fn, Operation):
-            slots.setdefault(op.fn.id, []).append("fn")
-        graph.add_edges_from((used, op.id, {"slots": ",".join(found)}) for used, found in slots.items())
+    with collector:  # all that is made here stays
+        for op in tape:
+            graph.add_node(op.id, **_attributes(op, places))
+            graph.add_edges_from((used, op.id, {"slots": ",".join(found)}) for used, found in _slots(op).items())
     return graph
+
+
+def _slots(op: Operation) -> dict[int, list[str]]:
+    """Return, by the number of an operation that this one uses, its places among the arguments."""
+    found: dict[int, list[str]] = {}
+    for i, arg in enumerate(op.args):
+        if isinstance(arg, Operation):
+            found.setdefault(arg.id, []).append(str(i))
+    if isinstance(op, Call) and isinstance(op.fn, Operation):
+        found.setdefault(op.fn.id, []).append("fn")
+    return found
 
 
 def _attributes(op: Operation, places: dict[tuple[int, int], Location]) -> dict[str, Any]:

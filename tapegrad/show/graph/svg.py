@@ -7,6 +7,7 @@ from html import escape
 
 from tapegrad.show.graph.layout import HEIGHT, MARGIN, Layout, Placed, Route, layout
 from tapegrad.show.graph.picture import Arrow, Box, Picture
+from tapegrad.show.line import shorten
 from tapegrad.show.styles import STYLES
 
 # The hues are those of the terminal's styles (Okabe and Ito's); a forward operation has that of a triple.
@@ -51,15 +52,15 @@ def text(value: str) -> str:
 
 def to_svg(picture: Picture) -> str:
     """Draw a picture."""
-    placed = layout(picture)
-    width = max(placed.width, 2 * MARGIN + 8.5 * len(picture.title), _legend(picture, 0)[1])
+    placed, heading = layout(picture), shorten(picture.title, 100, "…")
+    width = max(placed.width, 2 * MARGIN + 8.5 * len(heading), _legend(picture, 0)[1])
     height = placed.height + 22
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tapegrad" role="img" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">',
         f"<title>{text(picture.title)}</title>", f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
-        f'<text class="heading" x="{MARGIN:.0f}" y="28">{text(picture.title)}</text>', *_sides(picture, placed),
+        f'<text class="heading" x="{MARGIN:.0f}" y="28">{text(heading)}</text>', *_sides(picture, placed),
         '<g class="arrows">', *(_arrow(picture, arrow, route) for arrow, route in placed.routes.items()), "</g>",
         '<g class="boxes">', *(_box(box, placed.boxes[key]) for key, box in picture.boxes.items()), "</g>",
         _legend(picture, height - 14)[0], "</svg>"]
