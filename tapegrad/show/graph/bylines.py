@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
+from tapegrad.back import is_triple
 from tapegrad.brief import brief
 from tapegrad.errors import Location
 from tapegrad.ops import getfield
@@ -14,7 +15,7 @@ from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.fold import amount, flowing
 from tapegrad.show.graph.network import place_of
 from tapegrad.show.graph.picture import Arrow, Box, Picture
-from tapegrad.show.graph.sides import Sides, is_triple
+from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import derivative, value_text
 from tapegrad.show.line import heading, shorten, tidy
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape

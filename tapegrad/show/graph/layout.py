@@ -180,64 +180,52 @@ class _Router:
         """Follow a chain of nodes: straight past each row, and a curve between two rows."""
         down = not self.picture.boxes[arrow.head].reverse
         tail, head = self.placed[arrow.tail], self.placed[arrow.head]
-        path = [f"M{_n(tail.x)} {_n(tail.bottom if down else tail.top)}"]
         x, y = tail.x, tail.bottom if down else tail.top
+        path = [f"M{_n(x)} {_n(y)}"]
         r, step = self.row[arrow.tail], 1 if down else -1
         for node in chain[1:]:
             r += step
-            to = head.x + self.ports[arrow] if node == arrow.head else self.x[node]
+            last = node == arrow.head
+            to = head.x + self.ports[arrow] if last else self.x[node]
             near, past = (self.top[r], self.top[r] + HEIGHT)[::step]
-            end = near if node != arrow.head else near - 5 * step
-            if abs(to - x) > 0.5:
-                if path[-1].startswith("V") and y != tail.bottom and y != tail.top:
-                    path[-1] = f"V{_n(y)}"
+            end = near - 5 * step if last else near
+            if bends := abs(to - x) > 0.5:
                 middle = (y + near) / 2
                 path.append(f"C{_n(x)} {_n(middle)} {_n(to)} {_n(middle)} {_n(to)} {_n(end)}")
-            elif path[-1].startswith("V"):
-                path[-1] = f"V{_n(end)}"
-            else:
-                path.append(f"V{_n(end)}")
-            if node != arrow.head:
-                if path[-1].startswith("V"):
-                    path[-1] = f"V{_n(past)}"
-                else:
-                    path.append(f"V{_n(past)}")
-                y = past
-            x = to
+            if not (last and bends):
+                del path[len(path) - path[-1].startswith("V"):]  # one line past any number of rows
+                path.append(f"V{_n(end if last else past)}")
+            x, y = to, past
         return Route("".join(path), (x, head.top if down else head.bottom), "down" if down else "up")
 
     def _around(self, arrow: Arrow) -> Route:
         """Go along channels and a lane, with round corners."""
-        tail, head, side = self.placed[arrow.tail], self.placed[arrow.head], self._side(arrow)
         leave, enter = self._channels(arrow)
-        port = self.ports[arrow]
-        lane = self.lanes[side][arrow.tail]
-        if side == "middle":
-            at = self.extents[1][0] - GAP - TRACK * lane
-            end = (head.x - head.width / 2, head.y + port) if enter is None else (head.x + port, head.bottom)
-            if leave is None and enter is None and self.row[arrow.tail] == self.row[arrow.head]:
-                return Route(f"M{_n(tail.x + tail.width / 2)} {_n(end[1])}H{_n(end[0] - 5)}", end, "right")
-            start = (tail.x + tail.width / 2, tail.y) if leave is None else (tail.x + tail.width / 4, tail.bottom)
-        elif side == "left":
-            at = self.extents[0][0] - GAP / 2 - TRACK * lane
-            start, end = (tail.x - tail.width / 4, tail.bottom), (head.x + port, head.top)
-        else:
-            at = self.extents[1][1] + GAP / 2 + TRACK * lane
-            start, end = (tail.x + tail.width / 4, tail.top), (head.x + port, head.bottom)
-        points = [start]
-        if leave is not None:
-            y = self._track(leave, arrow.tail)
-            points += [(start[0], y), (at, y)]
-        else:
-            points.append((at, start[1]))
-        if enter is not None:
-            y = self._track(enter, arrow.tail)
-            points += [(at, y), (end[0], y)]
-        else:
-            points.append((at, end[1]))
-        pointing = "right" if enter is None else "down" if side == "left" else "up"
-        points.append(_before(end, pointing))
-        return Route(polyline(points), end, pointing)
+        at, start, end, pointing = self._ends(arrow)
+        if leave is None and enter is None and self.row[arrow.tail] == self.row[arrow.head]:
+            return Route(f"M{_n(start[0])} {_n(end[1])}H{_n(end[0] - 5)}", end, pointing)
+        there, back = self._turn(leave, arrow, start, at), self._turn(enter, arrow, end, at)
+        return Route(polyline([start, *there, *reversed(back), _before(end, pointing)]), end, pointing)
+
+    def _turn(self, channel: int | None, arrow: Arrow, end: tuple[float, float], at: float) -> list[tuple[float, float]]:
+        """Return the corners between an end of an arrow and its lane."""
+        if channel is None:
+            return [(at, end[1])]
+        y = self._track(channel, arrow.tail)
+        return [(end[0], y), (at, y)]
+
+    def _ends(self, arrow: Arrow) -> tuple[float, tuple[float, float], tuple[float, float], str]:
+        """Return the x of an arrow's lane, where it leaves its tail, where it reaches its head, and in which direction."""
+        tail, head, side, port = self.placed[arrow.tail], self.placed[arrow.head], self._side(arrow), self.ports[arrow]
+        leave, enter = self._channels(arrow)
+        lane = TRACK * self.lanes[side][arrow.tail]
+        if side == "left":
+            return self.extents[0][0] - GAP / 2 - lane, (tail.x - tail.width / 4, tail.bottom), (head.x + port, head.top), "down"
+        if side == "right":
+            return self.extents[1][1] + GAP / 2 + lane, (tail.x + tail.width / 4, tail.top), (head.x + port, head.bottom), "up"
+        start = (tail.x + tail.width / 2, tail.y) if leave is None else (tail.x + tail.width / 4, tail.bottom)
+        end = (head.x - head.width / 2, head.y + port) if enter is None else (head.x + port, head.bottom)
+        return self.extents[1][0] - GAP - lane, start, end, "right" if enter is None else "up"
 
     def _track(self, channel: int, tail: int) -> float:
         below = self.top[channel] + HEIGHT if channel >= 0 else TOP - CHANNEL / 2

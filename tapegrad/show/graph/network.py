@@ -22,8 +22,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph:
     (`file:line`) and `source`; where shapes tell, also `bytes` and `flops`. An edge has `slots`: the positions among the
     arguments, `fn` for the function. All are strings and integers, so that every format of networkx can write them.
 
-    >>> from tapegrad.tape import Input, call
-    >>> import operator
+    >>> from tapegrad.tape import Input
     >>> tape = Tape()
     >>> x = tape.push(Input(3.0, "x"))
     >>> graph = to_networkx(tape)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tapegrad.ops import getfield, pack
 from tapegrad.rewrite import differentiated
-from tapegrad.rules import rrule
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
@@ -87,8 +86,3 @@ def _value_and_gradients(tape: Tape) -> tuple[Any, ...] | None:
     if end.fn is pack and isinstance(end.kwargs.get("into"), ValueAndGradients):
         return end.args
     return end.args if end.fn is not pack and any(op.note == "seed" for op in tape) else None
-
-
-def is_triple(op: Any) -> bool:
-    """True for `rrule(fn, ...)`."""
-    return isinstance(op, Call) and op.fn is rrule
