@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
 from tapegrad.errors import ArgumentError, Location, MalformedTape, locate
+
+if TYPE_CHECKING:
+    import networkx
 
 
 class Variable:
@@ -383,6 +387,33 @@ class Tape:
         """Return the tape as text, "plain" or "compact" (a triple on one line)."""
         from tapegrad.show.plain import format_tape
         return format_tape(self, style, width)
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """Return a networkx graph: a node for each operation, with its op, type, line and cost, and an edge to each use of it."""
+        from tapegrad.show.graph.network import to_networkx
+        return to_networkx(self)
+
+    def to_dot(self, path: str | Path | None = None, group: str | None = None) -> str:
+        """Return the picture of the tape in Graphviz's language, and write it to `path`."""
+        from tapegrad.show.graph import draw
+        return draw(self, "dot", path, group)
+
+    def to_svg(self, path: str | Path | None = None, group: str | None = None) -> str:
+        """Return a picture of the tape, forward and reverse side by side, as SVG, and write it to `path`.
+
+        `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000 operations are drawn by line.
+        """
+        from tapegrad.show.graph import draw
+        return draw(self, "svg", path, group)
+
+    def to_html(self, path: str | Path | None = None, group: str | None = None) -> str:
+        """Return the picture as a page of its own with search and details, which needs no network, and write it to `path`."""
+        from tapegrad.show.graph import draw
+        return draw(self, "html", path, group)
+
+    def _repr_html_(self) -> str:
+        from tapegrad.show.graph import draw
+        return draw(self, "cell")
 
     def __str__(self) -> str:
         return self.format()

@@ -50,11 +50,27 @@ def goldens() -> dict[str, str]:
     }
 
 
+def pictures() -> dict[str, str]:
+    """Return the golden pictures by name; README shows gradient.svg."""
+    gradient = tg.gradtape(f, 2.0, 3.0)
+    wide = tg.gradtape(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0}, seed=(1.0, np.ones(3)))
+    drawn = {
+        "primal.svg": tg.trace(f, 2.0, 3.0)[1].to_svg(),
+        "gradient.svg": gradient.to_svg(),
+        "gradient.dot": gradient.to_dot(),
+        "flat.svg": tg.primitivize(gradient).to_svg(),
+        "wave_lines.svg": wide.to_svg(group="line"),
+        "wave.dot": wide.to_dot(),
+    }
+    return {name: text.removesuffix("\n") for name, text in drawn.items()}
+
+
 def main() -> None:
     """Write every golden file."""
-    for old in FOLDER.glob("*.txt"):
-        old.unlink()
-    for name, text in goldens().items():
+    for pattern in ("*.txt", "*.svg", "*.dot"):
+        for old in FOLDER.glob(pattern):
+            old.unlink()
+    for name, text in (goldens() | pictures()).items():
         (FOLDER / name).write_text(text + "\n", encoding="utf-8")
 
 
