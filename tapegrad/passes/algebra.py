@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import is_python
 from tapegrad.ops import (
     abs,
     add,
@@ -135,6 +136,18 @@ def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
     return w.make(op, op.fn, x.args[0], *rest, val=op.val) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
 
 
+# -- quotients
+
+
+def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two."""
+    for x, y in ((a, b), (b, a)):
+        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
+                and same_type(y.args[1].val, y.val) and same_type(y.val, op.val) and not is_python(y.val):
+            return w.make(op, divide, x, y.args[1], val=op.val)
+    return None
+
+
 # -- powers
 
 
@@ -165,7 +178,8 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 ALGEBRA = (
     (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero), (subtract, minus_from_zero),
     (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (negative, difference_negated), (add, plus_negative),
-    (subtract, minus_negative), (multiply, both_negative), (divide, both_negative), (cos, even), (abs, even), (square, even), (pow, even),
+    (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
+    (cos, even), (abs, even), (square, even), (pow, even),
     (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
     (where, no_choice),
 )

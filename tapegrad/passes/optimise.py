@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tapegrad.passes.cse import cse
 from tapegrad.passes.dce import dce
+from tapegrad.passes.factors import factors
 from tapegrad.passes.fold import fold
 from tapegrad.passes.report import Report
 from tapegrad.passes.results import own_results
@@ -14,7 +15,7 @@ from tapegrad.passes.specialise import specialise
 from tapegrad.tape import Call, Operation, Tape
 
 Pass = Callable[[Tape], Tape]
-DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, fold, cse, dce)
+DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, dce)
 ROUNDS = 4  # what one pass leaves may be work for another: so often at most
 
 

@@ -11,25 +11,46 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import (
+    abs,
     add,
     broadcast_to,
+    cos,
+    divide,
+    equal,
+    exp,
     expand_dims,
     getitem,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log,
+    maximum,
+    minimum,
     multiply,
+    negative,
+    not_equal,
     permute_dims,
+    pow,
+    reciprocal,
     reshape,
     scatter,
+    sin,
+    sqrt,
+    square,
     squeeze,
+    subtract,
     sum,
+    tanh,
+    where,
 )
 from tapegrad.passes.algebra import number, same
 from tapegrad.passes.walk import Walk, is_call, same_type
-from tapegrad.rules import OPS
 from tapegrad.tape import Call, Constant, Operation, value_of
 
-ELEMENTWISE = tuple(OPS[name] for name in (
-    "add subtract multiply divide negative square sqrt exp log sin cos tanh reciprocal abs pow maximum minimum where "
-    "equal not_equal less less_equal greater greater_equal").split())
+ELEMENTWISE = (
+    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum, minimum, where,
+    equal, not_equal, less, less_equal, greater, greater_equal)
 
 
 def shape(x: Any) -> tuple[int, ...]:
@@ -190,29 +211,19 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
 
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
-    """True if an index reads all of an array, in order, and at most adds axes."""
-    axis = 0
-    for part in index:
-        if part is Ellipsis:
-            axis = len(of) - builtin_sum(other is not None and other is not Ellipsis for other in index[index.index(part) + 1:])
-        elif isinstance(part, slice):
-            start, stop, step = part.indices(of[axis])
-            if (start, stop, step) != (0, of[axis], 1):
-                return False
-            axis += 1
-        elif part is not None:
-            return False
-    return True
-
-
-def builtin_sum(found: Any) -> int:
-    """Count what is true."""
-    return len([x for x in found if x])
+    """True if an index of constant slices and new axes reads all of an array, in order."""
+    if any(part is not None and part is not Ellipsis and not isinstance(part, slice) for part in index) or not _steady(index):
+        return False
+    before = index[:index.index(Ellipsis)] if Ellipsis in index else index
+    after = index[len(before) + 1:]
+    slices = [part for part in before if part is not None], [part for part in after if part is not None]
+    lengths = *of[:len(slices[0])], *of[len(of) - len(slices[1]):]
+    return all(part.indices(n) == (0, n, 1) for part, n in zip((*slices[0], *slices[1]), lengths))
 
 
 def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[:] is x, and x[:, None] a reshape."""
-    if not is_array(x) or not is_array(op) or any(isinstance(part, Operation) for part in index) or not _steady(index) or not everything(index, shape(x)):
+    if not is_array(x) or not is_array(op) or not everything(index, shape(x)):
         return None
     return same(x, op) or w.make(op, reshape, x, op.val.shape, val=op.val)
 
@@ -236,19 +247,20 @@ def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
     """scatter(x, :, None) puts all of x into zeros: a reshape."""
     piece, index = parts[0], parts[1:]
-    if len(ranks) > 1 or not is_array(piece) or not is_array(op) or any(isinstance(part, Operation) for part in index) or not _steady(index):
+    if len(ranks) > 1 or not is_array(piece) or not is_array(op) or not everything(index, shape):
         return None
-    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size or not everything(index, shape):
+    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size:
         return None
     return same(piece, op) or w.make(op, reshape, piece, shape, val=op.val)
 
 
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
-    if is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op):
-        if a.kwargs.get("dtype") == b.kwargs.get("dtype"):
-            return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
-    return None
+    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op)):
+        return None
+    if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
+        return None
+    return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
 
 
 SHAPES = (

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.ops import pow
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 
-_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("pow", "eig", "sqrtm", "logm"))  # a negative base, a real matrix: the result may be complex
+_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
 _UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
-_SLOTS: dict[type, tuple[str, ...]] = {kind: tuple(slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())) for kind in (Call, Constant, Guard, Input)}
+_SLOTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())) for kind in (Call, Constant, Guard, Input)}
 
 
 def own(fn: Any) -> bool:
@@ -130,7 +132,7 @@ class Walk:
         kind = type(op)
         if kind is Call:
             fn = op.fn  # type: ignore[attr-defined]
-            if op.val is UNKNOWN or type(fn) is not Op or fn.dynamic or (fn in _TYPED_BY_VALUE and not isinstance(op.val, np.ndarray)) or not own(fn):
+            if op.val is UNKNOWN or type(fn) is not Op or fn.dynamic or not own(fn) or _typed_by_value(op):
                 return
             for arg in op.args:
                 if isinstance(arg, Operation) and arg not in known:
@@ -152,7 +154,13 @@ class Walk:
 
 def _dtype_follows(x: Operation, known: set[Operation]) -> bool:
     """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
-    return isinstance(x, Call) and own(x.fn) and x.fn not in _TYPED_BY_VALUE and all(arg in known for arg in operands(x))
+    return isinstance(x, Call) and own(x.fn) and not _typed_by_value(x) and all(arg in known for arg in operands(x))
+
+
+def _typed_by_value(op: Operation) -> bool:
+    """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
+    fn = op.fn  # type: ignore[attr-defined]
+    return fn in _TYPED_BY_VALUE or (fn is pow and not hasattr(op.val, "dtype") and not (type(op.args[1]) is int and op.args[1] >= 0))
 
 
 def is_call(x: Any, fn: Any) -> bool:
