@@ -4,6 +4,7 @@ from tapegrad.passes.cse import cse
 from tapegrad.passes.dce import dce
 from tapegrad.passes.factors import factors
 from tapegrad.passes.fold import fold
+from tapegrad.passes.forwarding import forwarding
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.optimise import DEFAULT, optimise
 from tapegrad.passes.primitivize import primitivize
@@ -11,4 +12,4 @@ from tapegrad.passes.report import Report
 from tapegrad.passes.simplify import simplify
 from tapegrad.passes.specialise import specialise
 
-__all__ = ["DEFAULT", "Report", "cse", "dce", "factors", "fold", "last_uses", "optimise", "primitivize", "simplify", "specialise"]
+__all__ = ["DEFAULT", "Report", "cse", "dce", "factors", "fold", "forwarding", "last_uses", "optimise", "primitivize", "simplify", "specialise"]

@@ -8,14 +8,16 @@ from tapegrad.passes.cse import cse
 from tapegrad.passes.dce import dce
 from tapegrad.passes.factors import factors
 from tapegrad.passes.fold import fold
+from tapegrad.passes.forwarding import forwarding
 from tapegrad.passes.report import Report
 from tapegrad.passes.results import own_results
 from tapegrad.passes.simplify import simplify
 from tapegrad.passes.specialise import specialise
 from tapegrad.tape import Call, Operation, Tape
+from tapegrad.trace import collector
 
 Pass = Callable[[Tape], Tape]
-DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, dce)
+DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, forwarding, factors, dce)
 ROUNDS = 4  # what one pass leaves may be work for another: so often at most
 
 
@@ -36,16 +38,17 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     (True, True)
     """
     given = tape
-    for _ in range(ROUNDS):
-        before = tape
-        for run in passes:
-            after = run(tape)
-            if report is not None:
-                report.add(run, tape, after)
-            tape = after
-        if _same(before, tape):
-            break
-    return own_results(tape, given)
+    with collector:
+        for _ in range(ROUNDS):
+            before = tape
+            for run in passes:
+                after = run(tape)
+                if report is not None:
+                    report.add(run, tape, after)
+                tape = after
+            if _same(before, tape):
+                break
+        return own_results(tape, given)
 
 
 def _same(a: Tape, b: Tape) -> bool:
