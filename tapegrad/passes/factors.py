@@ -62,7 +62,7 @@ def factors(tape: Tape) -> Tape:
     Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
     and pays for it with no more elements than it saves.
     """
-    walk = Walk(tape)
+    walk = Walk(tape, learn=True)
     lazy = _plan(tape)
     for op in tape.ops:
         made = _scaled(walk, op) if isinstance(op, Call) and pure(op.fn) else None

@@ -45,7 +45,7 @@ def forwarding(tape: Tape) -> Tape:
     """Return a tape on which an element or row that was written is not read back, is not written where it is overwritten unread,
     and a piece that is added to a larger array is added at its place instead of to zeros of that size.
     """
-    walk = Walk(tape)
+    walk = Walk(tape, learn=True)
     for op in tape.ops:
         for used in operands(op):
             walk.count(used)
@@ -58,7 +58,7 @@ def forwarding(tape: Tape) -> Tape:
         elif is_call(op, setitem):
             made = _write(walk, op, at, *walk.args(op), **op.kwargs)  # type: ignore[attr-defined]
         elif is_call(op, add):
-            made = _add(walk, op, at)
+            made = _add(walk, op, at, escaping[op.id])
         if made is None:
             walk.keep(op)
         else:
@@ -143,7 +143,7 @@ def _basic(index: tuple[Any, ...]) -> bool:
         isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
 
 
-def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]]) -> Any:
+def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
     """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
     for x, y in (walk.args(op), walk.args(op)[::-1]):
         scattered = _piece(y)
@@ -154,7 +154,7 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]]) -> 
         if part is None or 2 * np.size(part) > np.size(op.val) or np.result_type(*_dtypes(part, piece)) != op.val.dtype:
             continue
         like = Call(getitem, (), None, part, op.note).at(op)
-        found = _read(walk, like, at, (x, *index))
+        found = _read(walk, like, at, (x, *index), escapes)
         total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
         return _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
     return None

@@ -26,7 +26,7 @@ def simplify(tape: Tape) -> Tape:
 
     A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
     """
-    walk = Walk(tape)
+    walk = Walk(tape, learn=True)
     for op in tape.ops:
         for used in operands(op):
             walk.count(used)
