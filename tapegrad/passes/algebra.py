@@ -19,14 +19,20 @@ from tapegrad.ops import (
     copy,
     cos,
     divide,
+    full,
+    full_like,
     multiply,
     negative,
+    ones,
+    ones_like,
     positive,
     pow,
     real,
     square,
     subtract,
     where,
+    zeros,
+    zeros_like,
 )
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tangent import layout_of
@@ -35,13 +41,21 @@ from tapegrad.tape import Call, Constant, Operation
 
 def number(x: Any) -> Any:
     """Return the number that an argument is everywhere, None if it is not constant."""
-    if isinstance(x, Constant):
+    if isinstance(x, Constant) or is_filled(x):
         x = x.val
     if isinstance(x, Operation):
         return None
     if type(x) is np.ndarray:
         return x.flat[0] if uniform(x) else None
     return x if isinstance(x, (int, float, complex, np.generic)) and not isinstance(x, (bool, np.bool_)) else None
+
+
+FILLED = frozenset([zeros, ones, zeros_like, ones_like])
+
+
+def is_filled(x: Any) -> bool:
+    """True for a call that makes an array of one number that is always the same."""
+    return type(x) is Call and (x.fn in FILLED or ((x.fn is full or x.fn is full_like) and not isinstance(x.args[1], Operation)))
 
 
 def uniform(x: np.ndarray[Any, Any]) -> bool:

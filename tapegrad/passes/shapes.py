@@ -42,9 +42,10 @@ from tapegrad.ops import (
     subtract,
     sum,
     tanh,
+    vecdot,
     where,
 )
-from tapegrad.passes.algebra import number, same
+from tapegrad.passes.algebra import is_filled, number, same
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tape import Call, Constant, Operation, value_of
 
@@ -91,7 +92,7 @@ def narrow(x: Any) -> Any:
             x = x.args[0]  # axes of length 1 in front
         else:
             break
-    if isinstance(x, Constant) and is_array(x) and x.val.size > 1:
+    if (isinstance(x, Constant) or is_filled(x)) and is_array(x) and x.val.size > 1:
         same_everywhere = number(x)
         return x if same_everywhere is None else same_everywhere
     return x
@@ -169,6 +170,25 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     made = w.make(op, multiply, slim, math.prod(shape(x)[a] for a in over))
     made = w.make(op, broadcast_to, made, op.val.shape) if shape(made) != op.val.shape else made
     return made if same_type(made.val, op.val) else None
+
+
+FLAT = 512  # elements from which on it pays to see two arrays as vectors for one product
+
+
+def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(a * b) over the last axis is vecdot(a, b), and so is sum(square(a)): one pass instead of two, and no array in between.
+
+    In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
+    """
+    pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
+    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
+        return None
+    last = len(shape(x)) - 1
+    if axes(x, axis) == (last,):
+        return w.make(op, vecdot, *pair, val=op.val)
+    if axis is None and x.val.size >= FLAT and all(a.val.flags.c_contiguous for a in pair):
+        return w.make(op, vecdot, *(w.make(op, reshape, a, (x.val.size,)) for a in pair), val=op.val)
+    return None
 
 
 # -- arrangements
@@ -264,7 +284,7 @@ def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 SHAPES = (
-    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched),
+    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
     (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
 )
