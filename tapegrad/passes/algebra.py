@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import is_python
 from tapegrad.ops import (
     abs,
     add,
@@ -18,14 +19,20 @@ from tapegrad.ops import (
     copy,
     cos,
     divide,
+    full,
+    full_like,
     multiply,
     negative,
+    ones,
+    ones_like,
     positive,
     pow,
     real,
     square,
     subtract,
     where,
+    zeros,
+    zeros_like,
 )
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tangent import layout_of
@@ -34,13 +41,21 @@ from tapegrad.tape import Call, Constant, Operation
 
 def number(x: Any) -> Any:
     """Return the number that an argument is everywhere, None if it is not constant."""
-    if isinstance(x, Constant):
+    if isinstance(x, Constant) or is_filled(x):
         x = x.val
     if isinstance(x, Operation):
         return None
     if type(x) is np.ndarray:
         return x.flat[0] if uniform(x) else None
     return x if isinstance(x, (int, float, complex, np.generic)) and not isinstance(x, (bool, np.bool_)) else None
+
+
+FILLED = frozenset([zeros, ones, zeros_like, ones_like])
+
+
+def is_filled(x: Any) -> bool:
+    """True for a call that makes an array of one number that is always the same."""
+    return type(x) is Call and (x.fn in FILLED or ((x.fn is full or x.fn is full_like) and not isinstance(x.args[1], Operation)))
 
 
 def uniform(x: np.ndarray[Any, Any]) -> bool:
@@ -135,6 +150,18 @@ def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
     return w.make(op, op.fn, x.args[0], *rest, val=op.val) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
 
 
+# -- quotients
+
+
+def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two."""
+    for x, y in ((a, b), (b, a)):
+        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
+                and same_type(y.args[1].val, y.val) and same_type(y.val, op.val) and not is_python(y.val):
+            return w.make(op, divide, x, y.args[1], val=op.val)
+    return None
+
+
 # -- powers
 
 
@@ -165,7 +192,8 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 ALGEBRA = (
     (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero), (subtract, minus_from_zero),
     (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (negative, difference_negated), (add, plus_negative),
-    (subtract, minus_negative), (multiply, both_negative), (divide, both_negative), (cos, even), (abs, even), (square, even), (pow, even),
+    (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
+    (cos, even), (abs, even), (square, even), (pow, even),
     (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
     (where, no_choice),
 )

@@ -46,10 +46,14 @@ class Report:
         removed = {name: n for name, n in sorted(had.items(), key=lambda item: (-item[1], item[0])) if n}
         self.steps.append(Step(getattr(done, "__name__", repr(done)), len(before), len(after), removed))
 
+    @property
+    def shown(self) -> list[Step]:
+        """The steps worth a line: the first of each pass, and of the later ones those that changed anything."""
+        first = {step.name: step for step in reversed(self.steps)}
+        return [step for step in self.steps if step.what or step is first[step.name]]
+
     def __str__(self) -> str:
-        width = max((len(step.name) for step in self.steps), default=0)
-        lines = [f"{step.name:<{width}}: {step.before} -> {step.after}" + (f"  ({step.what})" if step.what else "") for step in self.steps]
-        return "\n".join(lines)
+        return "\n".join(f"{step.name}: {step.before} -> {step.after}" + (f"  ({step.what})" if step.what else "") for step in self.shown)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table
@@ -58,7 +62,7 @@ class Report:
         table = Table(box=None, pad_edge=False, header_style=STYLES["header"])
         for header in ("pass", "before", "after", "removed"):
             table.add_column(header, justify="right" if header in ("before", "after") else "left")
-        for step in self.steps:
+        for step in self.shown:
             table.add_row(step.name, str(step.before), str(step.after), step.what)
         yield table
 

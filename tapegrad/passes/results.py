@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import copy, pack
+from tapegrad.ops import broadcast_to, copy, diagonal, pack
 from tapegrad.passes.walk import Walk
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Input, Operation, Tape
@@ -46,14 +46,17 @@ def _parts(tape: Tape) -> tuple[Any, ...]:
 
 
 def _lies(part: Any, tape: Tape) -> bool:
-    """True for an array in the memory of an argument, of a constant, or of another part of the result."""
+    """True for an array in the memory of an argument, of a constant, or of another part of the result, and for one that nobody can write to."""
     if not isinstance(part, Operation) or type(part.val) is not np.ndarray:
         return False
-    root = _root(part)
-    return part is not root or isinstance(root, (Input, Constant)) or [_root(other) for other in _parts(tape)].count(root) > 1
+    root, locked = _root(part)
+    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in _parts(tape)].count(root) > 1
 
 
-def _root(op: Any) -> Any:
+def _root(op: Any) -> tuple[Any, bool]:
+    """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
+    locked = False
     while isinstance(op, Call) and type(op.fn) is Op and op.fn.view and isinstance(op.args[0], Operation):
+        locked |= op.fn is broadcast_to or op.fn is diagonal
         op = op.args[0]
-    return op
+    return op, locked

@@ -11,23 +11,47 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import (
+    abs,
     add,
     broadcast_to,
+    cos,
+    divide,
+    equal,
+    exp,
     expand_dims,
     getitem,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log,
+    maximum,
+    minimum,
     multiply,
+    negative,
+    not_equal,
     permute_dims,
+    pow,
+    reciprocal,
     reshape,
     scatter,
+    sin,
+    sqrt,
+    square,
     squeeze,
+    subtract,
     sum,
+    tanh,
+    vecdot,
+    where,
 )
-from tapegrad.passes.algebra import number, same
+from tapegrad.passes.algebra import is_filled, number, same
 from tapegrad.passes.walk import Walk, is_call, same_type
-from tapegrad.rules import OPS
 from tapegrad.tape import Call, Constant, Operation, value_of
 
-ELEMENTWISE = tuple(OPS[name] for name in ["add", "subtract", "multiply", "divide", "negative", "square", "sqrt", "exp", "log", "sin", "cos", "tanh", "reciprocal", "abs", "pow", "maximum", "minimum", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+ELEMENTWISE = (
+    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum, minimum, where,
+    equal, not_equal, less, less_equal, greater, greater_equal)
 
 
 def shape(x: Any) -> tuple[int, ...]:
@@ -68,7 +92,7 @@ def narrow(x: Any) -> Any:
             x = x.args[0]  # axes of length 1 in front
         else:
             break
-    if isinstance(x, Constant) and is_array(x) and x.val.size > 1:
+    if (isinstance(x, Constant) or is_filled(x)) and is_array(x) and x.val.size > 1:
         same_everywhere = number(x)
         return x if same_everywhere is None else same_everywhere
     return x
@@ -148,6 +172,25 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     return made if same_type(made.val, op.val) else None
 
 
+FLAT = 512  # elements from which on it pays to see two arrays as vectors for one product
+
+
+def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(a * b) over the last axis is vecdot(a, b), and so is sum(square(a)): one pass instead of two, and no array in between.
+
+    In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
+    """
+    pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
+    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
+        return None
+    last = len(shape(x)) - 1
+    if axes(x, axis) == (last,):
+        return w.make(op, vecdot, *pair, val=op.val)
+    if axis is None and x.val.size >= FLAT and all(a.val.flags.c_contiguous for a in pair):
+        return w.make(op, vecdot, *(w.make(op, reshape, a, (x.val.size,)) for a in pair), val=op.val)
+    return None
+
+
 # -- arrangements
 
 
@@ -188,29 +231,19 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
 
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
-    """True if an index reads all of an array, in order, and at most adds axes."""
-    axis = 0
-    for part in index:
-        if part is Ellipsis:
-            axis = len(of) - builtin_sum(other is not None and other is not Ellipsis for other in index[index.index(part) + 1:])
-        elif isinstance(part, slice):
-            start, stop, step = part.indices(of[axis])
-            if (start, stop, step) != (0, of[axis], 1):
-                return False
-            axis += 1
-        elif part is not None:
-            return False
-    return True
-
-
-def builtin_sum(found: Any) -> int:
-    """Count what is true."""
-    return len([x for x in found if x])
+    """True if an index of constant slices and new axes reads all of an array, in order."""
+    if any(part is not None and part is not Ellipsis and not isinstance(part, slice) for part in index) or not _steady(index):
+        return False
+    before = index[:index.index(Ellipsis)] if Ellipsis in index else index
+    after = index[len(before) + 1:]
+    slices = [part for part in before if part is not None], [part for part in after if part is not None]
+    lengths = *of[:len(slices[0])], *of[len(of) - len(slices[1]):]
+    return all(part.indices(n) == (0, n, 1) for part, n in zip((*slices[0], *slices[1]), lengths))
 
 
 def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[:] is x, and x[:, None] a reshape."""
-    if not is_array(x) or not is_array(op) or any(isinstance(part, Operation) for part in index) or not _steady(index) or not everything(index, shape(x)):
+    if not is_array(x) or not is_array(op) or not everything(index, shape(x)):
         return None
     return same(x, op) or w.make(op, reshape, x, op.val.shape, val=op.val)
 
@@ -234,23 +267,24 @@ def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
     """scatter(x, :, None) puts all of x into zeros: a reshape."""
     piece, index = parts[0], parts[1:]
-    if len(ranks) > 1 or not is_array(piece) or not is_array(op) or any(isinstance(part, Operation) for part in index) or not _steady(index):
+    if len(ranks) > 1 or not is_array(piece) or not is_array(op) or not everything(index, shape):
         return None
-    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size or not everything(index, shape):
+    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size:
         return None
     return same(piece, op) or w.make(op, reshape, piece, shape, val=op.val)
 
 
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
-    if is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op):
-        if a.kwargs.get("dtype") == b.kwargs.get("dtype"):
-            return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
-    return None
+    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op)):
+        return None
+    if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
+        return None
+    return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
 
 
 SHAPES = (
-    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched),
+    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
     (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
 )

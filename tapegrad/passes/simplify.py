@@ -14,7 +14,8 @@ Rule = Callable[..., Any]
 """`(walk, op, *args, **kwargs) -> what takes its place, or None`: `args` are on the new tape."""
 
 RULES: dict[Any, list[Rule]] = {}
-for _op, _rule in (*SHAPES, *ALGEBRA):
+_ROWS: tuple[Any, ...] = (*SHAPES, *ALGEBRA)
+for _op, _rule in _ROWS:
     RULES.setdefault(_op, []).append(_rule)
 
 DEPTH = 8  # what a rule has made is looked at again, so often at most
@@ -25,7 +26,7 @@ def simplify(tape: Tape) -> Tape:
 
     A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
     """
-    walk = Walk(tape)
+    walk = Walk(tape, learn=True)
     for op in tape.ops:
         for used in operands(op):
             walk.count(used)

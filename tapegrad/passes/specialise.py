@@ -26,7 +26,7 @@ def specialise(tape: Tape) -> Tape:
 
     Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`, `class`, shapes on the way.
     """
-    walk = Walk(tape)
+    walk = Walk(tape, learn=True)
     inputs = [op for op in tape.ops if isinstance(op, Input)]
     for x in inputs:
         walk.keep(x)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tapegrad.ops import pow
 from tapegrad.rules import OPS, Op
-from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
-_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("pow", "eig", "sqrtm", "logm"))  # a negative base, a real matrix: the result may be complex
+_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
 _UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
-_SLOTS: dict[type, tuple[str, ...]] = {kind: tuple(slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())) for kind in (Call, Constant, Guard, Input)}
+_OWN = frozenset(OPS.values())
 
 
 def own(fn: Any) -> bool:
     """True for an op of tapegrad's own, of which all is known; a user's function may do what it likes."""
-    return type(fn) is Op and OPS.get(fn.__name__) is fn
+    return type(fn) is Op and fn in _OWN
 
 
 def pure(fn: Any) -> bool:
@@ -42,22 +44,39 @@ def renumber(note: str, name: Callable[[int], str]) -> str:
     """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it is gone: then so is the note."""
     if "%" not in note:
         return note
-    parts = re.split(r"%(\d+)", note)
+    parts = list(_split(note))
     parts[1::2] = [name(int(number)) for number in parts[1::2]]
     return "".join(parts) if all(parts[1::2]) else ""
+
+
+@functools.lru_cache(1 << 16)
+def _split(note: str) -> list[str]:
+    return re.split(r"%(\d+)", note)
+
+
+def copied(op: Operation) -> Operation:
+    """Return a copy of an operation, which stands on no tape yet. Every pass copies all of them: this is copy_op, unrolled."""
+    new: Any
+    if type(op) is Call:
+        new = Call.__new__(Call)
+        new.fn, new.kwargs, new.pb = op.fn, op.kwargs, op.pb
+        new.args, new.code, new.lasti, new.note, new.val, new.id = op.args, op.code, op.lasti, op.note, op.val, 0
+        return new  # type: ignore[no-any-return]
+    return copy_op(op, lambda arg: arg)
 
 
 class Walk:
     """What the operations of a tape have become on the new one that a pass writes.
 
     `at` holds for each its stand-in, an operation or a plain number; `uses` how many operations use one of the new; `known` those
-    whose type, shape and dtype are the recorded ones on every replay, because guards say so of what they are computed from.
+    whose type, shape and dtype are the recorded ones on every replay, because guards say so of what they are computed from (a pass that
+    asks for it says `learn`).
     """
 
-    __slots__ = ("at", "known", "new", "old", "uses")
+    __slots__ = ("at", "known", "learn", "new", "old", "uses")
 
-    def __init__(self, tape: Tape) -> None:
-        self.old, self.new = tape, tape.blank()
+    def __init__(self, tape: Tape, learn: bool = False) -> None:
+        self.old, self.new, self.learn = tape, tape.blank(), learn
         self.at: dict[Operation, Any] = {}
         self.uses: dict[Operation, int] = {}
         self.known: set[Operation] = set()
@@ -73,14 +92,12 @@ class Walk:
 
     def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
         """Put a copy of an old operation on the new tape; return it."""
-        kind = type(op)
-        new = kind.__new__(kind)
-        for slot in _SLOTS[kind]:
-            setattr(new, slot, getattr(op, slot))
+        new = copied(op)
         new.args = self.args(op) if args is None else args
-        if isinstance(new, Call) and isinstance(new.fn, Operation):
+        if type(new) is Call and isinstance(new.fn, Operation):
             new.fn = self.at[new.fn]
-        new.note = renumber(op.note, self._name)
+        if op.note and "%" in op.note:
+            new.note = renumber(op.note, self._name)
         self.stand_in(op, new)
         return self._push(new)
 
@@ -107,7 +124,7 @@ class Walk:
     def stand_in(self, old: Operation, made: Any) -> None:
         """Put something else in the place of an old operation."""
         self.at[old] = made
-        if isinstance(made, Operation):
+        if self.uses and isinstance(made, Operation):
             self.uses[made] = self.uses.get(made, 0) + self.uses.get(old, 0)
 
     def done(self) -> Tape:
@@ -122,7 +139,8 @@ class Walk:
         ops = self.new.ops
         ops.append(op)
         op.id = len(ops)
-        self._know(op)
+        if self.learn:
+            self._know(op)
         return op
 
     def _know(self, op: Operation) -> None:
@@ -130,7 +148,7 @@ class Walk:
         kind = type(op)
         if kind is Call:
             fn = op.fn  # type: ignore[attr-defined]
-            if op.val is UNKNOWN or type(fn) is not Op or fn.dynamic or (fn in _TYPED_BY_VALUE and not isinstance(op.val, np.ndarray)) or not own(fn):
+            if op.val is UNKNOWN or type(fn) is not Op or fn.dynamic or not own(fn) or _typed_by_value(op):
                 return
             for arg in op.args:
                 if isinstance(arg, Operation) and arg not in known:
@@ -152,7 +170,13 @@ class Walk:
 
 def _dtype_follows(x: Operation, known: set[Operation]) -> bool:
     """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
-    return isinstance(x, Call) and own(x.fn) and x.fn not in _TYPED_BY_VALUE and all(arg in known for arg in operands(x))
+    return isinstance(x, Call) and own(x.fn) and not _typed_by_value(x) and all(arg in known for arg in operands(x))
+
+
+def _typed_by_value(op: Operation) -> bool:
+    """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
+    fn = op.fn  # type: ignore[attr-defined]
+    return fn in _TYPED_BY_VALUE or (fn is pow and not hasattr(op.val, "dtype") and not (type(op.args[1]) is int and op.args[1] >= 0))
 
 
 def is_call(x: Any, fn: Any) -> bool:

@@ -138,7 +138,8 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
         if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation) and isinstance(op.args[0].val, np.ndarray)):
             continue
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
-        alike = op.args[0].val.shape == op.val.shape and op.args[0].val.dtype == op.val.dtype
+        x = op.args[0].val
+        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and 0 not in x.strides  # no stretched view
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
         if old.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)
