@@ -20,7 +20,7 @@ from tapegrad.errors import (
     unknown,
     user_location,
 )
-from tapegrad.ops.write import Path
+from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
@@ -137,12 +137,12 @@ class Proxy(Traced):
     def _shape(self) -> tuple[int, ...]:
         if not hasattr(behind(self), "shape"):
             return ()
-        self._tracer.specialise(views.peek(self))
+        self._tracer.specialise(self)
         return shape_of(self._val)
 
     @property
     def _dtype(self) -> Any:
-        self._tracer.specialise(views.peek(self))
+        self._tracer.specialise(self)
         if not hasattr(behind(self), "dtype"):
             return None
         return dtype_of(self._val)
@@ -153,7 +153,7 @@ class Proxy(Traced):
     flat = property(lambda self: self.__getattr__("flat"), lambda self, value: self.flat.__setitem__(slice(None), value))
 
     def _fact(self, fact: str, value: Any) -> Any:
-        self._tracer.guard(views.peek(self), fact, value)
+        self._tracer.guard(views.known(self), fact, value)
         return value
 
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it

@@ -13,7 +13,7 @@ from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
 from tapegrad.context import number_kind
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import draw, getfield, pack, setitem
-from tapegrad.ops.write import assign
+from tapegrad.path import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
