@@ -221,7 +221,7 @@ class Proxy(Traced):
     # -- text: shows the value, and goes on no tape
 
     def __repr__(self) -> str:
-        return f"Proxy({self._op.name}: {self._val!r})"
+        return f"Proxy({views.label(self)}: {self._val!r})"
 
     def __str__(self) -> str:
         return str(self._val)
@@ -315,8 +315,11 @@ class Tracked(Items):
     _val = property(views.read)
 
 
-def make(op: Operation, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on."""
+def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on.
+
+    A view of a storage may have no operation yet.
+    """
     proxy = _new(CLASSES.get(type(val), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:

@@ -76,6 +76,12 @@ def known(x: Traced) -> Operation:
     return _get_op(x) or peek(x)
 
 
+def label(x: Traced) -> str:
+    """Return what text calls a proxy: its variable's name, unless it is a view that nothing has used."""
+    op = _get_op(x)
+    return "view" if op is None else op.name
+
+
 def peek(x: Traced) -> Operation:
     """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
     if x._view is not None:

@@ -57,7 +57,10 @@ def fill(a: Any, value: Any) -> None:
 
 def _cyclic(values: Any, positions: Any) -> Any:
     """Return the values at flat positions, repeated as often as it takes."""
-    flat = ops.reshape(as_array(values), (-1,))
+    values = as_array(values)
+    if not shape_of(values):
+        return values
+    flat = ops.reshape(values, (-1,))
     return ops.take(flat, positions % shape_of(flat)[0], axis=0)
 
 
@@ -130,17 +133,19 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
 
 
 class Flat:
-    """What `x.flat` gives: reads and writes by flat position."""
+    """What `x.flat` gives: reads and writes by flat position; what is read is no view."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
 
     def __getitem__(self, index: Any) -> Any:
-        return ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
+        if type(index) is int:  # the loop over elements
+            return ops.read(self.x, tuple(map(int, np.unravel_index(range(len(self))[index], shape_of(self.x)))))
+        y = ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
+        return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        positions = np.arange(int(np.prod(shape_of(self.x))))[index]
-        _write_flat(self.x, positions, value)
+        _write_flat(self.x, (range(len(self)) if type(index) is int else np.arange(len(self)))[index], value)
 
     def __len__(self) -> int:
         return int(np.prod(shape_of(self.x)))
