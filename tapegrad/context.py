@@ -244,13 +244,13 @@ class Tracer:
             stack += new
         return True
 
-    def specialise(self, x: Traced) -> None:
+    def specialise(self, proxy: Traced) -> None:
         """Guard what the shape of a proxy was computed from: a rule or a composite has read it.
 
         Those are the shapes and dtypes of the inputs, and that shape itself once values have decided any (`x[mask]`).
         """
         if self.dynamic:
-            self.guard(known(x), "shape", shape_of(x._val))
+            self.guard(known(proxy), "shape", shape_of(proxy._val))
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad.tangent import Accumulator
+from tapegrad.replay.play import Memory
+from tapegrad.tangent import Accumulator, Scatter
 from tapegrad.testing import check_grads, contract
 
 X = np.linspace(0.1, 1.0, 6)
@@ -305,7 +306,7 @@ OF_MATRICES = [".T", "[1:]", "[:, 1:]", "[::2]", "[:, ::2]", ".reshape(-1)", ".r
 ASSIGNMENTS = [
     "{v}{i} = rd({w}){j} * 0.6 + rd({v}){k} * x[1]", "{v}{i} += rd({w}){j} * rd({v}){k}", "{v}{i} = rd({w}){j} * s", "{v}[0] = rd({v})[-1] * 0.3 + x[2]",
     "{v}[...] = rd({v}) * 0.8", "{v}[[0, -1]] = rd({w}){j} * x[0]", "{v}[1:] *= rd({w}){j}", "s = s + (rd({w})[[0, -1, 0]] ** 2).sum()",
-    "s = s * rd({w}){j} + rd({v}).sum() * 0.1", "s = s + rd({w})[rd({w}) > 0.4].sum()", "{v}[-1] += rd({v})[0] * rd({w}){j}",
+    "s = s * rd({w}){j} + rd({v}).sum() * 0.1", "s = s + rd({w})[rd({w}) > 0.4321].sum()", "{v}[-1] += rd({v})[0] * rd({w}){j}",
 ]
 
 
@@ -393,3 +394,51 @@ def test_filling_an_array_copies_it_no_more_often_than_the_loop_does(monkeypatch
     assert tape.play(x) == fill(x) and not copies
     np.testing.assert_array_equal(gradient.play(x)[1][1], expected)
     assert not copies
+
+
+LOOPS = [
+    "m = x.reshape(2, -1); for i in range(m.shape[1]): m[0, i] = m[1, i] * 2;  return x",
+    "u = np.zeros(len(x)); row = u[1:]; for i in range(len(row)): row[i] = row[i - 1] + x[i];  return u",
+    "u = np.zeros((len(x) // 4, 4)); t = u.T; for j in range(4 * len(u)): t[j % 4, j // 4] = t[j % 4 - 1, j // 4] + x[j];  return u",
+    "u = np.zeros(len(x)); v = u.reshape(2, -1)[:, 1:][::-1]; for i in range(v.shape[1]): v[0, i] = v[1, i - 1] + x[i];  return u",
+    "u = np.zeros(len(x)); for i in range(len(x) - 1): u[1:][i] += x[i] * u[:-1].reshape(-1)[i];  return u",
+    "u = np.zeros((2, len(x) // 2)); for i in range(u.size): u.flat[i] = u.T.flat[i - 1] + x[i];  return u",
+    "u = np.zeros(len(x), complex); v = u.imag; for i in range(len(v)): v[i] = v[i - 1] + x[i];  return u",
+    "u = np.zeros((len(x) // 10, 10)); for i in range(1, len(u)): u[i, 1:] = u.T[:-1, i - 1] + x[10 * i: 10 * i + 9];  return u",
+    "m = np.asfortranarray(x.reshape(2, -1)); r = m.T.reshape(-1); for i in range(1, len(x)): r[i] = r[i - 1] * r[i];  return m",
+]
+
+
+@pytest.mark.parametrize("text", LOOPS)
+def test_a_loop_through_views_copies_no_whole_array(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = _program(text)
+    made: list[Any] = []  # every array that a run makes, kept alive, so that no two lie in one place
+    plain_init, plain_dense, plain_run = Accumulator.__init__, Scatter.dense, Memory.run
+
+    def run(self: Any, *args: Any) -> Any:
+        result = plain_run(self, *args)
+        made.append(result[0] if isinstance(result, tuple) else result)
+        return result
+    monkeypatch.setattr(Accumulator, "__init__", lambda self, array: made.append(array) or plain_init(self, array))
+    monkeypatch.setattr(Scatter, "dense", lambda self: made.append(y := plain_dense(self)) or y)
+    monkeypatch.setattr(Memory, "run", run)
+
+    def large(n: int) -> int:
+        return len({y.__array_interface__["data"][0] for y in made if isinstance(y, np.ndarray) and 2 * y.size >= n})
+
+    def cost(n: int) -> tuple[int, int, int, int]:
+        """Return the tape's length, and how many arrays of the problem's size are on it, in the sweep, and in the replay."""
+        x = np.linspace(0.5, 1.5, n)
+        made.clear()
+        tape = tg.trace(f, x)[1]
+        made.extend(op.val for op in tape if isinstance(op, tg.Call))
+        traced = large(n)
+        made.clear()
+        gradient = tg.gradtape(lambda x: contract(f(x)), x)
+        swept = large(n)
+        made.clear()
+        gradient.play(x)
+        return len(tape), traced, swept, large(n)
+    short, middle, long = cost(40), cost(80), cost(160)
+    assert short[1:] == middle[1:] == long[1:]
+    assert long[0] - middle[0] == 2 * (middle[0] - short[0])
