@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -356,11 +357,23 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a meaning; `out=` is the same for all: the result is written into it."""
+    """Call a meaning; `out=`, also where it is given by position, is the same for all: the result is written into it."""
     out = kwargs.get("out")
-    if out is None:
+    if out is not None:
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+    elif len(args) > 2 and len(args) > (at := _place_of_out(meaning)) > 0 and args[at] is not None:
+        out, args = args[at], (*args[:at], None, *args[at + 1:])
+    else:
         return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **{key: value for key, value in kwargs.items() if key != "out"}))
+    return FOREIGN["out"](out, meaning(*args, **kwargs))
+
+
+@functools.cache
+def _place_of_out(meaning: Callable[..., Any]) -> int:
+    """Return which of a meaning's arguments, which are those of the function it stands for, is `out`; 0 where none is."""
+    code = getattr(meaning, "__code__", None)
+    names = () if code is None else code.co_varnames[:code.co_argcount]
+    return names.index("out") if "out" in names else 0
 
 
 def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

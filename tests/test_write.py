@@ -122,6 +122,22 @@ def test_a_write_means_what_it_means_in_numpy(text: str) -> None:
     np.testing.assert_array_equal(X, kept)
 
 
+OUTS = [
+    "np.add(m, m, y)", "np.exp(m, y)", "np.clip(m, 0.2, 0.8, y)", "m.clip(0.2, 0.8, y)", "np.round(m, 1, y)", "np.cumsum(m, 1, None, y)", "m.cumsum(0, None, y)",
+    "np.sum(m, 0, None, y[0])", "m.sum(0, None, y[0])", "np.max(m, 0, y[0])", "m.min(0, y[1])", "np.mean(m, 0, None, y[0])", "np.var(m, 0, None, y[0])",
+    "np.median(m, 0, y[0])", "np.nanmax(m, 0, y[1])", "np.quantile(m, 0.3, 0, y[0])", "np.take(m, [1, 0], 0, y)", "m.take([0, 0], 0, y)",
+    "np.concatenate([m[:1], m[1:] * 2], 0, y)", "np.dot(m[:, :2], m[:2], y)", "np.add.reduce(m, 0, None, y[1])", "np.trace(m, 0, 0, 1, None, y[0, 0, ...])",
+    "np.compress([True, True], m, 0, y)", "np.stack([m[0], m[1]], 0, y)", "np.cumprod(m, 0, None, y)",
+]
+
+
+@pytest.mark.parametrize("call", OUTS)
+def test_an_output_array_given_by_position(call: str) -> None:
+    f = _program(f"m = x.reshape(2, 3) * 1.0; y = np.zeros((2, 3)); z = {call}; y[0, 0] *= 2.0; return y * m + z.sum()")
+    np.testing.assert_array_equal(tg.trace(f, X)[0], f(X))
+    check_grads(f, X)
+
+
 @pytest.mark.parametrize(("text", "error"), [
     ("x[9] = 1.0; return x", IndexError), ("x[0] = x; return x", ValueError), ("x[:2] = x[:3]; return x", ValueError),
     ("x += np.ones((2, 6)); return x", ValueError), ("y = np.zeros(6, int); y += x; return y", TypeError),
@@ -140,7 +156,8 @@ def test_numpys_errors_are_raised_and_nothing_is_half_written(text: str, error: 
 def test_arrays_that_the_trace_does_not_own() -> None:
     ours = np.zeros(6)
     globals()["OURS"] = ours
-    for text in ("np.add(x, x, out=OURS); return x", "np.copyto(OURS, x); return x", "np.add.at(OURS, [0], x[0]); return x"):
+    for text in ("np.add(x, x, out=OURS); return x", "np.copyto(OURS, x); return x", "np.add.at(OURS, [0], x[0]); return x",
+                 "np.cumsum(x, 0, None, OURS); return x"):
         f = _program(text)
         f.__globals__["OURS"] = ours
         with pytest.raises(tg.MutationError, match="does not own"):
