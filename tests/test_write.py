@@ -54,6 +54,7 @@ PROGRAMS = [
     "np.put(x, [0, 3], [x[1], x[2] * 2]); return x * x",
     "np.put(x, [0, -1, 2], x[1]); return x * x",
     "np.putmask(x, x > 0.4, x[:2] * 2); return x * x",
+    "np.putmask(x, x > 0.4, x[1] * 2); np.putmask(x, x > 0.9, 3.0); return x * x",
     "np.place(x, x > 0.4, [x[0], x[1] * 3]); return x * x",
     "m = np.outer(x[:3], x[3:]); np.fill_diagonal(m, x[0] * 2); return m * m",
     "m = x.reshape(2, 3); np.put_along_axis(m, np.array([[1], [0]]), x[:2].reshape(2, 1) * 3, axis=1); return m * m",

@@ -57,17 +57,14 @@ def fill(a: Any, value: Any) -> None:
 
 def _cyclic(values: Any, positions: Any) -> Any:
     """Return the values at flat positions, repeated as often as it takes."""
-    values = as_array(values)
-    if not shape_of(values):
-        return values
-    flat = ops.reshape(values, (-1,))
+    flat = ops.reshape(as_array(values), (-1,))
     return ops.take(flat, positions % shape_of(flat)[0], axis=0)
 
 
 def _write_flat(a: Any, positions: Any, values: Any) -> None:
     """Write at flat positions, which are plain integers; values repeat."""
-    where = np.unravel_index(positions, shape_of(owned(a)))
-    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))))
+    where, values = np.unravel_index(positions, shape_of(owned(a))), as_array(values)
+    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
 
 
 def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
