@@ -19,7 +19,7 @@ from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.tree import OPAQUE, flatten, is_tensor
-from tapegrad.views import peek
+from tapegrad.views import known, part, peek
 
 
 class Context:
@@ -104,6 +104,11 @@ class Tracer:
         if op.nested:
             args = tuple(map(self.pack, args))
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
+            view = args[0]._view
+            if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
+                made = self.part(op, args, kwargs)
+                if made is not None:
+                    return made
             lifted = [peek(args[0]), *map(self.lift, args[1:])]
         else:
             lifted = [self.lift(arg) for arg in args]
@@ -125,6 +130,14 @@ class Tracer:
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
+
+    def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content is needed."""
+        try:
+            return part(args[0], op, args[1:], kwargs)
+        except Exception as err:
+            self.raised(op.run, args, kwargs, err)
+            raise
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
@@ -231,13 +244,13 @@ class Tracer:
             stack += new
         return True
 
-    def specialise(self, op: Operation) -> None:
-        """Guard what the shape of `op` was computed from: a rule or a composite has read it.
+    def specialise(self, proxy: Traced) -> None:
+        """Guard what the shape of a proxy was computed from: a rule or a composite has read it.
 
-        Those are the shapes and dtypes of the inputs, and the shape of `op` itself once values have decided any (`x[mask]`).
+        Those are the shapes and dtypes of the inputs, and that shape itself once values have decided any (`x[mask]`).
         """
         if self.dynamic:
-            self.guard(op, "shape", shape_of(op.val))
+            self.guard(known(proxy), "shape", shape_of(proxy._val))
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:

@@ -12,9 +12,9 @@ import numpy as np
 from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import draw, getfield, pack, setitem
-from tapegrad.ops.write import assign
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.specialise import FIXED
+from tapegrad.path import assign
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import conform, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -39,7 +39,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     leaves = iter(given_leaves)
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
-    memory = Memory(len(tape.ops))
+    memory = Memory(tape)
     constants = [op.val for op in tape.ops if type(op) is Constant]
     for op in tape.ops:
         if isinstance(op, Call):
@@ -70,13 +70,27 @@ class Memory:
     """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
 
     So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
-    a read of a part copies, and any other use may keep the array, which ends its being owned.
+    a read of a part copies that part, and any other use may keep the array, which ends its being owned.
     """
 
-    __slots__ = ("owned",)
+    __slots__ = ("owned", "tape", "used")
 
-    def __init__(self, size: int) -> None:
-        self.owned = bytearray(size + 1)
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.owned = bytearray(len(tape.ops) + 1)
+        self.used: bytearray | None = None
+
+    def copied(self, op: Call) -> bool:
+        """Return whether a view of an array that may be written in place must be a copy: not if guards alone ask for its shape."""
+        if self.used is None:  # by position, what a call or the result needs
+            self.used = bytearray(len(self.tape.ops) + 1)
+            self.used[self.tape.result.id] = 1  # type: ignore[union-attr]
+            for other in self.tape.ops:
+                if isinstance(other, Call):
+                    for arg in other.args:
+                        if isinstance(arg, Operation):
+                            self.used[arg.id] = 1
+        return bool(self.used[op.id])
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         """Make a call, in place where that is possible."""
@@ -113,7 +127,7 @@ class Memory:
         if isinstance(y, np.ndarray):
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
-            elif core.view and self.owned[x]:
+            elif core.view and self.owned[x] and self.copied(op):
                 y = y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):

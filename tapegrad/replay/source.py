@@ -306,7 +306,9 @@ class _Writer:
         return self.expr[op.args[0]] in self.kept and not any(isinstance(arg, Operation) for arg in op.args[1:]) and not self.may_copy(op)
 
     def may_copy(self, op: Call) -> bool:
-        """True for a view that may be a copy: by an array of integers, or a reshape of what is not contiguous."""
+        """True for a view that may be a copy: by an array of integers, through a path, or a reshape of what is not contiguous."""
+        if "through" in op.kwargs:
+            return True
         if op.fn is ops.getitem:
             return any(isinstance(part, (np.ndarray, list)) for part in op.args[1:])
         x = op.args[0].val

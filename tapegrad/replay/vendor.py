@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import ArgumentError
-from tapegrad.ops.write import Step
+from tapegrad.path import Step
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Raised
 
