@@ -55,7 +55,7 @@ FILLED = frozenset([zeros, ones, zeros_like, ones_like])
 
 def is_filled(x: Any) -> bool:
     """True for a call that makes an array of one number that is always the same."""
-    return type(x) is Call and (x.fn in FILLED or ((x.fn is full or x.fn is full_like) and not isinstance(x.args[1], Operation)))
+    return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like) and not any(isinstance(arg, Operation) for arg in x.args[1:])))
 
 
 def uniform(x: np.ndarray[Any, Any]) -> bool:
