@@ -66,7 +66,7 @@ def read(path: Path) -> Data:
     shapes = {"main": (2 * layers, 4 * bits), "extra": (3, bits), "state": (2 * layers, bits), "sequence": (characters, bits)}
     ends = np.cumsum([3] + [math.prod(shape) for shape in shapes.values()])
     if len(numbers) != ends[-1]:
-        raise ValueError(f"{path}: {layers} layers and {characters} characters of {bits} bits need {ends[-1]} numbers, and the file has {len(numbers)}")
+        raise ValueError(f"{path}: {layers} layers, {characters} characters of {bits} bits need {ends[-1]} numbers, and the file has {len(numbers)}")
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), np.split(numbers, ends[:-1])[1:])}
 
 

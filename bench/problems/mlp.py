@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def make(batch: int, inputs: int, hidden: int, hidden2: int, classes: int, seed:
     rng = np.random.default_rng(seed)
     widths = (inputs, hidden, hidden2, classes)
     data: Data = {}
-    for layer, (a, b) in enumerate(zip(widths, widths[1:]), start=1):
+    for layer, (a, b) in enumerate(pairwise(widths), start=1):
         data[f"w{layer}"] = (rng.standard_normal((a, b)) * np.sqrt(2 / a)).astype(dtype)
         data[f"b{layer}"] = (rng.standard_normal(b) * 0.1).astype(dtype)
     return {**data, "x": rng.standard_normal((batch, inputs)).astype(dtype), "labels": rng.integers(classes, size=batch)}

@@ -12,7 +12,7 @@ from bench.problems.rk4 import step
 
 def objective(x: Any, y: Any, z: Any, sigma: Any, rho: Any, beta: Any, dt: float, steps: int) -> Any:
     """Compute what `rk4.objective` does."""
-    def scanned(state: tuple[Any, Any, Any], _: None) -> tuple[tuple[Any, Any, Any], None]:
+    def scanned(state: Any, _: None) -> tuple[Any, None]:
         return step(*state, sigma, rho, beta, dt), None
     start = tuple(jnp.asarray(value, jnp.float64) for value in (x, y, z))
     (x, y, z), _ = jax.lax.scan(scanned, start, None, length=steps)
