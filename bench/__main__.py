@@ -16,10 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bench import run, tables
 from bench.growth import growth, remarks
 from bench.machine import Watch, describe
-from bench.options import parse
+from bench.options import parse, summary
 from bench.peers import PEERS
 from bench.problems.problem import Problem
 from bench.sweep import Step, sweep
+from bench.team import Ended
 
 WIDE = 150  # columns, where the output is no terminal
 SWEPT = 5  # measurements of a peer at one size
@@ -38,15 +39,17 @@ def compared(options: argparse.Namespace, console: Console) -> int:
     records: list[dict[str, Any]] = []
     for problem in options.problems:
         watch = Watch()
-        console.print(f"[bold]{problem.name}[/]: {problem.objective.__doc__.partition(chr(10))[0].removeprefix('Return ')}")
-        with progress_bar(problem.name, console) as progress:
-            result = run.measure(problem.found(options.data, dict(options.size)), fitting(problem, options), forwarded(options),
-                                 options.repeats or problem.repeats, options.limit, progress,
-                                 "minimum" if options.minima else "median")
+        console.print(f"[bold]{problem.name}[/]: {summary(problem)}")
+        try:
+            result = measured(problem, options, console)
+        except Ended as err:
+            console.print(f"[bold red]{err}[/]\n")
+            continue
         watch.stop()
         results.append(result)
         records.append({**describe(), **watch.record(), **result.record()})
-        console.print(f"{result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}", tables.problem(result))
+        size = tables.sized(result.size) or "one size"
+        console.print(f"{size}, {result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}", tables.problem(result))
         finish(tables.notes([result]), watch, console)
         keep(options, problem.name, records[-1])
     if len(results) > 1:
@@ -54,14 +57,24 @@ def compared(options: argparse.Namespace, console: Console) -> int:
         show(results, options, console)
     if options.json:
         write(options.json, records)
-    return 1 if any(result.wrong for result in results) else 0
+    return 1 if len(results) < len(options.problems) or any(result.wrong for result in results) else 0
+
+
+def measured(problem: Problem, options: argparse.Namespace, console: Console) -> run.Result:
+    """Measure a problem by the peers that have a version of it, under a progress bar."""
+    names = [name for name in options.peers if PEERS[name].fits(problem)]
+    data = ["--data", str(options.data)] if options.data else []
+    size = ["--size", *(f"{key}={n}" for key, n in options.size)] if options.size else []
+    with progress_bar(problem.name, console) as progress:
+        return run.measure(problem.found(options.data, dict(options.size)), names, [*data, *size], options.repeats or problem.repeats,
+                           options.limit, progress, "minimum" if options.minima else "median")
 
 
 def show(results: Sequence[run.Result], options: argparse.Namespace, console: Console) -> None:
     """Print the tables of all problems."""
     console.print(tables.steady(results))
     if any(result.row(tables.COMPILED) for result in results):
-        console.print(tables.against(results))
+        console.print(tables.against(results), *tables.reasons(results), sep="\n")
     if not options.no_first:
         console.print(tables.first(results))
     if not options.no_memory:
@@ -104,17 +117,6 @@ def finish(remarks: Sequence[str], watch: Watch, console: Console) -> None:
     console.print()
 
 
-def fitting(problem: Problem, options: argparse.Namespace) -> list[str]:
-    """Return the peers that have a version of the problem."""
-    return [name for name in options.peers if PEERS[name].fits(problem)]
-
-
-def forwarded(options: argparse.Namespace) -> list[str]:
-    """Return the options that say which data a worker loads."""
-    data = ["--data", str(options.data)] if options.data else []
-    return [*data, *(["--size", *(f"{key}={n}" for key, n in options.size)] if options.size else [])]
-
-
 def keep(options: argparse.Namespace, name: str, record: dict[str, Any]) -> None:
     """Write a record into the folder for results, if there is to be one."""
     if options.save:
@@ -123,8 +125,8 @@ def keep(options: argparse.Namespace, name: str, record: dict[str, Any]) -> None
 
 
 def write(path: Path, what: Any) -> None:
-    """Write JSON; a number that is not known becomes null."""
-    path.write_text(json.dumps(what, indent=1) + "\n")
+    """Write JSON."""
+    path.write_text(json.dumps(what, indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

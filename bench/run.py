@@ -47,6 +47,13 @@ class Row:
     def minimum(self) -> float:
         return min(self.seconds, default=math.nan)
 
+    def record(self) -> dict[str, Any]:
+        """Return it as what JSON can hold, which knows neither nan nor infinity."""
+        if self.missing:
+            return {"name": self.name, "missing": self.missing}
+        numbers = {key: getattr(self, key) for key in ("median", "minimum", "first", "peak", "peak_next", "difference")}
+        return {"name": self.name, **{key: number if math.isfinite(number) else None for key, number in numbers.items()}, "seconds": self.seconds}
+
 
 @dataclass
 class Result:
@@ -61,6 +68,7 @@ class Result:
     value: float
     norm: float
     rows: list[Row]
+    behind: str = ""
 
     def row(self, name: str) -> Row | None:
         """Return a peer's row if it was measured."""
@@ -91,11 +99,8 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
-        rows = [{"name": row.name, "missing": row.missing} if row.missing else
-                {"name": row.name, "median": row.median, "minimum": row.minimum, "ratio": self.time(row) / self.best, "seconds": row.seconds,
-                 "first": row.first, "peak": row.peak, "peak_next": row.peak_next, "difference": row.difference} for row in self.rows]
-        return {"problem": self.problem, "size": self.size, "source": self.source, "tolerance": self.tolerance, "native": self.native,
-                "by": self.by, "value": self.value, "norm": self.norm, "rows": rows}
+        facts = {key: getattr(self, key) for key in ("problem", "size", "source", "tolerance", "native", "by", "value", "norm")}
+        return {**facts, "rows": [row.record() for row in self.rows]}
 
 
 def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float, progress: Progress,
@@ -132,7 +137,7 @@ def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], re
         take_turns(workers, rows, repeats, limit, progress)
     native = problem.native if problem.size == problem.default else None
     return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]), norm(reference[1:]),
-                  list(rows.values()))
+                  list(rows.values()), problem.behind)
 
 
 def gradient_of(worker: Worker) -> list[Any]:

@@ -44,11 +44,8 @@ class Step:
 
     def record(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
-        rows = [{"name": row.name, "missing": row.missing} if row.missing else
-                {"name": row.name, "median": row.median, "minimum": row.minimum, "seconds": row.seconds,
-                 "difference": None if math.isnan(row.difference) else row.difference} for row in self.rows]
-        return {"size": self.size, "tolerance": self.tolerance, "value": self.value, "norm": self.norm, "operations": self.operations,
-                "rows": rows}
+        facts = {key: getattr(self, key) for key in ("size", "tolerance", "value", "norm", "operations")}
+        return {**facts, "rows": [row.record() for row in self.rows]}
 
 
 def sweep(problem: Problem, sizes: Sequence[Size], peers: Sequence[Peer], repeats: int, progress: Progress,

@@ -20,7 +20,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 def problem(result: Result) -> Table:
     """One problem: a row for each peer."""
-    table = blank(sized(result.size) or result.problem, "median", "min", "ratio", "first call", "ratio", "MB first", "MB later", "diff")
+    table = blank(result.problem, "median", "min", "ratio", "first call", "ratio", "MB first", "MB later", "diff")
     for row in result.rows:
         if row.missing:
             table.add_row(row.name, *8 * ["–"], style="dim")
@@ -38,7 +38,7 @@ def steady(results: Sequence[Result]) -> Table:
     def ends(result: Result) -> tuple[str, ...]:
         native = "" if result.native is None else ratio(result.native, result.best)
         return to_compiled(result, result.row(HAND)), native, duration(result.best)
-    return summary("steady state, ratio to the best", results, Result.time, ratio, ("compiled / hand", NATIVE, "best"), ends)
+    return summary(f"steady state by {results[0].by}, ratio to the best", results, Result.time, ratio, ("compiled / hand", NATIVE, "best"), ends)
 
 
 def first(results: Sequence[Result]) -> Table:
@@ -61,6 +61,18 @@ def against(results: Sequence[Result]) -> Table:
             native = "" if result.native is None else ratio(result.time(compiled), result.native)
             table.add_row(result.problem, *(to_compiled(result, result.row(name)) for name in names), native)
     return table
+
+
+def reasons(results: Sequence[Result]) -> list[str]:
+    """Say where the compiled tape is behind a peer, and why."""
+    lines = []
+    for result in results:
+        if (compiled := result.row(COMPILED)) is not None:
+            times = {row.name: result.time(row) for row in result.measured if not row.name.startswith("tapegrad")}
+            times |= {} if result.native is None else {NATIVE: result.native}
+            if ahead := [name for name, time in times.items() if time < result.time(compiled)]:
+                lines.append(f"{result.problem}, behind {', '.join(ahead)}: {result.behind or 'not explained yet'}")
+    return lines
 
 
 def summary(title: str, results: Sequence[Result], key: Callable[[Result, Row], float], show: Callable[[float, float], str],

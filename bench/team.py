@@ -16,8 +16,15 @@ from typing import Any
 
 from bench.first import uncached
 
+ROOT = Path(__file__).parent.parent
 LOADING = 300.0  # seconds to import a library
 PATIENCE = 5.0  # seconds to end
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a worker: it finds these modules from wherever it is started, and torch.compile nothing of earlier ones."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, **uncached(folder), "PYTHONPATH": path}
 
 
 class Ended(Exception):
@@ -31,7 +38,7 @@ class Worker:
         self.gradient = folder / "gradient.npz"
         command = [sys.executable, "-m", "bench.worker", problem, peer, "--gradient", str(self.gradient), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        env={**os.environ, **uncached(folder)}, start_new_session=True)
+                                        env=environment(folder), start_new_session=True)
         self.answers: queue.Queue[str] = queue.Queue()
         self.listener = threading.Thread(target=self._listen, daemon=True)
         self.listener.start()
@@ -77,7 +84,7 @@ class Worker:
         try:
             line = self.answers.get(timeout=limit)
         except queue.Empty:
-            raise Ended(f"no result in {limit:.0f} s") from None
+            raise Ended(f"no result in {limit:g} s") from None
         self.busy = False
         if not line:
             raise Ended(f"the process ended with {self.process.wait()}")

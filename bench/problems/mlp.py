@@ -1,4 +1,4 @@
-"""A multilayer perceptron with the cross-entropy of its classes: large matrix products, in double and in single precision."""
+"""A multilayer perceptron with the cross-entropy of its classes: large matrix products (mlp32: in single precision)."""
 
 from __future__ import annotations
 

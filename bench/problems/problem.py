@@ -18,7 +18,8 @@ class Problem:
     `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, called `file` in its folder, and
     `size_of` says how large data are: data are the objective's arguments by name. `wrt` names those to differentiate by.
     `tolerance` is the relative difference that two peers' gradients may have. `native` is the time of hand-written C++ at the
-    default size, in seconds, where one is known: on another machine, so it shows a distance and no more.
+    default size, in seconds, where one is known: on another machine, so it shows a distance and no more. `behind` says why tapegrad's
+    compiled tape is slower than another peer, where it is, and what would close the gap.
 
     A problem with a `sweep` can be measured at each of its sizes too, on request at the size `million` as well, by `sweep_peers`.
     """
@@ -33,6 +34,7 @@ class Problem:
     file: str = ""
     tolerance: float = 1e-10
     native: float | None = None
+    behind: str = ""
     sweep: tuple[Size, ...] = ()
     million: Size | None = None
     sweep_peers: tuple[str, ...] = ()
