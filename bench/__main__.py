@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import run, tables
 from bench.growth import growth, remarks
-from bench.machine import Watch, describe
+from bench.machine import Watch, describe, limited
 from bench.options import parse, summary
 from bench.peers import PEERS
 from bench.problems.problem import Problem
@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; return 1 if gradients differ by more than a problem's tolerance."""
     options = parse(argv)
     console = Console(width=None if sys.stdout.isatty() else WIDE)
-    return swept(options.problems[0], options, console) if options.sweep else compared(options, console)
+    with limited(options.cores):
+        return swept(options.problems[0], options, console) if options.sweep else compared(options, console)
 
 
 def compared(options: argparse.Namespace, console: Console) -> int:

@@ -37,16 +37,22 @@ class First:
     peak_next: float
 
 
-def first(problem: Problem, peer: Peer) -> tuple[First, Gradient, Any]:
-    """Measure the first gradient and a few more; return what was measured, the gradient to go on with, and what it returned."""
+def first(problem: Problem, peer: Peer, keep: Callable[[Any, tuple[Any, ...]], None] | None = None) -> tuple[First, Gradient]:
+    """Measure the first gradient and a few more; return what was measured, and the gradient to go on with.
+
+    The first value and gradient are shown to `keep`, and given up before those that follow.
+    """
     before = memory.baseline()
     start = perf_counter()
     gradient = peer.prepare(problem)
     result = gradient.call()
     seconds, peak = perf_counter() - start, memory.peak()
+    if keep:
+        keep(*gradient.read(result))
+    del result
     memory.baseline()
     times = [timed(gradient.call, 1) for _ in range(FEW)]
-    return First(seconds, min(times), peak - before, memory.peak() - before), gradient, result
+    return First(seconds, min(times), peak - before, memory.peak() - before), gradient
 
 
 def timed(call: Callable[[], Any], number: int) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +20,20 @@ STAT = Path("/proc/stat")
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def limited(number: int | None) -> Iterator[None]:
+    """Let this process, and those that it starts, use no more than a number of cores; libraries then start as many threads."""
+    if number is None:
+        yield
+        return
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(mine)[:number])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, mine)
 
 
 def load() -> float:

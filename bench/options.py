@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,9 +44,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"no problem is called {name}: there are {', '.join(PROBLEMS)}")
     options.problems = [PROBLEMS[name] for name in options.names or PROBLEMS]
     options.peers = options.peers or [name for name, peer in PEERS.items() if options.replay or not peer.optional]
-    for option, least in (("repeats", 1), ("limit", 0)):
+    for option, least in (("repeats", 1), ("cores", 1), ("limit", 0)):
         if getattr(options, option) is not None and getattr(options, option) < least:
             parser.error(f"--{option} must be at least {least}")
+    if options.cores and not hasattr(os, "sched_setaffinity"):
+        parser.error("--cores: this system cannot limit them")
     if options.million and not options.sweep:
         parser.error("--million needs --sweep")
     one = options.problems[0] if len(options.problems) == 1 else None
@@ -89,6 +92,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N", help="the size of the data to make, for one problem")
     parser.add_argument("--repeats", type=int, metavar="N", help="measurements of each peer (15), fewer of a slow one")
     parser.add_argument("--minima", action="store_true", help="compare minima instead of medians, on a busy machine")
+    parser.add_argument("--cores", type=int, metavar="N", help="use no more cores, and threads, than this (not everywhere)")
     parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a peer has for its first gradient (120)")
     parser.add_argument("--no-first", action="store_true", help="without the table of first calls")
     parser.add_argument("--no-memory", action="store_true", help="without the table of memory")

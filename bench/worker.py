@@ -43,10 +43,7 @@ def serve(options: Any, tell: Any) -> None:
     problem, peer = PROBLEMS[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
     peer.ready(problem)
     tell({"ready": True})
-    measured, gradient, result = first(problem, peer)
-    value, parts = gradient.read(result)
-    np.savez(options.gradient, *map(np.asarray, (value, *parts)))
-    del result, parts
+    measured, gradient = first(problem, peer, lambda value, parts: np.savez(options.gradient, *map(np.asarray, (value, *parts))))
     tell(asdict(measured))
     for line in sys.stdin:
         if measured.next < QUICK:

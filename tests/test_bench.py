@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from bench import memory, options, run, tables
 from bench.__main__ import main
 from bench.compare import difference
-from bench.machine import Watch, cores
+from bench.machine import Watch, cores, limited
 from bench.peers import PEERS
 from bench.peers.peer import Missing, Peer
 from bench.problems import PROBLEMS, ba, gmm, lstm
@@ -206,6 +207,15 @@ def test_memory_counts_what_is_gone_again() -> None:
     assert memory.baseline() - before < 40e6
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot limit cores")
+def test_cores_are_limited_for_a_while() -> None:
+    before = os.sched_getaffinity(0)
+    with limited(1):
+        assert cores() == 1
+    with limited(None):
+        assert os.sched_getaffinity(0) == before
+
+
 def test_a_busy_machine_is_noticed() -> None:
     assert Watch(before=0.0, after=0.0, others=0.5).disturbed
     assert not Watch(before=5.0, after=5.0, others=0.01).disturbed
@@ -257,7 +267,7 @@ def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "tr_mul, tapegrad grad differs by 1.0e-03 > 1e-10, relative to handwritten" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("argv", [["nothing"], ["gmm", "--repeats", "0"], ["gmm", "--size", "d"], ["gmm", "--size", "k=2"], ["--size", "n=2"],
+@pytest.mark.parametrize("argv", [["nothing"], ["gmm", "--repeats", "0"], ["gmm", "--cores", "0"], ["gmm", "--size", "d"], ["gmm", "--size", "k=2"], ["--size", "n=2"],
                                   ["gmm", "--data", "nowhere"], ["tr_mul", "--data", __file__], ["--data", __file__], ["gmm", "--sweep"],
                                   ["recurrence", "--million"], ["filling", "--sweep", "--million"], ["gmm", "--peers", "nobody"],
                                   ["recurrence", "--sweep", "--size", "iterations=2"], ["rational", "--size", "n=1"]])

@@ -11,7 +11,8 @@ import numpy as np
 def gradient(amplitude: float, lengthscale: float, noise: float, x: Any, y: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the value and, with dK = (K⁻¹ - αα') / 2, the sums of dK ∘ ∂K/∂θ."""
     n = len(y)
-    scaled = -0.5 * math.exp(-2.0 * lengthscale) * ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=2)
+    scaled = sum((column[:, None] - column) ** 2 for column in x.T)
+    scaled *= -0.5 * math.exp(-2.0 * lengthscale)
     kernel = np.exp(scaled + 2.0 * amplitude)
     variance = math.exp(2.0 * noise)
     K = kernel.copy()

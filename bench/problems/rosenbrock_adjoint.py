@@ -9,7 +9,9 @@ def gradient(x: np.ndarray) -> tuple[float, tuple[np.ndarray]]:
     """Return the value and gradient, from the two differences that both need."""
     low = x[:-1]
     a, b = x[1:] - low * low, 1.0 - low
-    dx = np.zeros_like(x)
-    dx[:-1] = -400.0 * (low * a) - 2.0 * b
-    dx[1:] += 200.0 * a
+    da = 200.0 * a
+    dx = np.empty_like(x)
+    dx[0] = 0.0
+    dx[1:] = da
+    dx[:-1] -= 2.0 * (low * da + b)
     return 100.0 * (a @ a) + b @ b, (dx,)
