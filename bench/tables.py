@@ -134,8 +134,8 @@ def megabytes(number: float) -> str:
 
 
 def three(number: float) -> str:
-    """Three digits, more before the point, two after it at most."""
-    return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:,.0f}"
+    """Three digits, more before the point, three after it at most."""
+    return f"{number:.3f}" if 0 < number < 0.0995 else f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:,.0f}"
 
 
 def blank(title: str, *columns: str) -> Table:

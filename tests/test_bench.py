@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from bench.peers.peer import Missing, Peer
 from bench.problems import PROBLEMS, ba, gmm, lstm
 from bench.problems.problem import Problem
 from bench.sweep import measure, sweep
-from bench.team import Ended
+from bench.team import ROOT, Ended
 from tapegrad.testing import check_grads
 from tests import objectives
 
@@ -260,6 +262,13 @@ def test_a_peer_that_refuses_or_takes_too_long_is_reported(capsys: pytest.Captur
     assert "no peer gave a gradient of rational" in capsys.readouterr().out
 
 
+def test_one_first_call_alone() -> None:
+    command = [sys.executable, "-m", "bench.first", "tr_mul", "tapegrad grad", "--size", "n=3"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}).stdout
+    found = json.loads(shown)
+    assert found.keys() == {"seconds", "next", "peak", "peak_next"} and 0 < found["next"] < found["seconds"]
+
+
 def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = iter([[1.0, np.ones(2)], [1.0, np.full(2, 1.001)]])
     monkeypatch.setattr(run, "gradient_of", lambda worker: next(found))
@@ -317,7 +326,7 @@ def test_a_run_without_peers_is_an_error() -> None:
 # -- the tables (what they look like: tests/golden/bench.txt)
 
 
-@pytest.mark.parametrize("seconds, text", [(1.234e-7, "0.12 µs"), (9.999e-7, "1.00 µs"), (72.4e-6, "72.4 µs"), (0.0123, "12.3 ms"),
+@pytest.mark.parametrize("seconds, text", [(1.234e-7, "0.12 µs"), (7.7e-8, "0.077 µs"), (0.0, "0.00 µs"), (9.999e-7, "1.00 µs"), (72.4e-6, "72.4 µs"), (0.0123, "12.3 ms"),
                                            (0.9999, "1,000 ms"), (120.4, "120 s"), (9.996e-3, "10.0 ms")])
 def test_durations_have_three_digits(seconds: float, text: str) -> None:
     assert tables.duration(seconds) == text
