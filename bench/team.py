@@ -52,7 +52,10 @@ class Worker:
     def ask(self, number: int, limit: float) -> float:
         """Return the seconds per call of `number` calls."""
         assert self.process.stdin is not None
-        print(number, file=self.process.stdin, flush=True)
+        try:
+            print(number, file=self.process.stdin, flush=True)
+        except OSError:
+            raise Ended(f"the process ended with {self.process.wait()}") from None
         return float(self._answer(limit)["seconds"])
 
     def stop(self) -> None:

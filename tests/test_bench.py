@@ -22,7 +22,7 @@ from bench.peers.peer import Missing, Peer
 from bench.problems import PROBLEMS, ba, gmm, lstm
 from bench.problems.problem import Problem
 from bench.sweep import measure, sweep
-from bench.team import ROOT, Ended
+from bench.team import ROOT, Ended, Worker
 from tapegrad.testing import check_grads
 from tests import objectives
 
@@ -260,6 +260,20 @@ def test_a_peer_that_refuses_or_takes_too_long_is_reported(capsys: pytest.Captur
     assert "recurrence, tapegrad grad: no result in 1 s" in capsys.readouterr().out
     assert main(["rational", "--peers", "jax scan"]) == 1
     assert "no peer gave a gradient of rational" in capsys.readouterr().out
+
+
+def test_a_worker_that_dies_says_so(tmp_path: Path) -> None:
+    worker = Worker("rational", "handwritten", [], tmp_path)
+    try:
+        assert worker.first(60.0)["next"] > 0 and worker.ask(1, 60.0) > 0
+        worker.process.kill()
+        worker.process.wait()
+        for _ in range(2):
+            with pytest.raises(Ended, match="the process ended with"):
+                worker.ask(1, 60.0)
+    finally:
+        worker.stop()
+        worker.stop()
 
 
 def test_one_first_call_alone() -> None:
