@@ -53,11 +53,11 @@ def compared(options: argparse.Namespace, console: Console) -> int:
         console.print(f"{size}, {result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}", tables.problem(result))
         finish(tables.notes([result]), watch, console)
         keep(options, problem.name, records[-1])
+        if options.json:  # after each problem, so that a run that is broken off leaves what it has
+            write(options.json, records)
     if len(results) > 1:
         console.rule("all problems")
         show(results, options, console)
-    if options.json:
-        write(options.json, records)
     return 1 if len(results) < len(options.problems) or any(result.wrong for result in results) else 0
 
 
