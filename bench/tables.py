@@ -139,6 +139,6 @@ def three(number: float) -> str:
 
 
 def blank(title: str, *columns: str) -> Table:
-    """Return a table of names and numbers."""
-    numbers = [Column(header, justify="right", no_wrap=False, min_width=5) for header in columns]
-    return Table(Column(title, no_wrap=True), *numbers, box=box.SIMPLE_HEAD, pad_edge=False)
+    """Return a table of names and numbers; a header breaks between words, never within one."""
+    numbers = [Column(header, justify="right", min_width=max(map(len, header.split()))) for header in columns]
+    return Table(Column("", no_wrap=True), *numbers, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
