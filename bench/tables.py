@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rich import box
 from rich.table import Column, Table
 
+from bench.peers import PEERS
 from bench.problems.problem import Size
 from bench.run import Result, Row
 
@@ -102,8 +103,9 @@ def notes(results: Iterable[Result]) -> list[str]:
 
 
 def peers(results: Iterable[Result]) -> list[str]:
-    """Return the names of all peers that take part, in order."""
-    return list(dict.fromkeys(row.name for result in results for row in result.rows))
+    """Return the names of all peers that take part, in their order."""
+    taking_part = {row.name for result in results for row in result.rows}
+    return [name for name in PEERS if name in taking_part]
 
 
 def to_compiled(result: Result, row: Row | None) -> str:
