@@ -7,22 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 
 import tapegrad as tg
+from bench import tables
 from tapegrad.show.coverage import listing
 from tests.golden.programs import f, wave
+from tests.golden.results import RESULTS
 
 FOLDER = Path(__file__).parent / "golden"
 
 
-def on_console(tape: tg.Tape, width: int, encoding: str = "utf-8", **options: Any) -> str:
+def on_console(shown: Any, width: int, encoding: str = "utf-8", **options: Any) -> str:
     """Return what a terminal of this width and encoding shows, without the blanks that pad a table."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    Console(file=file, width=width, legacy_windows=False, **options).print(tape)
+    Console(file=file, width=width, legacy_windows=False, **options).print(shown)
     file.flush()
     return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
+
+
+def bench_tables() -> Group:
+    """Return all that a benchmark prints of two problems."""
+    return Group(*map(tables.problem, RESULTS), *tables.notes(RESULTS), tables.steady(RESULTS), tables.against(RESULTS), *tables.reasons(RESULTS),
+                 tables.first(RESULTS),
+                 tables.memory(RESULTS), tables.FOOTNOTE)
 
 
 def goldens() -> dict[str, str]:
@@ -46,6 +55,7 @@ def goldens() -> dict[str, str]:
         "wave_width72.txt": wide.format(width=72),
         "wave_ascii60.txt": on_console(wide, 60, "ascii"),
         "wave_rich140.txt": on_console(wide, 140),
+        "bench.txt": on_console(bench_tables(), 140),
         "coverage_fft.txt": listing("fft").format(),
     }
 
