@@ -144,7 +144,7 @@ def like(kind: type[Exception] | None, *parts: Any) -> ReplayError:
     """Return a ReplayError that is an error of class `kind` too, if there can be one."""
     if kind is not None and not issubclass(kind, StopIteration):  # which a generator must not raise
         try:
-            return _subclass(kind)(*parts)
+            return _subclass(kind)(*parts)  # type: ignore[arg-type]
         except Exception:
             pass  # a class that cannot be subclassed, or wants arguments before it is made
     return ReplayError(*parts)

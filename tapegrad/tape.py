@@ -364,6 +364,14 @@ class Tape:
         with collector:
             return play(self, args, kwargs, debug=debug, redraw=redraw)
 
+    def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
+        """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
+
+        With arguments the tape is replayed, without them the values on it are looked at.
+        """
+        from tapegrad.debug.find import find
+        return find(self, kind, args, kwargs, limit=limit)
+
     def check(self) -> Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
         from tapegrad.check import check
