@@ -11,12 +11,13 @@ from rich.console import Console
 
 import tapegrad as tg
 from tapegrad.show.coverage import listing
+from tests.golden import debugged
 from tests.golden.programs import f, wave
 
 FOLDER = Path(__file__).parent / "golden"
 
 
-def on_console(tape: tg.Tape, width: int, encoding: str = "utf-8", **options: Any) -> str:
+def on_console(tape: Any, width: int, encoding: str = "utf-8", **options: Any) -> str:
     """Return what a terminal of this width and encoding shows, without the blanks that pad a table."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
@@ -47,6 +48,7 @@ def goldens() -> dict[str, str]:
         "wave_ascii60.txt": on_console(wide, 60, "ascii"),
         "wave_rich140.txt": on_console(wide, 140),
         "coverage_fft.txt": listing("fft").format(),
+        **debugged.texts(on_console),
     }
 
 

@@ -15,13 +15,11 @@ from tapegrad.context import DEFAULT
 from tapegrad.debug.find import LIMIT, MASK, Finding, Test, brought_along, first, lost
 from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.debug.values import figure, is_zero, norm, numbers
-from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn
+from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
 from tapegrad.errors import Location
-from tapegrad.ops import getfield
 from tapegrad.rewrite import differentiated, has_gradient, rewrite
-from tapegrad.rules import rrule
 from tapegrad.show.line import short, tidy
-from tapegrad.tangent import ZERO, accumulate, dense
+from tapegrad.tangent import ZERO, Accumulator, accumulate, dense
 from tapegrad.tape import Call, Input, Operation, Tape
 from tapegrad.trace import collector, record
 
@@ -29,7 +27,7 @@ ARGUMENTS, LINES = 6, 12  # how many of them are shown: one screen
 SATURATED = 1e-8  # an operation that passes on less than this part of its cotangent
 
 
-@dataclass
+@dataclass(eq=False)
 class Source:
     """One line of the user's: its operations, the norm of the cotangents that arrive there, and what it adds to each input's gradient."""
 
@@ -39,7 +37,7 @@ class Source:
     parts: dict[Input, Any] = field(default_factory=dict)
 
 
-@dataclass(repr=False)
+@dataclass(eq=False, repr=False)
 class Explanation(Report):
     """What `explain` returns; printing shows it on one screen.
 
@@ -73,7 +71,7 @@ class Explanation(Report):
         yield from self._contributions(names, width, ascii_only)
 
     def _contributions(self, names: dict[Input, str], width: int | None, ascii_only: bool) -> Iterator[Spans]:
-        room = ARGUMENTS if width is None else max((width - 44) // 11, 1)
+        room = ARGUMENTS if width is None else max((width - 34) // 9, 1)
         shown = sorted(self.gradients, key=lambda x: -order(norm(self.gradients[x])))[:room]
         shown = [x for x in self.gradients if x in shown]
         columns = [Column("line"), Column("ops", right=True), Column("flow", right=True),
@@ -159,17 +157,12 @@ class Lines:
         x = rr.args[1 + visit.op.args[1]]
         if isinstance(x, Input):
             parts = self.of(visit.op).parts
-            dx = dense(visit.value).copy() if isinstance(dense(visit.value), np.ndarray) else visit.value  # an accumulator goes on being written to
+            dx = visit.value.array.copy() if type(visit.value) is Accumulator else visit.value  # that goes on being written to
             parts[x] = accumulate(parts.get(x, ZERO), dx)
         elif len(rr.args) == 2:
             passed = norm(visit.value)
             if passed <= SATURATED * self.arriving and self.arriving:
                 self.flat.append((rr, visit, self.arriving, passed))
-
-
-def is_field(op: Operation) -> bool:
-    """True for what takes a triple apart."""
-    return bool(op.args) and isinstance(op.args[0], Call) and op.args[0].fn is rrule and getattr(op, "fn", None) is getfield
 
 
 def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
@@ -184,7 +177,7 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
     if backward is not None:
         yield replace(backward, try_="") if forward is not None and masked else backward
     if forward is None and backward is None:
-        brought = next(filter(None, (brought_along(tape, recorded, kind, LIMIT) for kind in ill if ill[kind])), None)
+        brought = next(filter(None, (brought_along(tape, lambda: recorded(tape), kind, LIMIT) for kind in ill if ill[kind])), None)
         other = brought or lost(reverse, recorded(reverse)) or saturated(reverse, lines)
         yield from [other] if other is not None else []
 

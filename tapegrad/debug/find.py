@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.back import back
 from tapegrad.debug.report import Report, Spans, paragraph
 from tapegrad.debug.values import element, figure, is_zero, numbers
-from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn
+from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.ops import pack
 from tapegrad.rewrite import differentiated, has_gradient, leading, rewrite
@@ -28,7 +28,7 @@ MASK = ("mask before the operation, not only after it: give it a harmless argume
 Test = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Finding(Report):
     """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or "backward", and the value."""
 
@@ -71,19 +71,22 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     if leaves is None and any(op.val is UNKNOWN for op in tape):
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
 
-    def visits(tape: Tape) -> Iterable[Visit]:
+    with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
+        return _find(tape, kind, leaves, limit)
+
+
+def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Finding | None:
+    def visits() -> Iterable[Visit]:
         return recorded(tape) if leaves is None else replayed(tape, leaves)
 
-    with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
-        primal = turn(tape) > len(tape)
-        found = None if kind == "zero-gradient" else first(tape, visits(tape), kind, limit)
-        if found is not None:
-            return found
-        swept = with_reverse(tape) if primal else tape
-        if kind == "zero-gradient":
-            return None if swept is None else lost(swept, visits(swept))
-        found = first(swept, visits(swept), kind, limit) if primal and swept is not None else None
-        return found or brought_along(tape, visits, kind, limit)
+    primal = turn(tape) > len(tape)
+    if kind != "zero-gradient" and (found := first(tape, visits(), kind, limit)) is not None:
+        return found
+    swept = with_reverse(tape if leaves is None else valued(tape, leaves)) if primal else None
+    if kind == "zero-gradient":
+        return lost(tape, visits()) if not primal else lost(swept, recorded(swept)) if swept is not None else None
+    found = first(swept, recorded(swept), kind, limit) if swept is not None else None
+    return found or brought_along(tape, visits, kind, limit)
 
 
 def with_reverse(tape: Tape) -> Tape | None:
@@ -114,33 +117,35 @@ def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, 
     test = tests(limit)[kind]
     begin, pulled = turn(tape), None
 
+    usual = limit if kind == "large" else sys.float_info.max
+
     def bad(value: Any) -> bool:
-        return any(test(x).any() for x in numbers(value))
+        return not (type(value) in (float, np.float64) and abs(value) <= usual) and any(test(x).any() for x in numbers(value))
 
     for visit in visits:
         op = visit.op
         if isinstance(op, Call) and isinstance(op.fn, Operation):
             pulled = visit  # its cotangents are taken out, and looked at, one by one
-        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin)):
+        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
             phase = "backward" if op.id >= begin else "forward"
             message, masked = describe(visit, pulled, kind, test, limit)
             return Finding(kind, op, tape, phase, visit.value, message, MASK if masked else "")
     return None
 
 
-def purposeful(visit: Visit, bad: Callable[[Any], bool], forward: bool) -> bool:
-    """True for a constant, an array filled with one, and what was given one: those that went wrong by themselves have been found before."""
-    return isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False) or (forward and any(map(bad, visit.given)))
+def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
+    """True for a constant, an array filled with one, and what was given one: what went wrong by itself has been found before."""
+    return isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False) or (handed_on and any(map(bad, visit.given)))
 
 
-def brought_along(tape: Tape, visits: Callable[[Tape], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
+def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
     """Return a finding for the first of what the program brought along, where the result suffers from it."""
     last = None
-    for visit in visits(tape):
+    for visit in visits():
         last = visit if visit.op is tape.result else last
     test = tests(limit)[kind]
     suffers = last is not None and any(test(x).any() for x in numbers(last.value))
-    return first(tape, visits(tape), kind, limit, brought=True) if suffers else None
+    return first(tape, visits(), kind, limit, brought=True) if suffers else None
 
 
 def tests(limit: float) -> dict[str, Test]:
@@ -155,7 +160,7 @@ def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: f
     wrong = test(x)
     index = tuple(map(int, np.argwhere(wrong)[0])) if x.ndim else ()
     count = f" in {wrong.sum()} of {x.size} elements, first at [{', '.join(map(str, index))}]" if x.ndim else ""
-    what = kind if kind == "nan" else f"{x[index]:.4g}" + (f", above {figure(limit)}," if kind == "large" else "")
+    what = kind if kind == "nan" else f"{x[index]:.4g}" + (f" (above {figure(limit)})" if kind == "large" else "")
     if isinstance(op, (Input, Constant)):
         return f"{'the input ' + (op.label or op.name) if isinstance(op, Input) else f'the constant `{op!r}`'} holds {what}{count}.", False
     if rr is not None and pulled is not None and triple_of(pulled.op) is rr:
@@ -167,7 +172,7 @@ def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: f
     if visit.fn is conform:
         return f"The {op.note}, `{op!r}`, is {what}{count}, as the sum of its contributions.", False
     parts = [element(arg, index, x.shape) for arg in visit.given]
-    return f"`{op!r}` is {what.rstrip(',')}{count}: {visit.name}({', '.join(parts)}).", False
+    return f"`{op!r}` is {what}{count}: {visit.name}({', '.join(parts)}).", False
 
 
 def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[str]:
@@ -196,10 +201,10 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
         elif op.note.startswith(("d%", "accumulate ")) and is_zero(visit.value):
             into = [pulled.given[0]] if rr is not None and pulled is not None else visit.given
             if any(not is_zero(dy) and any(True for _ in numbers(dy)) for dy in into):
-                who = visit.name if rr is None else f"The pullback of {getattr(rr.args[0], '__name__', '')}"
+                who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
                 dying.append((visit, who))
     wrt = [x for k, x in enumerate(tape.inputs) if k in differentiated(tape)]
-    zero = next((x for x, dx in zip(wrt, gradients) if is_zero(dx)), None)
+    zero = next((x for x, dx in zip(wrt, gradients) if is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
     if zero is None:
         return None
     later, label = depending(tape, zero), zero.label or zero.name

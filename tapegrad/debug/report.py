@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 Spans = list[tuple[str, str]]
 """One line: pieces of text, each with the name of its style."""
 
-STYLE = {**STYLES, "": "", "finding": "bold #d55e00", "advice": "bold #009e73", "forward": "#56b4e9", "backward": "#e69f00", "here": "bold reverse"}
+STYLE = {**STYLES, "": "", "finding": "bold #d55e00", "advice": "bold #009e73", "forward": "#56b4e9", "backward": "#e69f00",
+         "here": "bold reverse", "present": "bold"}
 WIDE = 120  # the least width at which text that has no limit is wrapped
 
 
@@ -48,7 +49,7 @@ class Report:
 
 
 class Column(NamedTuple):
-    """A column of a table. One with a `least` width may shrink to it, and is left out where there is no room for that."""
+    """A column of a table. One with a `least` width may shrink to it, the widest first, and is left out, the last first, where that does not do."""
 
     name: str
     right: bool = False
@@ -63,14 +64,7 @@ def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], 
     sizes = {i: max(len(cells[i]) for _, cells in rows) for i in range(len(columns))}
     sizes = {i: max(size, len(columns[i].name)) for i, size in sizes.items() if size}
     if width is not None:
-        for i in sorted(sizes, key=lambda i: columns[i].least or 0, reverse=True):  # the roomiest gives way first
-            excess = sum(sizes.values()) + 2 * (len(sizes) - 1) - width
-            least = columns[i].least
-            if excess > 0 and least is not None:
-                sizes[i] = max(sizes[i] - excess, min(least, sizes[i]))
-        for i in sorted(sizes, key=lambda i: columns[i].least or 0, reverse=True):
-            if columns[i].least is not None and sum(sizes.values()) + 2 * (len(sizes) - 1) > width:
-                del sizes[i]
+        sizes = _fit(sizes, [column.least for column in columns], width)
     lines: list[Spans] = []
     for style, cells in [("header", [column.name for column in columns]), *rows]:
         line: Spans = []
@@ -80,6 +74,22 @@ def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], 
             line += [(cell.rjust(size) if columns[i].right else cell.ljust(size), dim), ("  ", "")]
         lines.append(line[:-1])
     return lines
+
+
+def _fit(sizes: dict[int, int], least: Sequence[int | None], width: int) -> dict[int, int]:
+    """Return the columns that there is room for, and their widths."""
+    kept = dict(sizes)
+    while True:
+        fitted = dict(kept)
+        while sum(fitted.values()) + 2 * (len(fitted) - 1) > width:
+            roomy = [i for i, size in fitted.items() if (smallest := least[i]) is not None and size > smallest]
+            if not roomy:
+                break
+            fitted[max(roomy, key=lambda i: fitted[i])] -= 1
+        spare = [i for i in kept if least[i] is not None]
+        if not spare or sum(fitted.values()) + 2 * (len(fitted) - 1) <= width:
+            return fitted  # what is too long now is cut
+        del kept[spare[-1]]
 
 
 def cut(text: str, width: int, ascii_only: bool) -> str:

@@ -44,15 +44,19 @@ def norm(value: Any) -> float:
     >>> norm((3.0, np.array([0.0, 4.0])))
     5.0
     """
-    if type(value) is Scatter:
+    if type(value) is float or type(value) is np.float64:
+        return abs(float(value))
+    if type(value) is Scatter and value.rest is not None:
         value = value.dense()
     return math.hypot(*(float(np.linalg.norm(x.ravel())) for x in numbers(value)))
 
 
 def is_zero(value: Any) -> bool:
-    """True if a value holds numbers, and all of them are 0."""
-    found = list(numbers(value.dense() if type(value) is Scatter else value))
-    return bool(found) and not any(x.any() for x in found)
+    """True if a value holds numbers, and all of them are 0; of a sparse cotangent of several pieces it is not asked."""
+    if type(value) is float or type(value) is np.float64:
+        return bool(value == 0)
+    found = list(numbers(value))
+    return bool(found) and not any(x.any() for x in found) and not (type(value) is Scatter and value.rest is not None)
 
 
 def element(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:

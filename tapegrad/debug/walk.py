@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.errors import ArgumentError
-from tapegrad.ops import setitem
+from tapegrad.ops import getfield, setitem
 from tapegrad.replay.play import Run, bind
 from tapegrad.rules import Op, rrule
 from tapegrad.show.line import role_of
 from tapegrad.tangent import Accumulator
-from tapegrad.tape import UNKNOWN, Call, Operation, Tape, value_of
+from tapegrad.tape import UNKNOWN, Call, Guard, Operation, Tape, copy_op, value_of
 
 
 class Visit(NamedTuple):
@@ -62,6 +62,21 @@ def recorded(tape: Tape) -> Iterator[Visit]:
         yield visit(op, fn, list(map(value_of, op.args)), value)
 
 
+def valued(tape: Tape, leaves: list[Any]) -> Tape:
+    """Return a copy of a tape with the values of a replay on it."""
+    new = tape.blank()
+    at: dict[Operation, Operation] = {}
+    run = Run(tape, leaves, redraw=False)
+    for op in run:
+        copy = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+        copy.val = run.values[op.id] if not isinstance(op, Guard) else None
+        if isinstance(copy, Call):
+            copy.pb = None  # it is of the values recorded
+        new.push(copy)
+    new.result = None if tape.result is None else at[tape.result]
+    return new
+
+
 def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
     """Return the visit of an operation."""
     if fn is rrule:
@@ -87,3 +102,22 @@ def triple_of(op: Operation) -> Call | None:
     return rr if isinstance(rr, Call) and rr.fn is rrule else None
 
 
+def is_field(op: Operation) -> bool:
+    """True for what takes a triple, or the cotangents that a pullback returned, apart."""
+    of = op.args[0] if isinstance(op, Call) and op.fn is getfield else None
+    return isinstance(of, Call) and (of.fn is rrule or isinstance(of.fn, Operation))
+
+
+def name_of(op: Operation) -> str:
+    """Return the name of the function that a call is of; a triple, its pullback and its fields are of the function that it holds.
+
+    >>> from tapegrad.tape import call
+    >>> name_of(call(divmod, 7, 2))
+    'divmod'
+    """
+    if not isinstance(op, Call):
+        return op.kind
+    triple = op.args[0] if is_field(op) and op.args[0].fn is rrule else op
+    triple = triple if triple.fn is rrule else triple_of(op)
+    fn = op.fn if triple is None else triple.args[0]
+    return "accumulate" if op.note.startswith("accumulate ") else str(getattr(fn, "__name__", fn))
