@@ -64,6 +64,12 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the gradient of
     an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are looked at.
     Of a primal tape the gradient tape is built, its seed 1 for each number of the result.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(), np.array([4.0, 1.0]))
+    >>> found = tape.find("nan", np.array([4.0, 0.0]))
+    >>> found.phase, found.operation.note, found.value.tolist()
+    ('backward', 'd%2', [0.25, nan])
     """
     if kind not in KINDS:
         raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")

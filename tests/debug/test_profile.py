@@ -74,14 +74,20 @@ def test_a_replay_is_timed_once_for_each_operation(monkeypatch: pytest.MonkeyPat
         readings.append(1000 * len(readings) ** 2)
         return readings[-1]
     gradient = tape(layers)
-    host = Clock()
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter_ns=now))
-    host.cost = 0.0
-    ends = host.stamps(Run(gradient, [x.val for x in gradient.inputs]))
+    ends = Clock().stamps(Run(gradient, [x.val for x in gradient.inputs]))
     assert len(readings) == len(gradient) + 1 and ends == readings[1:]
-    readings.clear()
-    host.cost = 3500.0  # what reading the clock takes is taken off, and never more than there is
-    assert host.stamps(range(4)) == [0, 0, 1500, 5000]
+
+
+@pytest.mark.parametrize(("plain", "timed", "expected"), [
+    ([60, 40], [[30, 50, 100], [3, 30, 52]], [0, 23, 41]),  # 4 is taken off each, never more than there is
+    ([60, 50], [[20, 30, 50]], [20, 30, 50]), ([70], [[20, 30, 50]], [20, 30, 50]),  # no slower than without
+    ([10], [[1000, 2000, 3010]], [800, 1600, 2410])])  # no more than a reading can take
+def test_what_the_readings_take_is_taken_off(monkeypatch: pytest.MonkeyPatch, plain: list[int], timed: list[list[int]], expected: list[int]) -> None:
+    totals, stamps = iter(plain), iter(timed)
+    monkeypatch.setattr(Clock, "total", lambda self, run: next(totals))
+    monkeypatch.setattr(Clock, "stamps", lambda self, run: next(stamps))
+    assert Clock().measure(lambda: [], len(timed)) == expected
 
 
 def test_the_fastest_of_several_replays_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +110,7 @@ def test_every_replay_draws_anew_and_runs_what_is_recorded() -> None:
     counted_tape = tg.trace(lambda x: counted(x), 1.0)[1]
     calls.clear()
     counted_tape.profile(3.0, repeats=4)
-    assert calls == [3.0] * 5  # once without timing
+    assert calls == [3.0] * 9  # four times timed, four times not, and once to see what it makes
 
 
 def test_errors() -> None:
@@ -236,13 +242,11 @@ def test_events_of_a_device_are_turned_into_nanoseconds(monkeypatch: pytest.Monk
             log.append("exit")
     fake = SimpleNamespace(Event=Event, device=Device, synchronize=lambda: log.append("synchronize"))
     monkeypatch.setattr(torch, "cuda", fake)
-    assert CudaClock("cuda:1").stamps(range(3)) == [500_000, 1_000_000, 1_500_000]
+    assert CudaClock("cuda:1").measure(lambda: range(3), 1) == [500_000, 1_000_000, 1_500_000]
     assert log == ["enter", "synchronize", *["record"] * 4, "synchronize", "exit"]
 
 
-def test_the_hosts_clock_takes_off_its_own_cost() -> None:
-    host = Clock()
-    assert 0 < host.cost < 1e5
+def test_the_hosts_clock_runs() -> None:
     start = time.perf_counter_ns()
-    ends = host.stamps(range(1000))
-    assert 0 <= ends[-1] <= time.perf_counter_ns() - start and ends == sorted(ends)
+    ends = Clock().measure(lambda: range(1000), 3)
+    assert 0 <= ends[-1] <= time.perf_counter_ns() - start and ends == sorted(ends) and len(ends) == 1000
