@@ -4,6 +4,7 @@ from tapegrad import frontends, ops
 from tapegrad.back import back
 from tapegrad.check import check
 from tapegrad.context import Context
+from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
     ConcretizationError,
@@ -13,6 +14,7 @@ from tapegrad.errors import (
     MalformedTape,
     MissingRule,
     MutationError,
+    ReplayError,
     TapeError,
     UnknownFunction,
 )
@@ -29,8 +31,9 @@ from tapegrad.trace import trace
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
-    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "RetraceWarning", "Tape", "TapeError", "UnknownFunction",
-    "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "flatgrad", "frontends", "grad", "gradient", "gradtape", "ops",
-    "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
+    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
+    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "frontends", "grad", "gradient",
+    "gradtape", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient", "trace", "value",
+    "value_and_grad",
 ]

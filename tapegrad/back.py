@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.around import failed
 from tapegrad.brief import type_name
-from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
@@ -70,7 +71,14 @@ def is_triple(op: Any) -> bool:
 
 def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation) -> Operation:
     known = fn.val if isinstance(fn, Operation) else fn
-    val = known(*[arg.val if isinstance(arg, Operation) else arg for arg in args])
+    given = [arg.val if isinstance(arg, Operation) else arg for arg in args]
+    try:
+        val = known(*given)
+    except TapeError:
+        raise
+    except Exception as err:
+        triple = line.args[0] if is_triple(line.args[0]) else line
+        raise failed(tape, triple, err, pullback=True) from err
     return tape.push(Call(fn, args, None, val, note).at(line))
 
 
@@ -168,6 +176,10 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                     dx = dxs[i]
                     known = cot[arg.id]
                     cot[arg.id] = dx if known is None else accumulate(known, dx)
+    except ReplayError:  # it names an operation of the tape that the rule played
+        raise
     except TapeError as err:  # refused by a rule: the line is that of the call
         raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
+    except Exception as err:
+        raise failed(tape, op, err, pullback=True) from err
     return cot

@@ -22,10 +22,12 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | a second rule | DuplicateRule |
+| a call that raises in a replay | ReplayError |
 """
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 from pathlib import Path
@@ -94,7 +96,7 @@ class TapeError(Exception):
             lines.append(f"  at {where}" + (f":  {source}" if source else ""))
         if try_:
             lines.append(f"  try: {try_}")
-        super().__init__("\n".join(lines))
+        Exception.__init__(self, "\n".join(lines))  # no other base's: a ReplayError may be an error of any class
 
 
 class ArgumentError(TapeError, ValueError):
@@ -115,6 +117,43 @@ class DuplicateRule(TapeError, ValueError):
 
 class GuardError(TapeError):
     """A replay met a value that would have taken the program down another path."""
+
+
+class ReplayError(TapeError):
+    """An operation, or its pullback, raised while its tape was played or swept: the error shows it among its neighbours.
+
+    It is an error of the original's class too, where Python can make such a one: `except LinAlgError` goes on catching it.
+    The original is its `__cause__`.
+    """
+
+    original: type[Exception] | None = None
+
+    def __init__(self, what: str, where: Location | None = None, try_: str = "", around: str = "") -> None:
+        super().__init__(what, where, try_)
+        self.around = around
+        self.args = ("\n".join(filter(None, [*self.args, around])),)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError's own would quote it, and UnicodeError's has fields to fill
+
+    def __reduce__(self) -> Any:
+        return like, (self.original, self.what, self.where, self.try_, self.around), vars(self)
+
+
+def like(kind: type[Exception] | None, *parts: Any) -> ReplayError:
+    """Return a ReplayError that is an error of class `kind` too, if there can be one."""
+    if kind is not None and not issubclass(kind, StopIteration):  # which a generator must not raise
+        try:
+            return _subclass(kind)(*parts)  # type: ignore[arg-type]
+        except Exception:
+            pass  # a class that cannot be subclassed, or wants arguments before it is made
+    return ReplayError(*parts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _subclass(kind: type[Exception]) -> type[ReplayError]:
+    """Return the class of both, one for each kind: handlers compare classes."""
+    return type(ReplayError.__name__, (ReplayError, kind), {"__module__": __name__, "__doc__": ReplayError.__doc__, "original": kind})
 
 
 class MalformedTape(TapeError):

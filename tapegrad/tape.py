@@ -378,6 +378,28 @@ class Tape:
         from tapegrad.replay.export import to_python
         return to_python(self, name, buffers)
 
+    def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
+        """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
+
+        With arguments the tape is replayed, without them the values on it are looked at.
+        """
+        from tapegrad.debug.find import find
+        return find(self, kind, args, kwargs, limit=limit)
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a Stepper, which plays one operation at a time, forwards and back; without arguments, on those of the trace."""
+        from tapegrad.debug.step import Stepper
+        from tapegrad.debug.walk import leaves_of
+        return Stepper(self, leaves_of(self, args, kwargs))
+
+    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
+        """Return a Profile, the time, bytes and calls of each operation and line; without arguments, on those of the trace.
+
+        A gradient tape's has the forward pass and the reverse sweep apart.
+        """
+        from tapegrad.debug.profile import profile
+        return profile(self, args, kwargs, repeats)
+
     def check(self) -> Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
         from tapegrad.check import check

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 import tapegrad as tg
 from bench import tables
 from tapegrad.show.coverage import listing
+from tests.golden import debugged
 from tests.golden.programs import f, wave
 from tests.golden.results import RESULTS
 
@@ -57,6 +58,7 @@ def goldens() -> dict[str, str]:
         "wave_rich140.txt": on_console(wide, 140),
         "bench.txt": on_console(bench_tables(), 140),
         "coverage_fft.txt": listing("fft").format(),
+        **debugged.texts(on_console),
     }
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import proxy
+from tapegrad.around import failed
 from tapegrad.brief import PYTHON, is_python
 from tapegrad.context import DEFAULT, Context, Tracer
+from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.passes.walk import renumber
@@ -40,6 +42,10 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                     made.at(op)
                     made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))
             _put_result(new, tracer, tape.result, values)
+        except TapeError:
+            raise
+        except Exception as err:  # of a rule, or of a function that is traced through
+            raise failed(tape, op, err) from err
         finally:
             tracer.close()
             leave()

@@ -54,6 +54,8 @@ def _rewritten(walk: Walk, op: Call) -> bool:
 
 
 def _apply(walk: Walk, op: Call, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation | Any | None:
+    if "through" in kwargs:
+        return None
     for arg in args:
         if isinstance(arg, Operation) and arg not in walk.known:
             return None

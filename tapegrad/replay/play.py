@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from tapegrad.around import failed
 from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
-from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import conform, layout_of
+from tapegrad.tangent import Accumulator, conform, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
@@ -31,39 +33,78 @@ FACTS: dict[str, Callable[[Any], Any]] = {
 def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
     """Run a tape; each value is dropped after its last use.
 
-    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs.
+    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError, which
+    is an error of the original's class too, where a call raises.
     """
     if tape.result is None:
         tape.check()
-    given_leaves = bind(tape, args, kwargs)
-    leaves = iter(given_leaves)
-    values: list[Any] = [None] * (len(tape.ops) + 1)
-    dead = last_uses(tape)
-    memory = Memory(tape)
-    constants = [op.val for op in tape.ops if type(op) is Constant]
-    for op in tape.ops:
-        if isinstance(op, Call):
-            fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
-            given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-            if fn is pack:
-                given = [apart(part, constants) for part in given]
-                if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
-                    given[1:] = map(conform, given[1:], given_leaves[1:])
-            value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
-        elif isinstance(op, Input):
-            value = next(leaves)
-        elif isinstance(op, Guard):
-            value = values[op.args[0].id]
-            verify(op, value)
-        else:
-            value = op.val
-        values[op.id] = value
-        if debug:
-            note = f"  # {op.note}" if op.note else ""
-            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
-        for position in dead[op.id]:
-            values[position] = None
-    return apart(values[tape.result.id], constants)  # type: ignore[union-attr]
+    run = Run(tape, bind(tape, args, kwargs), redraw)
+    for op in run if debug else ():
+        note = f"  # {op.note}" if op.note else ""
+        value = run.values[op.id]
+        print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+    if not debug:
+        deque(run, 0)  # the quickest way to the end
+    return run.result
+
+
+class Run:
+    """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
+
+    With `keep` every value stays what it was: nothing is freed or written in place.
+    """
+
+    __slots__ = ("constants", "keep", "leaves", "redraw", "tape", "values")
+
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
+        self.tape, self.leaves, self.redraw, self.keep = tape, leaves, redraw, keep
+        self.values: list[Any] = [None] * (len(tape.ops) + 1)
+        self.constants = [op.val for op in tape.ops if type(op) is Constant]
+
+    @property
+    def result(self) -> Any:
+        """What the tape returns, once all of it has run."""
+        return apart(self.values[self.tape.result.id], self.constants)  # type: ignore[union-attr]
+
+    def __iter__(self) -> Iterator[Operation]:
+        values, constants, redraw, keep = self.values, self.constants, self.redraw, self.keep
+        given_leaves = list(self.leaves)
+        leaves = iter(given_leaves)
+        dead: list[Any] = [()] * len(values) if keep else last_uses(self.tape)
+        memory = Memory(self.tape)
+        op = given = None
+        try:
+            for op in self.tape.ops:
+                if isinstance(op, Call):
+                    fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
+                    given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+                    if fn is pack:
+                        given = [apart(part, constants) for part in given]
+                        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+                            given[1:] = map(conform, given[1:], given_leaves[1:])
+                    if keep:
+                        given = list(map(unshared, given))
+                    value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
+                elif isinstance(op, Input):
+                    value = next(leaves)
+                elif isinstance(op, Guard):
+                    value = values[op.args[0].id]
+                    verify(op, value)
+                else:
+                    value = op.val
+                values[op.id] = value
+                yield op
+                for position in dead[op.id]:
+                    values[position] = None
+        except TapeError:
+            raise
+        except Exception as err:
+            raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+
+def unshared(dy: Any) -> Any:
+    """Return a cotangent that may be written to in place, as only an accumulator is."""
+    return Accumulator(dy.array.copy()) if type(dy) is Accumulator else dy
 
 
 class Memory:
