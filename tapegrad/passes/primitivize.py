@@ -39,7 +39,10 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                 for made in new.ops[start:]:
                     made.at(op)
                     made.note = made.note or _renumber(op.note, tape, values)
+            start = len(new)
             _put_result(new, tracer, tape.result, values)
+            for made in new.ops[start:]:
+                made.at(tape.result)  # and not at the line that called primitivize
         finally:
             tracer.close()
             leave()
