@@ -403,6 +403,11 @@ class Tape:
         ...     found.result = found.push(call(multiply, found.push(call(fn, x, x)), 2.0))
         ...     return found
         >>> print(tape(add).diff(tape(multiply)))
+        f: 4 operations -> 4: 1 changed
+          %1 %1  input f
+          %2 %2  input x = 3.0
+        ~ %3 %3  multiply(%2, %2)   was add
+          %4 %4  multiply(%3, 2.0)  result
         """
         from tapegrad.show.diff import Diff
         return Diff(self, other)

@@ -136,8 +136,8 @@ class Diff:
         instead = self.computed_by.get(entry.old) if entry.old is not None else None
         if entry.kind == "removed" and instead is not None:
             note = f"{instead.name} computes it"
-        return Row(entry.kind, SIGNS[entry.kind], *("" if op is None else op.name for op in entry[:2]),
-                   line.operation, note or line.note, line.line, line.source)
+        old, new = ("" if op is None else op.name for op in (entry.old, entry.new))
+        return Row(entry.kind, SIGNS[entry.kind], old, new, line.operation, note or line.note, line.line, line.source)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from types import CodeType
-from typing import Any, Union
+from typing import Any
 
 from tapegrad.errors import Activation, Location, locate
 from tapegrad.show.line import Fields, Places
@@ -13,7 +13,7 @@ from tapegrad.tape import Operation
 
 GROUPS = ("line", "call")
 DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
-Run = Union[Activation, CodeType]  # one call, or, where the paths were not recorded, a function
+Run = Activation | CodeType  # one call, or, where the paths were not recorded, a function
 
 
 class Group:

@@ -135,7 +135,7 @@ class Places:
     """Where operations were recorded, resolved once for each place in the program, however often it ran."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int], Location] = {}
+        self.found: dict[Any, Location] = {}
         self.lines: dict[tuple[str, int], Location] = {}
         self.written: dict[Location, tuple[str, str]] = {}
 
@@ -143,7 +143,7 @@ class Places:
         """Return the user's line, where there is one: the same object for all that it recorded."""
         if op.code is None:
             return None
-        key = id(code_of(op.code)), op.lasti  # a code is slow to hash
+        key = place_of(op)
         line = self.found.get(key)
         if line is None:
             where = locate(op.code, op.lasti)
@@ -158,6 +158,11 @@ class Places:
         if line not in self.written:
             self.written[line] = line.short, line.source
         return self.written[line]
+
+
+def place_of(op: Operation) -> tuple[int, int] | None:
+    """Return the instruction that an operation was recorded at, as a key: that of each round of a loop is the same."""
+    return None if op.code is None else (id(code_of(op.code)), op.lasti)  # a code itself is slow to hash
 
 
 def code_of(code: CodeType | Activation) -> CodeType:

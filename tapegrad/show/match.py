@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad.brief import brief, plain
 from tapegrad.rules import Op
-from tapegrad.show.line import code_of
+from tapegrad.show.line import place_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 
 Key = tuple[Any, ...]
@@ -37,7 +37,7 @@ class Matching:
         self.waiting: dict[Any, deque[Operation]] = defaultdict(deque)
         for op in old:
             self.waiting[self.number_of[op]].append(op)
-            self.waiting[self.number_of[op], place(op)].append(op)
+            self.waiting[self.number_of[op], place_of(op)].append(op)
         for exactly in (True, False):
             for op in new:
                 if op not in self.old_of:
@@ -69,7 +69,7 @@ class Matching:
     def match_same(self, op: Operation, exactly: bool) -> bool:
         """Match an operation with the first of the same number that is left, `exactly` in the same place."""
         number = self.number_of[op]
-        waiting = self.waiting.get((number, place(op)) if exactly else number)
+        waiting = self.waiting.get((number, place_of(op)) if exactly else number)
         while waiting and waiting[0] in self.taken:
             waiting.popleft()
         if waiting:
@@ -119,8 +119,9 @@ class Matching:
         """Return by what a changed operation is known again, the surest first."""
         if isinstance(op, (Call, Guard)):
             what = self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind if isinstance(op, Call) else op.fact
-            return [("what", what, place(op), op.note.partition("%")[0]), ("of", tuple(self.argument(arg) for arg in op.args), op.kind)]
-        return [(op.kind, place(op), op.note)]
+            keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]), ("of", tuple(map(self.argument, op.args)), op.kind)]
+            return keys if op.code is not None else keys[::-1]  # no line tells
+        return [(op.kind, place_of(op), op.note)]
 
     def find(self, op: Operation, likely: dict[Key, list[Operation]], before: int, after: int) -> Operation | None:
         """Return what an operation was, between what its neighbours were."""
@@ -151,11 +152,6 @@ class Matching:
                 gone = isinstance(was, Operation) and was not in self.taken
                 found.append(f"{brief(now)} was {brief(was)}" + " (removed)" * gone)
         return ", ".join(found) or f"was {old.body}"
-
-
-def place(op: Operation) -> Any:
-    """Return the place in the program, as one key."""
-    return None if op.code is None else (id(code_of(op.code)), op.lasti)  # a code is slow to hash
 
 
 def static(value: Any) -> Any:

@@ -11,6 +11,7 @@ from tapegrad.show.line import Line, shorten, widths
 from tapegrad.show.styles import MARKS, STYLES
 
 BETWEEN = 2
+NOTED = 37  # the width from which on there are notes
 
 
 def dots(ascii_only: bool) -> str:
@@ -42,29 +43,32 @@ def brief_row(row: Line, aligned: bool = False) -> Line:
     return row._replace(variable=variable.rstrip(","), operation=operation, note=note)
 
 
-def fit(rows: Sequence[Line], total: int, without: Iterable[str] = ()) -> dict[str, int]:
-    """Return the columns of rows that fit into `total` characters, a mark after the variable, and their widths."""
-    blank = dict.fromkeys(without, "")
-    size = widths([row._replace(**blank) for row in rows], max(total, 20), lambda n: BETWEEN * n + 1)
+def fit(rows: Sequence[Line], total: int, without: Iterable[str] = (), mark_gaps: int = 2) -> dict[str, int]:
+    """Return the columns of rows that fit into `total` characters, a mark after the variable, and their widths.
+
+    Around the mark there are `mark_gaps` blanks. Where there is hardly room for the operation, the mark says enough.
+    """
+    blank = dict.fromkeys((*without, *(("note",) if total < NOTED else ())), "")
+    size = widths([row._replace(**blank) for row in rows], max(total, 20), lambda n: BETWEEN * (n - 2) + mark_gaps + 1)
     if any(row.role in MARKS for row in rows):
         size = {"variable": size.pop("variable", 0), "mark": 1, **size}
     return size
 
 
-def text(row: Line, size: Mapping[str, int], ascii_only: bool, pad: bool = False) -> Text:
-    """Return a row's cells at their columns; padded, so that another row can stand beside it."""
-    parts = Text(no_wrap=True, overflow="crop", end="")
-    last = list(size)[-1]
+def cell(row: Line, name: str, width: int, ascii_only: bool) -> str:
+    """Return what a row has in a column, cut to its width."""
+    return mark(row.role, ascii_only) if name == "mark" else shorten(getattr(row, name), width, dots(ascii_only))
+
+
+def text(row: Line, size: Mapping[str, int], ascii_only: bool) -> Text:
+    """Return a row's cells at their columns."""
+    found = Text(no_wrap=True, overflow="crop")
     for name, width in size.items():
-        cell = mark(row.role, ascii_only) if name == "mark" else shorten(getattr(row, name), width, dots(ascii_only))
-        parts.append(cell.rjust(width) if name == "variable" else cell, style(name, row.role))
-        if name == "variable":
-            cell = cell.rjust(width)
-        gap = (1 if name == "variable" and "mark" in size else 0 if name == last else BETWEEN) if name != "mark" else 1
-        parts.append(" " * (width - len(cell) + gap))
-    if not pad:
-        parts.rstrip()
-    return parts
+        content = cell(row, name, width, ascii_only)
+        found.append(content.rjust(width) if name == "variable" else content.ljust(width), style(name, row.role))
+        found.append(" " if name == "mark" or (name == "variable" and "mark" in size) else " " * BETWEEN)
+    found.rstrip()
+    return found
 
 
 def place(where: Location, length: int, ascii_only: bool) -> Text:
@@ -74,6 +78,11 @@ def place(where: Location, length: int, ascii_only: bool) -> Text:
     if room := length - len(where.short) - BETWEEN:
         found.append("  " + shorten(where.source, max(room, 0), dots(ascii_only)), STYLES["text"])
     return found
+
+
+def nowhere() -> Text:
+    """Return the heading of what no line of the program recorded: a seed, a result."""
+    return Text("(no line)", STYLES["line"])
 
 
 def legend(roles: Iterable[str], ascii_only: bool) -> Text:

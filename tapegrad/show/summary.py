@@ -12,6 +12,7 @@ from tapegrad.show.sheet import Sheet
 from tapegrad.tape import Operation, Tape
 
 LINES = 20  # those that recorded most
+APART = 80  # the width from which on the two directions are counted apart
 
 
 class Count(NamedTuple):
@@ -46,25 +47,26 @@ def _per_line(ops: Sequence[Operation]) -> Counter[Location | None]:
     return Counter({None if where is None else where._replace(function=""): number for where, number in found.items()})
 
 
-def sheet(tape: Tape, limit: int | None = LINES) -> Sheet:
-    """Return the table of the lines that recorded most."""
+def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
+    """Return the table of the lines that recorded most, of at most `width` characters; forward and backward apart where there is room."""
     found = counts(tape)
     kept, left = found[:limit], found[len(found[:limit]):]
-    reverse = any(count.reverse for count in found)
-    rows = [_row(count.total, count.forward, count.reverse, len(tape), *_texts(count.where)) for count in kept]
+    rows = [(*_numbers(count, len(tape)), *_texts(count.where)) for count in kept]
     if left:
-        forward, back = sum(count.forward for count in left), sum(count.reverse for count in left)
-        rows.append(_row(forward + back, forward, back, len(tape), "", f"{len(left):,} more lines"))
+        others = Count(None, sum(count.forward for count in left), sum(count.reverse for count in left))
+        rows.append((*_numbers(others, len(tape)), "", f"{len(left):,} more lines"))
     header = ("operations", "forward", "reverse", "share", "line", "source")
-    table = [tuple(cell for name, cell in zip(header, row) if reverse or name not in ("forward", "reverse")) for row in (header, *rows)]
-    sizes = [max(map(len, column)) for column in zip(*table)]
-    table = [(*map(str.rjust, row[:-2], sizes), *row[-2:]) for row in table]
+    apart = width >= APART and any(count.reverse for count in found)
+    table = [tuple(cell for name, cell in zip(header, row) if apart or name not in ("forward", "reverse")) for row in (header, *rows)]
+    sizes = [max(map(len, column)) for column in zip(*table)][:-1]
+    room = max(width - sum(sizes) - 2 * len(sizes), 8)
+    table = [(*map(str.rjust, row[:-2], sizes), row[-2], shorten(row[-1], room)) for row in table]
     return Sheet(f"operations by line: {count_of(len(found), 'line')}", table[0], [("primal", row) for row in table[1:]])
 
 
-def _row(total: int, forward: int, reverse: int, whole: int, *texts: str) -> tuple[str, ...]:
-    return f"{total:,}", f"{forward:,}", f"{reverse:,}", f"{total / max(whole, 1):.0%}", *texts
+def _numbers(count: Count, whole: int) -> tuple[str, ...]:
+    return f"{count.total:,}", f"{count.forward:,}", f"{count.reverse:,}", f"{count.total / max(whole, 1):.0%}"
 
 
 def _texts(where: Location | None) -> tuple[str, str]:
-    return ("", "inputs, seed, results") if where is None else (where.short, shorten(where.source, 60))
+    return ("", "inputs, seed, results") if where is None else (where.short, where.source)

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from tapegrad.show import summary
 from tapegrad.show.group import Group, called, sections
-from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, shorten
-from tapegrad.show.row import BETWEEN, dots, fit, legend, mark, place, style
+from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
+from tapegrad.show.row import cell, dots, fit, legend, mark, nowhere, place, style
 from tapegrad.show.styles import STYLES
 from tapegrad.tape import Operation, Tape
 
@@ -34,14 +34,15 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
     left_out = len(shown) - HEAD - TAIL if len(shown) > WHOLE else 0
     head, tail = (shown[:HEAD], shown[-TAIL:]) if left_out else (shown, [])
     rows = {op: row for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
-    size = fit(list(rows.values()), options.max_width, ("line", "source") if group == "line" else ())
+    size = fit(list(rows.values()), options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
     yield Text(heading(tape), STYLES["title"])
     yield from _part(head, rows, size, group, options)
     if left_out:
-        yield Text(f"{dots(options.ascii_only)} {count_of(left_out, 'line')} of {len(shown):,} left out {dots(options.ascii_only)}", STYLES["rule"])
+        more, what = dots(options.ascii_only), "lines" if compact else "operations"
+        yield Text(f"{more} {left_out:,} of {len(shown):,} {what} left out, see print(tape) {more}", STYLES["rule"])
         yield from _part(tail, rows, size, group, options, show_header=False)
         yield Text("")
-        yield summary.sheet(tape)
+        yield summary.sheet(tape, options.max_width)
     if any(row.role != "input" and mark(row.role, False) for row in rows.values()):
         yield Text("")
         yield legend((row.role for row in rows.values()), options.ascii_only)
@@ -59,32 +60,34 @@ def _part(ops: list[Operation], rows: dict[Operation, Line], size: dict[str, int
     if group is None:
         yield _table([rows[op] for op in ops], size, options.ascii_only, show_header)
         return
-    for found, members in sections(ops, group):
-        if found.where is not None:
-            yield title(found, group, options)
+    for number, (found, members) in enumerate(sections(ops, group)):
+        yield from title(found, number == 0, options)
         yield _table([rows[op] for op in members], size, options.ascii_only, show_header=False)
 
 
-def title(group: Group, by: str, options: ConsoleOptions) -> Text:
-    """Return the heading of a line, or of a call."""
-    assert group.where is not None
-    if by == "line" or group.run is None:
-        return place(group.where, options.max_width, options.ascii_only)
-    found = Text(no_wrap=True, overflow="crop").append(code_of(group.run).co_name, STYLES["function"])
-    where = called(group.run)
-    if where is not None:
-        found.append(" called from ", STYLES["line"])
-        found.append_text(place(where, options.max_width - len(found), options.ascii_only))
-    return found
+def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield the heading of a line, or of a call; none above the inputs, which come first."""
+    if group.where is None:
+        yield from () if first else [nowhere()]
+    elif group.run is None:
+        yield place(group.where, options.max_width, options.ascii_only)
+    else:
+        found = Text(code_of(group.run).co_name, STYLES["function"], no_wrap=True, overflow="crop")
+        where = called(group.run)
+        if where is not None:
+            found.append(" called from ", STYLES["line"])
+            found.append_text(place(where, options.max_width - len(found), options.ascii_only))
+        yield found
 
 
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
     table = empty(ascii_only, show_header)
     for name, width in size.items():
-        table.add_column(HEADERS.get(name, name), width=width, no_wrap=True, overflow="crop", justify="right" if name == "variable" else "left")
+        header = HEADERS.get(name, name)
+        table.add_column(header, width=max(width, len(header) if show_header else 0), no_wrap=True, overflow="crop",
+                         justify="right" if name == "variable" else "left")
     for number, row in enumerate(_without_repeats(rows), 1):
-        cells = (Text(mark(row.role, ascii_only) if name == "mark" else shorten(getattr(row, name), width, dots(ascii_only)), style(name, row.role))
-                 for name, width in size.items())
+        cells = (Text(cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items())
         table.add_row(*cells, end_section=show_header and number < len(rows) and rows[number].role == "seed")
     return table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby, islice
-from typing import Any, Union
+from typing import Any
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
@@ -21,7 +21,7 @@ from tapegrad.tape import Operation, Tape
 WHOLE, LEFT = 200, 100  # lines: a longer tree is folded until it has so few
 FOLDS = ((20, 10), (10, 5), (6, 3), (3, 2), (2, 1), (1, 1))  # the children of a node that are shown, first and last
 GUIDE = 4  # the width of one level
-Part = Union[Group, Operation, int]  # an int: so many operations are left out
+Part = Group | Operation | int  # an int: so many operations are left out
 
 
 def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions) -> Iterator[Any]:
@@ -45,12 +45,12 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
         yield whole
     if any(isinstance(part, int) for side in kept for part, _ in side):
         yield Text("")
-        yield summary.sheet(tape)
+        yield summary.sheet(tape, options.max_width)
     if any(row.role != "input" and mark(row.role, False) for row in rows.values()):
         yield Text("")
         yield legend((row.role for row in rows.values()), options.ascii_only)
     if by != "line" and not any(isinstance(op.code, Activation) for op, _ in shown) and len({op.code for op, _ in shown if op.code}) > 1:
-        yield Text("calls are told apart by function only: trace(f, ..., ctx=Context(paths=True)) records who called whom", STYLES["rule"])
+        yield Text("who called whom: trace(f, ..., ctx=Context(paths=True))", STYLES["rule"])
 
 
 def fold(sides: list[Group]) -> list[list[tuple[Part, int]]]:

@@ -33,7 +33,7 @@ class View(NamedTuple):
             yield from mirror.render(self.tape, self.group or "line", console, options)
         elif self.format == "summary":
             yield Text(heading(self.tape), STYLES["title"])
-            yield summary.sheet(self.tape, None)
+            yield summary.sheet(self.tape, options.max_width, limit=None)
         else:
             yield from table.render(self.tape, self.group, console, options, compact=self.format == "compact")
 
