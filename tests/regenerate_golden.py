@@ -49,7 +49,7 @@ def views() -> dict[str, str]:
     texts = {f"{name}{width}.txt": on_console(tape, width, format=format, group=group)
              for name, (tape, format, group) in found.items() for width in (60, 100)}
     texts |= {f"{name}_ascii80.txt": on_console(*found[name][:1], 80, "ascii", *found[name][1:]) for name in ("tree_gradient", "mirror")}
-    texts["mirror_colour80.txt"] = on_console(wide, 80, format="mirror", force_terminal=True, color_system="truecolor")
+    texts["mirror_colour80.txt"] = on_console(wide, 80, format="mirror", force_terminal=True, color_system="truecolor", no_color=False)
     for name, diff in {"diff": branches, "diff_flat": tg.trace(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0})[1].diff(flat)}.items():
         texts |= {f"{name}{width}.txt": on_console(diff, width) for width in (60, 100)} | {f"{name}.txt": str(diff)}
     return texts

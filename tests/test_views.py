@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import tapegrad as tg
-from tapegrad.show import mirror, summary, table, tree
+from tapegrad.show import FORMATS, mirror, summary, table, tree
 from tapegrad.show.align import align
 from tapegrad.show.group import DEPTH
 from tapegrad.show.line import fields_of, joins, place_of, reverse_start
 from tapegrad.show.styles import MARKS, STYLES
-from tapegrad.show.view import FORMATS, View
+from tapegrad.show.view import View
 from tapegrad.tape import operands
 from tests.golden.programs import f, loss, steps, wave
 from tests.regenerate_golden import LAYERS, on_console

@@ -11,7 +11,6 @@ from tapegrad.errors import Activation, Location, locate
 from tapegrad.show.line import Fields, Places
 from tapegrad.tape import Operation
 
-GROUPS = ("line", "call")
 DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
 Run = Activation | CodeType  # one call, or, where the paths were not recorded, a function
 

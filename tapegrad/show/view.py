@@ -9,14 +9,11 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from tapegrad.errors import ArgumentError
-from tapegrad.show import mirror, summary, table, tree
-from tapegrad.show.group import GROUPS
+from tapegrad.show import FORMATS, GROUPS, mirror, summary, table, tree
 from tapegrad.show.line import heading
 from tapegrad.show.styles import STYLES
 from tapegrad.tape import Tape
 from tapegrad.trace import collector
-
-FORMATS = ("table", "compact", "tree", "mirror", "summary")
 
 
 class View(NamedTuple):
