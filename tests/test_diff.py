@@ -163,7 +163,19 @@ def test_constants_are_told_apart_by_value() -> None:
 
 def test_an_array_of_the_same_numbers_is_the_same() -> None:
     assert static(np.arange(6.0)) == static(np.arange(6.0)) and static(np.arange(6.0)[::2]) == static(np.array([0.0, 2.0, 4.0]))
+    assert static(np.array([1, "a"], object)) == static(np.array([1, "a"], object)) != static(np.array([1, "b"], object))
     assert static(slice(0, np.int64(2))) == static(slice(0, np.int64(2)))
+
+
+def test_callable_objects_without_a_hash() -> None:
+    class Scale:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __call__(self, x: Any) -> Any:
+            return x * 2.0
+    one, other = Scale(), Scale()
+    assert static(one) == static(one) != static(other) and {static(one): 1}
 
 
 def test_guards_are_told_apart_by_what_they_expect() -> None:

@@ -311,3 +311,18 @@ def test_group_headings_have_the_source_once() -> None:
 def test_values_are_abbreviated() -> None:
     text = shown(tg.trace(f, 2.0, 3.0)[1], "table", width=160)
     assert "0.181818  " in text and "0.18181818" not in text
+
+
+INNER: list[tg.Tape] = []  # global, because a list that a traced function captures is copied
+
+
+def test_showing_puts_nothing_on_an_outer_tape() -> None:
+    def outer(x: Any, how: str) -> Any:
+        INNER.append(tg.gradtape(lambda y: (y * x).sum(), np.ones(2)))
+        if how == "loud":
+            for format, group in itertools.product(FORMATS, (None, "line", "call")):
+                shown(INNER[-1], format, group, width=200)
+            str(INNER[-1].diff(INNER[0]))
+        return INNER[-1].result.val[1][1]
+    quiet, loud = (tg.trace(outer, np.array([3.0, 4.0]), how)[1] for how in ("quiet", "loud"))
+    assert str(quiet) == str(loud)

@@ -66,8 +66,8 @@ class Diff:
         self.entries = list(_merged(old, new, matching))
         self.moved = _out_of_order([old_of[op].id for op in new if op in old_of])
         self.other_result = (None if new.result is None else old_of.get(new.result)) is not old.result
-        self.instead = {matching.number_of[then]: op for op, then in old_of.items()}  # by value number: what computes it now
-        self.computed_by = {op: self.instead.get(matching.number_of[op]) for op in self.removed}
+        now = {matching.number_of[then]: op for op, then in old_of.items()}  # by value number
+        self.computed_by = {op: now.get(matching.number_of[op]) for op in self.removed}
 
     def __bool__(self) -> bool:
         return bool(self.moved or self.other_result or any(entry.kind != "same" for entry in self.entries))

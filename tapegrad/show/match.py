@@ -14,6 +14,7 @@ from tapegrad.brief import brief, plain
 from tapegrad.rules import Op
 from tapegrad.show.line import place_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tree import is_tensor
 
 Key = tuple[Any, ...]
 
@@ -155,7 +156,10 @@ class Matching:
 
 
 def static(value: Any) -> Any:
-    """Return what tells an argument that is no variable from others: equal for equal values, whatever the objects."""
+    """Return what tells an argument that is no variable from others: equal for equal numbers and arrays, whatever the objects.
+
+    Tensors and callable objects are told apart by identity, other objects as they are written.
+    """
     kind = type(value)
     if kind is Op:
         return Op, value.__name__
@@ -168,10 +172,11 @@ def static(value: Any) -> Any:
         return (dict, *((key, static(part)) for key, part in value.items()))
     if isinstance(value, slice):
         return slice, static(value.start), static(value.stop), static(value.step)
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return np.ndarray, str(value.dtype), value.shape, value.tobytes()
+    if isinstance(value, np.ndarray):
+        content = tuple(map(static, value.ravel().tolist())) if value.dtype == object else value.tobytes()
+        return np.ndarray, str(value.dtype), value.shape, content
     if isinstance(value, FunctionType):
         return FunctionType, value.__code__  # a function that is defined anew at each run
-    if callable(value) and not hasattr(type(value), "_brief"):
-        return value
+    if is_tensor(value) or (callable(value) and not hasattr(type(value), "_brief")):
+        return type(value), id(value)
     return type(value), brief(value, 10 ** 6)
