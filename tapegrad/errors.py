@@ -60,8 +60,20 @@ class Location(NamedTuple):
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
 
-def locate(code: CodeType, lasti: int) -> Location:
+class Activation:
+    """One run of a function: its code, and the instruction of another run that called it."""
+
+    __slots__ = ("caller", "code", "depth", "lasti")
+
+    def __init__(self, code: CodeType, caller: Activation | None = None, lasti: int = 0) -> None:
+        self.code, self.caller, self.lasti = code, caller, lasti
+        self.depth: int = 1 if caller is None else caller.depth + 1
+
+
+def locate(code: CodeType | Activation, lasti: int) -> Location:
     """Resolve a code object and an instruction offset; recorded raw because this is the slow part."""
+    if isinstance(code, Activation):
+        code = code.code
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end and number is not None:
@@ -70,9 +82,10 @@ def locate(code: CodeType, lasti: int) -> Location:
     return Location(code.co_filename, line, code.co_name)
 
 
-def user_frame() -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy and scipy: the user's."""
-    frame = sys._getframe(1)
+def user_frame(frame: FrameType | None = None) -> FrameType:
+    """Return the innermost frame outside tapegrad, numpy and scipy, from `frame` outwards: the user's."""
+    if frame is None:
+        frame = sys._getframe(1)
     while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL
                                         or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy")):
         frame = frame.f_back

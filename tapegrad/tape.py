@@ -9,7 +9,10 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
-from tapegrad.errors import ArgumentError, Location, MalformedTape, locate
+from tapegrad.errors import Activation, ArgumentError, Location, MalformedTape, locate
+
+if TYPE_CHECKING:
+    from tapegrad.show.diff import Diff
 
 if TYPE_CHECKING:
     import networkx
@@ -72,7 +75,7 @@ class Operation(Variable):
     args: tuple[Any, ...]
     val: Any
     note: str
-    code: CodeType | None
+    code: CodeType | Activation | None
     lasti: int
     kind = "operation"
 
@@ -87,6 +90,12 @@ class Operation(Variable):
     def where(self) -> Location | None:
         """The user's file, line and function, where there is one."""
         return None if self.code is None else locate(self.code, self.lasti)
+
+    @property
+    def path(self) -> tuple[Location, ...]:
+        """The calls that led to the user's line, outermost first; the line alone unless the trace's context has `paths`."""
+        from tapegrad.paths import path
+        return () if self.code is None else path(self.code, self.lasti)
 
     @property
     def type(self) -> str:
@@ -437,6 +446,35 @@ class Tape:
         from tapegrad.show.graph import draw
         return draw(self, "cell")
 
+    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
+        """Print the tape on a terminal, or into a file, at its width or at `width` characters.
+
+        `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal calls, and beside
+        each what the reverse sweep does for it) or "summary" (operations by line). `group` puts a heading above each "line" or "call".
+        A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
+        """
+        from tapegrad.show.view import show
+        show(self, format, group, width, file, console)
+
+    def diff(self, other: Tape) -> Diff:
+        """Return what `other` has not, and has besides, whatever the numbers: a pass or an edit made it from this tape.
+
+        >>> from tapegrad.ops import add, multiply
+        >>> def tape(fn):
+        ...     found = Tape(label="f")
+        ...     x = found.push(Input(3.0, "x"))
+        ...     found.result = found.push(call(multiply, found.push(call(fn, x, x)), 2.0))
+        ...     return found
+        >>> print(tape(add).diff(tape(multiply)))
+        f: 4 operations -> 4: 1 changed
+          %1 %1  input f
+          %2 %2  input x = 3.0
+        ~ %3 %3  multiply(%2, %2)   was add
+          %4 %4  multiply(%3, 2.0)  result
+        """
+        from tapegrad.show.diff import Diff
+        return Diff(self, other)
+
     def __str__(self) -> str:
         return self.format()
 
@@ -444,8 +482,8 @@ class Tape:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from tapegrad.show.table import render
-        yield from render(self, console, options)
+        from tapegrad.show.view import View
+        yield View(self)
 
 
 def operands(op: Operation) -> list[Operation]:

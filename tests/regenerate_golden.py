@@ -13,17 +13,21 @@ import tapegrad as tg
 from bench import tables
 from tapegrad.show.coverage import listing
 from tests.golden import debugged
-from tests.golden.programs import f, wave
+from tests.golden.programs import branch, f, loss, steps, wave
 from tests.golden.results import RESULTS
 
 FOLDER = Path(__file__).parent / "golden"
 
 
-def on_console(shown: Any, width: int, encoding: str = "utf-8", **options: Any) -> str:
+def on_console(shown: Any, width: int, encoding: str = "utf-8", format: str = "table", group: str | None = None, **options: Any) -> str:
     """Return what a terminal of this width and encoding shows, without the blanks that pad a table."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    Console(file=file, width=width, legacy_windows=False, **options).print(shown)
+    console = Console(file=file, width=width, legacy_windows=False, **options)
+    if isinstance(shown, tg.Tape):
+        shown.show(format, group, console=console)
+    else:
+        console.print(shown)
     file.flush()
     return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
 
@@ -33,6 +37,32 @@ def bench_tables() -> Group:
     return Group(*map(tables.problem, RESULTS), *tables.notes(RESULTS), tables.steady(RESULTS), tables.against(RESULTS), *tables.reasons(RESULTS),
                  tables.first(RESULTS),
                  tables.memory(RESULTS), tables.FOOTNOTE)
+
+
+LAYERS = [(np.full((3, 2), 0.5), np.zeros(2)), (np.full((2, 1), 0.25), np.zeros(1))]
+
+
+def views() -> dict[str, str]:
+    """Return the texts of the views other than the table, each at two widths."""
+    wide = tg.gradtape(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0}, seed=(1.0, np.ones(3)))
+    flat = tg.primitivize(wide)
+    calls = tg.trace(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)), ctx=tg.Context(paths=True))[1]
+    nested = tg.gradtape(calls)
+    functions = tg.trace(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)))[1]
+    long = tg.primitivize(tg.gradtape(steps, 0.5))
+    branches = tg.trace(branch, 2.0)[1].diff(tg.trace(branch, -2.0)[1])
+    found = {"tree": (calls, "tree", None), "tree_gradient": (nested, "tree", None), "tree_functions": (functions, "tree", None),
+             "tree_line": (wide, "tree", "line"), "mirror": (wide, "mirror", None), "mirror_flat": (flat, "mirror", None),
+             "mirror_call": (nested, "mirror", "call"), "compact_line": (wide, "compact", "line"), "table_call": (calls, "table", "call"),
+             "summary": (long, "summary", None), "long_table": (long, "table", None), "long_tree": (long, "tree", None),
+             "long_mirror": (long, "mirror", None)}
+    texts = {f"{name}{width}.txt": on_console(tape, width, format=format, group=group)
+             for name, (tape, format, group) in found.items() for width in (60, 100)}
+    texts |= {f"{name}_ascii80.txt": on_console(*found[name][:1], 80, "ascii", *found[name][1:]) for name in ("tree_gradient", "mirror")}
+    texts["mirror_colour80.txt"] = on_console(wide, 80, format="mirror", force_terminal=True, color_system="truecolor", no_color=False)
+    for name, diff in {"diff": branches, "diff_flat": tg.trace(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0})[1].diff(flat)}.items():
+        texts |= {f"{name}{width}.txt": on_console(diff, width) for width in (60, 100)} | {f"{name}.txt": str(diff)}
+    return texts
 
 
 def goldens() -> dict[str, str]:
@@ -59,6 +89,7 @@ def goldens() -> dict[str, str]:
         "bench.txt": on_console(bench_tables(), 140),
         "coverage_fft.txt": listing("fft").format(),
         **debugged.texts(on_console),
+        **views(),
     }
 
 

@@ -55,13 +55,15 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:
     """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
     assert result is not None
+    start = len(new)
     into = result.kwargs.get("into") if isinstance(result, Call) else None
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result])
-        return
-    parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
-    new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
-    new.result.at(result)
+    else:
+        parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
+        new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+    for made in new.ops[start:]:
+        made.at(result)  # and not at the line that called primitivize
 
 
 def _as_recorded(made: Traced, op: Call) -> None:
