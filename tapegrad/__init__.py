@@ -14,6 +14,7 @@ from tapegrad.errors import (
     MissingRule,
     MutationError,
     TapeError,
+    TapeFormatError,
     UnknownFunction,
 )
 from tapegrad.frontends.user import stop_gradient, value
@@ -21,6 +22,7 @@ from tapegrad.grad import grad, gradient, gradtape, pullback
 from tapegrad.passes.primitivize import primitivize
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
+from tapegrad.store.read import load
 from tapegrad.tangent import NoTangent, ZeroTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
 from tapegrad.trace import trace
@@ -29,7 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
-    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "UnknownFunction", "V", "Variable",
-    "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "ops", "primitive", "primitivize", "pullback",
+    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "TapeFormatError", "UnknownFunction",
+    "V", "Variable", "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "load", "ops", "primitive", "primitivize", "pullback",
     "rewrite", "rrule", "stop_gradient", "trace", "value",
 ]

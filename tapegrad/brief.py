@@ -25,6 +25,8 @@ def is_python(x: Any) -> bool:
 def type_name(value: Any) -> str:
     """Return the short name of a value's type, with shape and device where it has them."""
     value = plain(value)
+    if hasattr(type(value), "_type_name"):
+        return value._type_name  # type: ignore[no-any-return]
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if dtype is None or shape is None:
         return type(value).__name__

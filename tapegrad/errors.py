@@ -22,6 +22,7 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | a second rule | DuplicateRule |
+| tg.load of a damaged file | TapeFormatError |
 """
 
 from __future__ import annotations
@@ -54,12 +55,25 @@ class Location(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
 
+class Quoted(Location):
+    """A line of a program that may not be at hand: its text came with it, in a saved tape."""
+
+    text: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, as it was."""
+        return self.text
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
 
-def locate(code: CodeType, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset; recorded raw because this is the slow part."""
+def locate(code: CodeType | Location, lasti: int) -> Location:
+    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; a tape that was loaded has locations."""
+    if isinstance(code, Location):
+        return code
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end and number is not None:
@@ -119,6 +133,10 @@ class GuardError(TapeError):
 
 class MalformedTape(TapeError):
     """A tape that is not well-formed: a use before its definition, a foreign variable, no result."""
+
+
+class TapeFormatError(TapeError, ValueError):
+    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a function that was not given."""
 
 
 class ConcretizationError(TapeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -50,14 +51,22 @@ def V(ref: int | Variable) -> Variable:
     return ref if isinstance(ref, Variable) else Variable(ref)
 
 
-class _Unknown:
-    """The value of an operation that has not run."""
+class Unknown:
+    """The value of an operation that has not run, or that was not saved: then its type is known, and its length where it has one."""
+
+    __slots__ = ("_type_name", "length")
+
+    def __init__(self, type: str = "", length: int = 0) -> None:
+        self._type_name, self.length = type, length
+
+    def __len__(self) -> int:
+        return self.length
 
     def __repr__(self) -> str:
         return "?"
 
 
-UNKNOWN = _Unknown()
+UNKNOWN = Unknown()
 NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments; never written
 
 
@@ -68,7 +77,7 @@ class Operation(Variable):
     args: tuple[Any, ...]
     val: Any
     note: str
-    code: CodeType | None
+    code: CodeType | Location | None
     lasti: int
     kind = "operation"
 
@@ -338,7 +347,7 @@ class Tape:
         if isinstance(op, Call):
             if isinstance(op.fn, Variable):
                 op.fn = self._bind(op.fn, op, at)
-            if op.val is UNKNOWN and all(used.val is not UNKNOWN for used in operands(op)):
+            if op.val is UNKNOWN and not any(isinstance(used.val, Unknown) for used in operands(op)):
                 op.val = op.fn(*map(value_of, op.args), **op.kwargs) if not isinstance(op.fn, Variable) else UNKNOWN
 
     def _bind(self, ref: Variable, op: Operation, at: int) -> Operation:
@@ -368,6 +377,14 @@ class Tape:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
         from tapegrad.check import check
         return check(self)
+
+    def save(self, path: str | PathLike[str], values: bool = True) -> None:
+        """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays that a replay computes again.
+
+        Raises TapeFormatError, before anything is written, for what a file cannot hold.
+        """
+        from tapegrad.store.write import save
+        save(self, path, values)
 
     def format(self, style: str = "plain", width: int | None = None) -> str:
         """Return the tape as text, "plain" or "compact" (a triple on one line)."""

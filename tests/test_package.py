@@ -13,7 +13,7 @@ ROOT = Path(tapegrad.__file__).parent
 
 # A file imports only what stands above it here (DESIGN: where code lives).
 ORDER = ["errors", "tangent", "brief", "tape", "check", "parts", "tree", "rules", "ops", "views", "context", "proxy", "operators", "frontends", "interpose", "trace", "rewrite", "back",
-         "passes", "replay", "show", "grad", "testing", "__init__", "cli", "__main__"]
+         "passes", "replay", "store", "show", "grad", "testing", "__init__", "cli", "__main__"]
 
 
 def layer(module: str) -> int:

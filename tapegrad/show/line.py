@@ -10,7 +10,7 @@ from tapegrad.brief import brief, type_name
 from tapegrad.errors import Location, locate
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import Cotangents, Traced, rrule
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
@@ -165,7 +165,7 @@ def _key(field: Operation) -> int:
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
     """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody takes, `%5,` for the only one."""
     length = _key(group[-1]) + 1
-    if isinstance(op.val, (tuple, list, Cotangents)):
+    if isinstance(op.val, (tuple, list, Cotangents, Unknown)):
         length = max(length, len(op.val))
     names = ["_"] * length
     for field in group:
