@@ -32,6 +32,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
     "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "TapeFormatError", "UnknownFunction",
-    "V", "Variable", "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "load", "ops", "primitive", "primitivize", "pullback",
-    "rewrite", "rrule", "stop_gradient", "trace", "value",
+    "V", "Variable", "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "load", "ops", "primitive", "primitivize",
+    "pullback", "rewrite", "rrule", "stop_gradient", "trace", "value",
 ]

@@ -22,7 +22,6 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | a second rule | DuplicateRule |
-| tg.load of a damaged file | TapeFormatError |
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tapegrad.ops.write import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown, operands
 from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
@@ -38,7 +38,24 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     """
     if tape.result is None:
         tape.check()
-    leaves = iter(bind(tape, args, kwargs))
+    return run(tape, bind(tape, args, kwargs), debug=debug, redraw=redraw)
+
+
+def fill(tape: Tape) -> Tape:
+    """Compute the values that a tape was saved without, from those of its inputs and what was drawn; return the tape."""
+    if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
+        run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
+    return tape
+
+
+def lacks(val: Any) -> bool:
+    """True for a value that is not known, or not all of it."""
+    return isinstance(val, Unknown) or (type(val) in (tuple, list) and any(map(lacks, val)))
+
+
+def run(tape: Tape, inputs: list[Any], *, debug: bool = False, redraw: bool = True, keep: bool = False) -> Any:
+    """Run the operations on the values of the inputs; `keep` puts down those that were not known."""
+    leaves = iter(inputs)
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
     memory = Memory(len(tape.ops))
@@ -58,6 +75,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         else:
             value = op.val
         values[op.id] = value
+        if keep and lacks(op.val):
+            op.val = value
         if debug:
             note = f"  # {op.note}" if op.note else ""
             print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)

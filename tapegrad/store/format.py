@@ -67,18 +67,23 @@ DTYPE = r"[<>|=]?[biufc]\d{1,2}"
 
 
 def handed_name(x: Any) -> str:
-    """Return the name under which a function or class must be handed to whoever reads the file.
+    """Return the name under which a function, a class or (`module:Class()`) an object is handed to whoever reads the file.
 
     >>> handed_name(Fraction)
     'fractions:Fraction'
     """
     fn = x.impl if isinstance(x, Op) else x
-    return f"{getattr(fn, '__module__', None) or 'builtins'}:{getattr(fn, '__qualname__', None) or getattr(x, '__name__', type(x).__name__)}"
+    name = getattr(fn, "__qualname__", None) or getattr(x, "__name__", f"{type(x).__name__}()")
+    return f"{getattr(fn, '__module__', None) or 'builtins'}:{name}"
 
 
 def foreign_name(fn: Any) -> str:
     """Return the name of a library's function, that of a method with its class."""
-    return f"{fn.__objclass__.__module__}.{fn.__objclass__.__name__}.{fn.__name__}" if hasattr(fn, "__objclass__") else spelled(fn)
+    if hasattr(fn, "__objclass__"):
+        return f"{fn.__objclass__.__module__}.{fn.__objclass__.__name__}.{fn.__name__}"
+    if isinstance(fn, np.ufunc) and getattr(np, fn.__name__, None) is not fn:  # a ufunc does not know its module
+        return f"scipy.special.{fn.__name__}"
+    return spelled(fn)
 
 
 def foreign(wanted: str = "") -> dict[str, Any]:

@@ -26,6 +26,9 @@ class Captured(Record):
         raise ArgumentError("the code of a function is not in the file that its tape was loaded from", try_="tape.play(...)")
 
 
+_RECORDS = ("instance", "extended", "closure", "captured")  # what may refer to itself
+
+
 class Nest:
     """The parts of all structures of a file, and the structures made of them."""
 
@@ -38,7 +41,7 @@ class Nest:
             for part in parts:
                 if type(part) is not int or not 0 <= part < len(nodes):
                     raise TapeFormatError("a part of an argument that is not in the file")
-                if part >= number and nodes[part][0] not in ("instance", "extended", "closure"):
+                if part >= number and nodes[part][0] not in _RECORDS:
                     raise TapeFormatError("a part of an argument that holds itself")
                 if part < number:
                     depth[number] = max(depth[number], depth[part] + 1)
@@ -97,12 +100,15 @@ class Nest:
     def record(self, kind: Any, count: int, names: Any, made_by: Any) -> Record:
         """Return an object or a function that captured something, without its parts."""
         reader = self.reader
-        found = [name if type(name) is str else Item(reader.value(name[1])) for name in names]
+        found: list[Any] = [name if type(name) is str else Item(reader.value(name[1])) for name in names]
         if len(found) != count or len(set(found)) != count:
             raise TapeFormatError("an object whose parts and names differ in number")
-        if kind == "closure":
-            if made_by is None:
+        if kind == "captured":
+            cls: Any = None if made_by is None else reader.among_given(made_by)
+            if not isinstance(cls, type) or issubclass(cls, (dict, list)):
                 return Captured(None, found)
+            return Instance(object.__new__(cls), found)
+        if kind == "closure":
             fn = reader.value(made_by)
             if not isinstance(fn, FunctionType) or fn.__closure__ is None or not set(found) <= set(fn.__code__.co_freevars):
                 raise TapeFormatError(f"{fn!r} does not capture {', '.join(map(str, found))}")
@@ -117,7 +123,8 @@ class Nest:
     def connect(self, node: Any, parts: list[Any], row: Any) -> None:
         """Give a part its own parts; a container has an order of its own."""
         if isinstance(node, Container) and row[0] in ("dict", "OrderedDict", "defaultdict"):
-            order = list(node.make(node.metadata, tuple(range(len(parts)))).values())
+            example: Any = node.make(node.metadata, tuple(range(len(parts))))  # type: ignore[arg-type]
+            order = list(example.values())
             placed: list[Any] = [None] * len(parts)
             for part, place in zip(parts, order):
                 placed[place] = part

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -42,6 +41,7 @@ from tapegrad.store.nest import Nest
 from tapegrad.store.write import is_pullback
 from tapegrad.tangent import ZERO, NoTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.trace import collector
 from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, flatten
 
 Given = Mapping[str, Any] | Iterable[Any]
@@ -71,8 +71,9 @@ def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -
     """Return the tape that the bytes of a file hold."""
     try:
         text, arrays = _opened(content)
-        columns = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
-        return Reader(columns, arrays, primitives, len(text)).tape()
+        with collector:
+            columns = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+            return Reader(columns, arrays, primitives, len(text)).tape()
     except TapeFormatError as err:
         raise TapeFormatError(f"{name}: {err.what}", err.where, err.try_) from None
     except (*_DAMAGE, TapeError) as err:
@@ -126,6 +127,20 @@ def text(x: Any) -> str:
     return x
 
 
+def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that nests."""
+    if fn is draw:
+        source = args[0] if args else None
+        if kwargs.get("method") not in DRAWS or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState))):
+            fail("a draw from what is no random generator")
+    if fn is default_rng and kwargs.get("make") is not np.random.default_rng:
+        fail("a random generator of an unknown kind")
+    if fn is pack:
+        into = kwargs.get("into")
+        if not isinstance(into, (Structure, ValueAndGradients)) or len(args) != into.size + isinstance(into, ValueAndGradients):
+            fail("pack with another number of parts than its structure has")
+
+
 class Reader:
     """The columns of a file, on their way to a tape."""
 
@@ -134,6 +149,7 @@ class Reader:
             fail("the JSON is no object")
         self.columns, self.bytes, self.size = columns, arrays, size
         self.given = dict(given) if isinstance(given, Mapping) else {handed_name(x): x for x in given}
+        self.dtypes: dict[str, Any] = {}
         self.arrays = [self.stored(*row) for row in self.column("arrays")]
         self.nest = Nest(self, self.column("nodes"), self.column("structures"))
         self.ops: list[Operation] = []
@@ -157,7 +173,7 @@ class Reader:
         if self.columns["signature"] is not None:
             tape.structure = self.signatures[count(self.columns["signature"], len(self.signatures))]
             self.capture(tape)
-        tape.result = 1 + count(self.columns["result"] - 1, len(self.ops))
+        tape.result = self.variable(count(self.columns["result"]))
         return check(tape)
 
     def operations(self) -> None:
@@ -202,7 +218,7 @@ class Reader:
     def variable(self, number: int) -> Operation:
         """Return an earlier operation."""
         if not 1 <= number <= len(self.ops):
-            fail(f"%{len(self.ops) + 1} refers to %{number}, which does not stand before it")
+            fail(f"%{number} is referred to before it is made, or never is")
         return self.ops[number - 1]
 
     def argument(self, x: Any) -> Any:
@@ -223,13 +239,7 @@ class Reader:
             fail("rrule without an op and its arguments")
         if fn is getfield and len(given) == 2 and type(given[1]) is int:
             count(given[1], self.size)  # what is printed has a place for each field up to it
-        core, rest = (given[0], given[1:]) if fn is rrule else (fn, given)
-        if core is draw and not (op.kwargs.get("method") in DRAWS and rest and (rest[0] is GLOBAL or isinstance(rest[0], (Operation, np.random.Generator, np.random.RandomState)))):
-            fail("a draw from what is no random generator")
-        if core is default_rng and op.kwargs.get("make") is not np.random.default_rng:
-            fail("a random generator of an unknown kind")
-        if core is pack and not (isinstance(into := op.kwargs.get("into"), (Structure, ValueAndGradients)) and len(rest) == into.size + isinstance(into, ValueAndGradients)):
-            fail("pack with another number of parts than its structure has")
+        check_call(*((given[0], given[1:]) if fn is rrule else (fn, given)), op.kwargs)
         return op
 
     def keywords(self, pairs: Any) -> dict[str, Any]:
@@ -280,19 +290,21 @@ class Reader:
     def stored(self, dtype: Any, shape: Any, axes: Any, start: Any) -> Any:
         """Return an array whose bytes stand in the file, in memory of its own."""
         kind = self.dtype(dtype)
-        sizes = [count(n) for n in shape]
-        order = [count(i, len(sizes)) for i in axes] or list(range(len(sizes)))
-        total = math.prod(sizes)
-        if len(sizes) > 64 or sorted(order) != list(range(len(sizes))) or count(start) + total * kind.itemsize > len(self.bytes):
-            fail(f"an array of {dtype} and shape {str(sizes)[:40]} is not in the file")
-        flat = np.frombuffer(self.bytes, kind, total, start) if total else np.empty(0, kind)
-        return flat.reshape([sizes[i] for i in order]).transpose(np.argsort(order)).copy(order="K")
+        total = math.prod([count(n) for n in shape[:64]])
+        if len(shape) > 64 or count(start) + total * kind.itemsize > len(self.bytes) or (axes and sorted(axes) != list(range(len(shape)))):
+            fail(f"an array of {dtype} and shape {str(shape)[:40]} is not in the file")
+        flat = np.frombuffer(self.bytes, kind, total, start).copy() if total else np.empty(0, kind)
+        if not axes:
+            return flat.reshape(shape)
+        return flat.reshape([shape[i] for i in axes]).transpose(np.argsort(axes))
 
     def dtype(self, name: Any) -> Any:
         """Return the dtype of numbers that is named."""
-        if type(name) is not str or not re.fullmatch(DTYPE, name):
-            fail(f"{name!r} where the dtype of numbers must stand")
-        return np.dtype(name)
+        if name not in self.dtypes:
+            if type(name) is not str or not re.fullmatch(DTYPE, name):
+                fail(f"{name!r} where the dtype of numbers must stand")
+            self.dtypes[name] = np.dtype(name)
+        return self.dtypes[name]
 
     def generator(self, kind: Any, bits: Any) -> Any:
         """Return a random generator, freshly seeded."""
@@ -320,17 +332,22 @@ class Reader:
 
     def handed(self, name: Any, wanted: type | None = None) -> Any:
         """Return the function or class that a name stands for among those given."""
-        short = text(name).rpartition(":")[2]
-        found = next((self.given[key] for key in (name, short, short.rpartition(".")[2]) if key in self.given), None)
+        found = self.among_given(name)
         if found is None:
-            fail(f"the tape uses {name}, which was not given", f"tg.load(path, primitives={{{name!r}: {short.rpartition('.')[2].strip('<>') or 'fn'}}})")
+            short = name.rpartition(":")[2].rpartition(".")[2]
+            fail(f"the tape uses {name}, which was not given", f"tg.load(path, primitives={{{name!r}: {short.strip('<>') or 'fn'}}})")
         if not callable(found) or (wanted is not None and not isinstance(found, wanted)):
             fail(f"{found!r} was given for {name}, which is a {'class' if wanted is type else 'function'}")
         return found
 
+    def among_given(self, name: Any) -> Any:
+        """Return what was given under a name, `module:qualified.name` or the end of it, or None."""
+        short = text(name).rpartition(":")[2]
+        return next((self.given[key] for key in (name, short, short.rpartition(".")[2]) if key in self.given), None)
+
     def cls(self, row: Any) -> Any:
         """Return a class."""
-        found = self.value(row)
+        found = self.handed(row[1], type) if row[0] == "given" else self.value(row)
         if not isinstance(found, type):
             fail(f"{str(row)[:40]} where a class must stand")
         return found
@@ -347,8 +364,7 @@ class Reader:
 
     def main(self, name: Any, kind: Any, handed: Any) -> Any:
         """Return the function of the tape, or what stands for it if it was not given."""
-        short = text(handed).rpartition(":")[2]
-        found = next((self.given[key] for key in (handed, short, short.rpartition(".")[2]) if key in self.given), None)
+        found = self.among_given(handed)
         return Recorded(text(name), text(kind)) if found is None else found
 
     def raised(self, fn: Any, error: Any) -> Raised:

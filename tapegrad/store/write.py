@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from tapegrad.store.format import (
 )
 from tapegrad.tangent import Accumulator, NoTangent, Scatter, ZeroTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.trace import collector
 from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, is_generator, is_tensor
 
 
@@ -70,7 +71,8 @@ def to_bytes(tape: Tape, values: bool = True) -> list[bytes]:
     """Return what the file of a tape holds, in pieces."""
     tape.check()
     writer = Writer(values)
-    text = json.dumps(writer.tape(tape), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    with collector:
+        text = json.dumps(writer.tape(tape), separators=(",", ":"), allow_nan=False).encode() + b"\n"
     digest = hashlib.sha256(text)
     for piece in writer.pieces:
         digest.update(piece)
@@ -94,7 +96,8 @@ class Writer:
 
     def tape(self, tape: Tape) -> dict[str, Any]:
         """Return the columns of a tape."""
-        columns: dict[str, Any] = {name: [] for name in ("at", "notes", "values", "labels", "calls", "args", "kwargs", "facts", "places", "functions")}
+        names = ("at", "notes", "values", "labels", "calls", "args", "kwargs", "facts", "places", "functions")
+        columns: dict[str, Any] = {name: [] for name in names}
         try:
             signature = None if tape.structure is None else self.signature(tape.structure)
         except Unsaved as err:
@@ -183,7 +186,7 @@ class Writer:
             return ["dict", *([self.value(key), self.known(part, arrays)] for key, part in x.items())]
         if kind is Unknown:
             return ["unknown", x._type_name, x.length]
-        if kind not in _TRANSIENT and (arrays or not isinstance(x, np.ndarray) and not hasattr(kind, "_fields")):
+        if kind not in _TRANSIENT and (arrays or not (isinstance(x, np.ndarray) or hasattr(kind, "_fields"))):
             try:
                 return self.value(x)
             except Unsaved:
@@ -225,11 +228,11 @@ class Writer:
         if x.dtype.kind not in "biufc":
             raise Unsaved(f"an array of {x.dtype}, which the format does not know")
         if ("array", id(x)) not in self.numbers:
-            axes = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))  # as it lies in memory
-            data = np.ascontiguousarray(x.transpose(axes)).tobytes()
+            axes = [] if x.flags.c_contiguous else sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))  # as it lies in memory
+            data = (x.transpose(axes) if axes else x).tobytes()
             self.numbers["array", id(x)] = len(self.arrays)
             self.alive.append(x)
-            self.arrays.append([x.dtype.str, list(x.shape), [] if axes == list(range(x.ndim)) else axes, self.size])
+            self.arrays.append([x.dtype.str, list(x.shape), axes, self.size])
             self.pieces += [data, b"\0" * (-len(data) % ALIGNMENT)]
             self.size += len(data) + len(self.pieces[-1])
         return ["array", self.numbers["array", id(x)]]
@@ -262,7 +265,7 @@ class Writer:
             known = foreign_name(x)
             if foreign(known).get(known) is x:
                 return ["foreign", known]
-        if not name or not isinstance(x, FunctionType) and not hasattr(x, "__qualname__"):
+        if not name or not hasattr(x, "__qualname__"):
             raise Unsaved(f"{_described(x)}, which has no name")
         return ["given", handed_name(x)]
 
@@ -302,13 +305,15 @@ class Writer:
         if isinstance(node, (Bound, Partial)):
             return ["bound" if isinstance(node, Bound) else "partial", node.leafy, children]
         names = [["item", self.value(name.key)] if type(name) is Item else name for name in node.names]
-        if bare or isinstance(node, Closure):
-            return ["closure", node.leafy, children, names, None if bare else self.callable(node.prototype)]
+        if bare:
+            return ["captured", node.leafy, children, names, None if isinstance(node, Closure) else handed_name(type(node.prototype))]
+        if isinstance(node, Closure):
+            return ["closure", node.leafy, children, names, self.callable(node.prototype)]
         return ["extended" if isinstance(node, Extended) else "instance", node.leafy, children, names, self.callable(type(node.prototype))]
 
     def container(self, node: Container, children: list[int]) -> tuple[str, list[Any], list[int]]:
         """Return the kind of a container, what else makes it, and its parts in the order of the container itself."""
-        example = node.make(node.metadata, tuple(range(len(children))))
+        example: Any = node.make(node.metadata, tuple(range(len(children))))  # type: ignore[arg-type]
         if node.type in (tuple, list):
             return node.type.__name__, [], children
         if node.type in (dict, OrderedDict, defaultdict):
