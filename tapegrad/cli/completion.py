@@ -105,13 +105,13 @@ def _argument(word: Word) -> str:
 def fish(commands: list[Entry]) -> str:
     """Return the script for fish."""
     lines = ["# tapegrad completion fish | source"]
-    lines += [f"complete -c tapegrad -n __fish_use_subcommand -f -a {entry.name} -d {_quoted(entry.summary)}" for entry in commands]
+    lines += [f"complete -c tapegrad -n __fish_use_subcommand -f -a {entry.name} -d {_told(entry.summary)}" for entry in commands]
     for entry in commands:
         here = f"complete -c tapegrad -n '__fish_seen_subcommand_from {entry.name}'"
         for word in entry.words:
             choices = f" -xa '{' '.join(word.choices)}'" if word.choices else " -r" if word.takes and word.flag else ""
             if word.flag:
-                lines.append(f"{here} {_fish_flag(word.flag)}{choices} -d {_quoted(word.help)}")
+                lines.append(f"{here} {_fish_flag(word.flag)}{choices} -d {_told(word.help)}")
             elif choices:
                 lines.append(f"{here}{choices}")
     return "\n".join(lines) + "\n"
@@ -121,8 +121,12 @@ def _fish_flag(flag: str) -> str:
     return f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "’") + "'"
+def _quoted(text: str, apostrophe: str = "'\\''") -> str:
+    return "'" + text.replace("'", apostrophe) + "'"
+
+
+def _told(text: str) -> str:
+    return _quoted(text, "\\'")  # as fish writes it
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}

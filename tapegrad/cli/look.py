@@ -95,7 +95,8 @@ def _json(tape: Tape) -> str:
     """Return the columns of the file format, and the bytes of the arrays."""
     writer = Writer(True)
     columns = writer.tape(tape.check())
-    return json.dumps({"format": f"{MAGIC} {VERSION}", **columns, "bytes": base64.b64encode(b"".join(writer.pieces)).decode()}, indent=1)
+    found = {"format": f"{MAGIC} {VERSION}", **columns, "bytes": base64.b64encode(b"".join(writer.pieces)).decode()}
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(column)}" for name, column in found.items()) + "\n}\n"
 
 
 def run_diff(options: argparse.Namespace) -> None:
@@ -154,11 +155,12 @@ SAVE = Command("save", "write the tape to a file", """\
 
 _EXPORTED = {
     "text": '"x*x + x" x=3 --to text -o -', "json": "pkg.mod:function 2.0 3.0 --grad --to json -o f.json",
-    "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py", "dot": "pkg.mod:function 2.0 3.0 --to dot | dot -Tpdf -o f.pdf",
+    "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py", "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
     "svg": "pkg.mod:function 2.0 3.0 --grad --to svg -o f.svg", "html": "saved.tape --to html -o f.html",
 }
 
-EXPORT = Command("export", "write the tape as source, a picture or data", "".join(f"  tapegrad export {_EXPORTED[name]}\n" for name in exports()), _export, run_export)
+EXPORT = Command("export", "write the tape as source, a picture or data",
+                 "".join(f"  tapegrad export {_EXPORTED[name]}\n" for name in exports()), _export, run_export)
 
 DIFF = Command("diff", "print what differs between two saved tapes", """\
   tapegrad diff before.tape after.tape
