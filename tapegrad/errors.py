@@ -65,14 +65,30 @@ class Quoted(Location):
         return self.text
 
 
+class Listing:
+    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's `lasti` is a line of it."""
+
+    __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
+
+    def __init__(self, file: str, first: int, function: str) -> None:
+        self.co_filename, self.co_firstlineno, self.co_name = file, first, function
+        self.lines: dict[int, str] = {}
+
+    def quote(self, line: int) -> Quoted:
+        """Return a line with its text."""
+        where = Quoted(self.co_filename, line, self.co_name)
+        where.text = self.lines.get(line, "")
+        return where
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
 
-def locate(code: CodeType | Location, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; a tape that was loaded has locations."""
-    if isinstance(code, Location):
-        return code
+def locate(code: CodeType | Listing, lasti: int) -> Location:
+    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a line of a saved tape's listing."""
+    if isinstance(code, Listing):
+        return code.quote(lasti)
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end and number is not None:

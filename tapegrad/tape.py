@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
-from tapegrad.errors import ArgumentError, Location, MalformedTape, locate
+from tapegrad.errors import ArgumentError, Listing, Location, MalformedTape, locate
 
 
 class Variable:
@@ -77,7 +77,7 @@ class Operation(Variable):
     args: tuple[Any, ...]
     val: Any
     note: str
-    code: CodeType | Location | None
+    code: CodeType | Listing | None
     lasti: int
     kind = "operation"
 

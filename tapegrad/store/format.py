@@ -11,7 +11,7 @@ It holds columns, with one entry for each operation, rather than an object for e
 |---|---|
 | `name`, `result`, `signature` | the function's name, the number of the result, which of the signatures (each of the last two may be null) |
 | `kinds` | a letter for each operation: `i`nput, `c`onstant, `f`unction call, `g`uard |
-| `places`, `at` | the user's lines (file, line, function, text); for each operation the number of its line, or -1 |
+| `places`, `at` | the user's lines (file, the function's first line, function, line, text); for each operation the number of its line, or -1 |
 | `notes`, `values` | one for each operation |
 | `labels` | one for each input |
 | `functions`, `calls` | the functions; for each call the number of its own, or minus the variable that holds it (a pullback) |

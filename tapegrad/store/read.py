@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tapegrad.check import check
-from tapegrad.errors import Quoted, TapeError, TapeFormatError
+from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.ops import default_rng, draw, getfield, pack
 from tapegrad.ops.write import Step
 from tapegrad.replay.play import FACTS
@@ -150,6 +150,7 @@ class Reader:
         self.columns, self.bytes, self.size = columns, arrays, size
         self.given = dict(given) if isinstance(given, Mapping) else {handed_name(x): x for x in given}
         self.dtypes: dict[str, Any] = {}
+        self.listings: dict[tuple[str, int, str], Listing] = {}
         self.arrays = [self.stored(*row) for row in self.column("arrays")]
         self.nest = Nest(self, self.column("nodes"), self.column("structures"))
         self.ops: list[Operation] = []
@@ -204,16 +205,17 @@ class Reader:
             if note:
                 op.note = text(note)
             if line != -1:
-                op.code = places[count(line, len(places))]
+                op.code, op.lasti = places[count(line, len(places))]
             self.ops.append(op)
         if kwargs:
             fail("keyword arguments of what is no call")
 
-    def place(self, file: Any, line: Any, function: Any, source: Any) -> Quoted:
-        """Return a line of the program."""
-        where = Quoted(text(file), count(line), text(function))
-        where.text = text(source)
-        return where
+    def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
+        """Return a line of the program, and the listing of the function that it stands in."""
+        key = text(file), count(first), text(function)
+        found = self.listings.setdefault(key, Listing(*key))
+        found.lines[count(line)] = text(source)
+        return found, line
 
     def variable(self, number: int) -> Operation:
         """Return an earlier operation."""

@@ -146,7 +146,8 @@ class Writer:
             self.alive.append(op.code)
             where = op.where
             assert where is not None
-            row = [printable(where.file), where.line, printable(where.function), printable(where.source)]
+            first = getattr(op.code, "co_firstlineno", where.line)
+            row = [printable(where.file), first, printable(where.function), where.line, printable(where.source)]
             known = ("line", *row)
             if known not in self.numbers:
                 places.append(row)
