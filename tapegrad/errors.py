@@ -57,12 +57,17 @@ class Location(NamedTuple):
 class Quoted(Location):
     """A line of a program that may not be at hand: its text came with it, in a saved tape."""
 
-    text: str
+    text = ""
 
     @property
     def source(self) -> str:
-        """The text of the line, as it was."""
+        """The text of the line as it was; the file of that name here may be another."""
         return self.text
+
+    def _replace(self, **fields: Any) -> Quoted:
+        new = Quoted(*super()._replace(**fields))
+        new.text = self.text
+        return new
 
 
 class Listing:
@@ -75,8 +80,8 @@ class Listing:
         self.lines: dict[int, str] = {}
 
     def quote(self, line: int) -> Quoted:
-        """Return a line with its text."""
-        where = Quoted(self.co_filename, line, self.co_name)
+        """Return a line with its text; the function's first for -1, as an instruction before the first is."""
+        where = Quoted(self.co_filename, self.co_firstlineno if line < 0 else line, self.co_name)
         where.text = self.lines.get(line, "")
         return where
 

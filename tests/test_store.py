@@ -316,6 +316,8 @@ def test_lines_notes_and_results_come_along() -> None:
         assert op.where == other.where and (other.where is None or (isinstance(op.where, Quoted) and op.where.source == other.where.source))
         assert other.code is None or (op.code.co_name, op.code.co_firstlineno) == (other.code.co_name, other.code.co_firstlineno)
     assert len({id(op.code) for op in loaded}) == len({id(op.code) for op in tape})  # one for each function
+    line = loaded.ops[4].where
+    assert line._replace(function="").source == line.source != "" and loaded.ops[4].code.quote(-1).line == loaded.ops[4].code.co_firstlineno
     assert again(loaded).format() == tape.format()  # saved once more
     assert tg.primitivize(loaded).format() == tg.primitivize(tape).format()
 

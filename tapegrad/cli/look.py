@@ -164,5 +164,5 @@ EXPORT = Command("export", "write the tape as source, a picture or data",
 
 DIFF = Command("diff", "print what differs between two saved tapes", """\
   tapegrad diff before.tape after.tape
-  tapegrad save "x * x" x=3 | tapegrad diff - square.tape
+  tapegrad save "x * x" x=3 | tapegrad diff - saved.tape
 """, _diff, run_diff, needs=lambda: hasattr(Tape, "diff"))
