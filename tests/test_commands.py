@@ -193,7 +193,7 @@ def test_step_is_driven_by_its_input(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("argv", [argv for argv in (["--format", "tree"], ["--format", "mirror"], ["--format", "summary"], ["--group", "line"]) if hasattr(tg.Tape, "show")], ids=" ".join)
 def test_the_formats_of_show(capsys: pytest.CaptureFixture[str], folder: Path, argv: list[str]) -> None:
-    assert "divide" in run(capsys, "show", "df.tape", *argv, "--width", "100")
+    assert "programs.py" in run(capsys, "show", "df.tape", *argv, "--width", "100")
 
 
 # -- completion

@@ -31,6 +31,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
@@ -115,6 +116,16 @@ def results() -> dict[str, Any]:
         except ImportError:
             continue
         found.update({name: cls for name, cls in vars(module).items() if isinstance(cls, type) and hasattr(cls, "_fields")})
+    return found
+
+
+def spread(keys: Iterable[Any]) -> list[Any]:
+    """Return what is to be the keys of a dict or set; raise ValueError for thousands of one hash, which would take quadratic time."""
+    found = list(keys)
+    if len(found) > 1000:
+        hashes = sorted(map(hash, found))
+        if any(first == last for first, last in zip(hashes, hashes[1000:])):
+            raise ValueError("more than a thousand keys of the same hash")
     return found
 
 

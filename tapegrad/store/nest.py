@@ -10,7 +10,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError, TapeFormatError
 from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record, Static
-from tapegrad.store.format import MAX_DEPTH, MAX_PARTS
+from tapegrad.store.format import MAX_DEPTH, MAX_PARTS, spread
 from tapegrad.tree import Structure
 
 
@@ -101,7 +101,7 @@ class Nest:
         """Return an object or a function that captured something, without its parts."""
         reader = self.reader
         found: list[Any] = [name if type(name) is str else Item(reader.value(name[1])) for name in names]
-        if len(found) != count or len(set(found)) != count:
+        if len(found) != count or len(set(spread(found))) != count:
             raise TapeFormatError("an object whose parts and names differ in number")
         if kind == "captured":
             cls: Any = None if made_by is None else reader.among_given(made_by)
@@ -141,7 +141,7 @@ def _named(reader: Any, count: int, cls: Any) -> Any:
 
 
 def _keys(reader: Any, count: int, keys: Any) -> dict[Any, int]:
-    found = {reader.value(key): i for i, key in enumerate(keys)}
+    found = {key: i for i, key in enumerate(spread(map(reader.value, keys)))}
     if len(found) != count or len(keys) != count:
         raise TapeFormatError("a dict whose keys and values differ in number")
     return found

@@ -36,6 +36,7 @@ from tapegrad.store.format import (
     foreign,
     handed_name,
     results,
+    spread,
 )
 from tapegrad.store.nest import Nest
 from tapegrad.store.write import is_pullback
@@ -80,7 +81,7 @@ def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -
         raise TapeFormatError(f"{name} is no saved tape, or a damaged one: {type(err).__name__}: {err}") from None
 
 
-def _opened(content: bytes) -> tuple[bytes, bytes]:
+def _opened(content: bytes) -> tuple[bytes, memoryview]:
     """Return the JSON and the arrays; raise TapeFormatError unless each is whole."""
     end = content.find(b"\n", 0, 200)
     head = re.fullmatch(rb"%b (\d{1,9}) (\d{1,15}) (\d{1,15}) ([0-9a-f]{64})" % MAGIC.encode(), content[:max(end, 0)])
@@ -89,12 +90,12 @@ def _opened(content: bytes) -> tuple[bytes, bytes]:
     version, size, rest = map(int, head.groups()[:3])
     if version != VERSION:
         fail(f"a tape of format {version}, and this tapegrad reads format {VERSION}", "the version of tapegrad that wrote it, or a newer one")
-    body = content[end + 1:]
+    body = memoryview(content)[end + 1:]
     if len(body) != size + rest:
         fail(f"the file is damaged: it holds {len(body)} bytes after its first line, and should hold {size + rest}")
     if hashlib.sha256(body).hexdigest().encode() != head[4]:
         fail("the file is damaged: its contents do not have the checksum that its first line states")
-    return body[:size], body[size:]
+    return bytes(body[:size]), body[size:]
 
 
 def fail(what: str, try_: str = "") -> NoReturn:
@@ -144,7 +145,7 @@ def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 class Reader:
     """The columns of a file, on their way to a tape."""
 
-    def __init__(self, columns: Any, arrays: bytes, given: Given, size: int) -> None:
+    def __init__(self, columns: Any, arrays: memoryview, given: Given, size: int) -> None:
         if type(columns) is not dict:
             fail("the JSON is no object")
         self.columns, self.bytes, self.size = columns, arrays, size
@@ -451,9 +452,9 @@ _READ: dict[str, Callable[..., Any]] = {
     "complex": lambda r, re, im: complex(r.value(re), r.value(im)), "np": Reader.number,
     "bytes": lambda r, x: bytes.fromhex(x), "bytearray": lambda r, x: bytearray.fromhex(x), "...": lambda r: ...,
     "slice": lambda r, a, b, c: slice(r.value(a), r.value(b), r.value(c)), "range": _range,
-    "tuple": lambda r, *xs: tuple([r.value(x) for x in xs]), "list": lambda r, *xs: [r.value(x) for x in xs],
-    "set": lambda r, *xs: {r.value(x) for x in xs}, "frozenset": lambda r, *xs: frozenset(r.value(x) for x in xs),
-    "dict": lambda r, *pairs: {r.value(key): r.value(x) for key, x in pairs},
+    "tuple": lambda r, *xs: tuple(map(r.value, xs)), "list": lambda r, *xs: list(map(r.value, xs)),
+    "set": lambda r, *xs: set(spread(map(r.value, xs))), "frozenset": lambda r, *xs: frozenset(spread(map(r.value, xs))),
+    "dict": lambda r, *pairs: dict(zip(spread(r.value(key) for key, _ in pairs), [r.value(x) for _, x in pairs])),
     "Fraction": lambda r, a, b: Fraction(r.value(a), r.value(b)), "Decimal": lambda r, x: Decimal(text(x)),
     "array": lambda r, i: r.arrays[count(i, len(r.arrays))], "tensor": Reader.tensor, "dtype": Reader.dtype,
     "ZeroTangent": lambda r: ZERO, "NoTangent": lambda r: NoTangent(), "unknown": Reader.unknown,

@@ -61,6 +61,8 @@ def save(tape: Tape, path: str | os.PathLike[str], values: bool = True) -> None:
     try:
         with open(beside, "xb") as file:
             file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, target)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -107,6 +109,8 @@ class Writer:
                 self.operation(op, columns)
             except Unsaved as err:
                 raise TapeFormatError(f"`{op!r}` cannot be saved: it holds {err}", op.where, _ADVICE) from None
+            except RecursionError:
+                raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where, _ADVICE) from None
         return {
             "name": printable(tape.name), "result": tape.result.id, "signature": signature,  # type: ignore[union-attr]
             "kinds": "".join(KINDS[op.kind] for op in tape.ops), **columns,
