@@ -16,6 +16,7 @@ from tapegrad.errors import (
     MutationError,
     ReplayError,
     TapeError,
+    TapeFormatError,
     UnknownFunction,
 )
 from tapegrad.frontends.user import stop_gradient, value
@@ -24,6 +25,7 @@ from tapegrad.passes import flatgrad, optimise, primitivize
 from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
+from tapegrad.store.read import load
 from tapegrad.tangent import NoTangent, ZeroTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
 from tapegrad.trace import trace
@@ -33,7 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
     "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "frontends", "grad", "gradient",
-    "gradtape", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient", "trace", "value",
-    "value_and_grad",
+    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "frontends",
+    "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient",
+    "trace", "value", "value_and_grad",
 ]

@@ -56,6 +56,38 @@ class Location(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
 
+class Quoted(Location):
+    """A line of a program that may not be at hand: its text came with it, in a saved tape."""
+
+    text = ""
+
+    @property
+    def source(self) -> str:
+        """The text of the line as it was; the file of that name here may be another."""
+        return self.text
+
+    def _replace(self, **fields: Any) -> Quoted:
+        new = Quoted(*super()._replace(**fields))
+        new.text = self.text
+        return new
+
+
+class Listing:
+    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's `lasti` is a line of it."""
+
+    __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
+
+    def __init__(self, file: str, first: int, function: str) -> None:
+        self.co_filename, self.co_firstlineno, self.co_name = file, first, function
+        self.lines: dict[int, str] = {}
+
+    def quote(self, line: int) -> Quoted:
+        """Return a line with its text; the function's first for -1, as an instruction before the first is."""
+        where = Quoted(self.co_filename, self.co_firstlineno if line < 0 else line, self.co_name)
+        where.text = self.lines.get(line, "")
+        return where
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
@@ -70,8 +102,10 @@ class Activation:
         self.depth: int = 1 if caller is None else caller.depth + 1
 
 
-def locate(code: CodeType | Activation, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset; recorded raw because this is the slow part."""
+def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
+    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a line of a saved tape's listing."""
+    if isinstance(code, Listing):
+        return code.quote(lasti)
     if isinstance(code, Activation):
         code = code.code
     line = code.co_firstlineno
@@ -171,6 +205,10 @@ def _subclass(kind: type[Exception]) -> type[ReplayError]:
 
 class MalformedTape(TapeError):
     """A tape that is not well-formed: a use before its definition, a foreign variable, no result."""
+
+
+class TapeFormatError(TapeError, ValueError):
+    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a function that was not given."""
 
 
 class ConcretizationError(TapeError):

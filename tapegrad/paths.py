@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from types import CodeType, FrameType
 
-from tapegrad.errors import Activation, Location, locate, user_frame
+from tapegrad.errors import Activation, Listing, Location, locate, user_frame
 
 # A frame's callers stay where they are while it lives, unless it can be left and entered again from elsewhere.
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -39,7 +39,7 @@ class Paths:
         return caller or innermost.f_code
 
 
-def path(code: CodeType | Activation, lasti: int) -> tuple[Location, ...]:
+def path(code: CodeType | Activation | Listing, lasti: int) -> tuple[Location, ...]:
     """Return the places of an operation's calls, outermost first, its own line last."""
     places = [locate(code, lasti)]
     while isinstance(code, Activation) and code.caller is not None:

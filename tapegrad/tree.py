@@ -122,6 +122,21 @@ class Signature:
         return tuple(part.mirror(leaves) for part in self.parts)
 
 
+class Recorded:
+    """The function of a tape that was loaded without it: its name, and what it had captured when the tape was saved."""
+
+    __slots__ = ("__name__", "_type_name", "leaves", "structure")
+
+    def __init__(self, name: str, type: str) -> None:
+        self.__name__, self._type_name = name, type
+        self.structure = Structure(Static(self), 0, 0, {})
+        self.leaves: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ArgumentError(f"the code of {self.__name__} is not in the file that its tape was loaded from",
+                            try_=f"tape.play(...), or tg.load(path, primitives={{{self.__name__!r}: {self.__name__}}})")
+
+
 class ValueAndGradients:
     """The nesting (value, (df, *dargs)) of what a gradient tape returns."""
 

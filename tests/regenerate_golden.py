@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from rich.console import Console, Group
 
 import tapegrad as tg
 from bench import tables
+from tapegrad.cli.parser import COMMANDS
+from tapegrad.cli.parser import main as main_of_cli
 from tapegrad.show.coverage import listing
 from tests.golden import debugged
 from tests.golden.programs import branch, f, loss, steps, wave
@@ -65,6 +70,26 @@ def views() -> dict[str, str]:
     return texts
 
 
+def on_command_line(*argv: str) -> str:
+    """Return what a command prints on a terminal of 80 characters."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        assert main_of_cli(argv) == 0
+    return out.getvalue().rstrip("\n")
+
+
+def commands() -> dict[str, str]:
+    """Return what the help of each command says, what they print of a small program, and the scripts for shells."""
+    offered = [command.name for command in COMMANDS if command.needs()]
+    program = ("a / (a + b*b)", "a=2", "b=3")
+    return {
+        "help.txt": on_command_line("--help"), **{f"help_{name}.txt": on_command_line(name, "--help") for name in offered},
+        **{f"completion_{shell}.txt": on_command_line("completion", shell) for shell in ("bash", "zsh", "fish")},
+        "cli_grad_stages.txt": on_command_line("grad", *program, "--stages"), "cli_trace_compact.txt": on_command_line("trace", *program, "--format", "compact"),
+        "cli_export_json.txt": on_command_line("export", *program, "--to", "json"), "cli_check.txt": on_command_line("check", *program, "--order", "2"),
+    }
+
+
 def goldens() -> dict[str, str]:
     """Return the text of each golden file by its name."""
     primal = tg.trace(f, 2.0, 3.0)[1]
@@ -90,6 +115,7 @@ def goldens() -> dict[str, str]:
         "coverage_fft.txt": listing("fft").format(),
         **debugged.texts(on_console),
         **views(),
+        **commands(),
     }
 
 

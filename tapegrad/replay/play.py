@@ -19,7 +19,7 @@ from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import Accumulator, conform, layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
 
@@ -46,6 +46,21 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if not debug:
         deque(run, 0)  # the quickest way to the end
     return run.result
+
+
+def fill(tape: Tape) -> Tape:
+    """Compute the values that a tape was saved without, from those of its inputs and what was drawn; return the tape."""
+    if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
+        for op in run:
+            if lacks(op.val):
+                op.val = run.values[op.id]
+    return tape
+
+
+def lacks(val: Any) -> bool:
+    """True for a value that is not known, or not all of it."""
+    return isinstance(val, Unknown) or (type(val) in (tuple, list) and any(map(lacks, val)))
 
 
 class Run:

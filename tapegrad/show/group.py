@@ -7,12 +7,12 @@ from itertools import groupby
 from types import CodeType
 from typing import Any
 
-from tapegrad.errors import Activation, Location, locate
+from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.show.line import Fields, Places
 from tapegrad.tape import Operation
 
 DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
-Run = Activation | CodeType  # one call, or, where the paths were not recorded, a function
+Run = Activation | CodeType | Listing  # one call, or, where the paths were not recorded, a function
 
 
 class Group:
@@ -30,12 +30,12 @@ class Group:
     @property
     def run(self) -> Run | None:
         """The call that the group stands for; None for a line."""
-        return self.key if isinstance(self.key, (Activation, CodeType)) else None
+        return self.key if isinstance(self.key, (Activation, CodeType, Listing)) else None
 
     @property
     def where(self) -> Location | None:
         """The line, or the first of the function."""
-        return locate(self.key, -1) if isinstance(self.key, (Activation, CodeType)) else self.key
+        return locate(self.key, -1) if isinstance(self.key, (Activation, CodeType, Listing)) else self.key
 
 
 def sections(ops: Iterable[Operation], by: str) -> Iterator[tuple[Group, list[Operation]]]:

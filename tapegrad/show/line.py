@@ -10,10 +10,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
-from tapegrad.errors import Activation, Location, locate
+from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import Cotangents, Traced, rrule
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
@@ -165,7 +165,7 @@ def place_of(op: Operation) -> tuple[int, int] | None:
     return None if op.code is None else (id(code_of(op.code)), op.lasti)  # a code itself is slow to hash
 
 
-def code_of(code: CodeType | Activation) -> CodeType:
+def code_of(code: CodeType | Activation | Listing) -> CodeType | Listing:
     """Return the code that a call ran."""
     return code.code if isinstance(code, Activation) else code
 
@@ -243,7 +243,7 @@ def _key(field: Operation) -> int:
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
     """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody takes, `%5,` for the only one."""
     length = _key(group[-1]) + 1
-    if isinstance(op.val, (tuple, list, Cotangents)):
+    if isinstance(op.val, (tuple, list, Cotangents, Unknown)):
         length = max(length, len(op.val))
     names = ["_"] * length
     for field in group:
