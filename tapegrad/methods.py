@@ -17,7 +17,7 @@ class Methods:
 
     __slots__ = ()
 
-    def play(self, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
+    def play(self: Any, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
         """Run the operations on new arguments and return the result; `debug=True` prints each as it runs.
 
         Random numbers are drawn afresh; `redraw=False` takes those that were drawn while tracing.
@@ -29,7 +29,7 @@ class Methods:
         with collector:
             return play(self, args, kwargs, debug=debug, redraw=redraw)
 
-    def to_python(self, name: str = "", buffers: bool = False) -> str:
+    def to_python(self: Any, name: str = "", buffers: bool = False) -> str:
         """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
 
         The tape is optimised first; the user's lines stand in comments. With `buffers`, intermediate arrays keep their memory between calls,
@@ -39,7 +39,7 @@ class Methods:
         from tapegrad.replay.export import to_python
         return to_python(self, name, buffers)
 
-    def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
+    def find(self: Any, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
         """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
 
         With arguments the tape is replayed, without them the values on it are looked at.
@@ -47,13 +47,13 @@ class Methods:
         from tapegrad.debug.find import find
         return find(self, kind, args, kwargs, limit=limit)
 
-    def step(self, *args: Any, **kwargs: Any) -> Any:
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a Stepper, which plays one operation at a time, forwards and back; without arguments, on those of the trace."""
         from tapegrad.debug.step import Stepper
         from tapegrad.debug.walk import leaves_of
         return Stepper(self, leaves_of(self, args, kwargs))
 
-    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
+    def profile(self: Any, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
         """Return a Profile, the time, bytes and calls of each operation and line; without arguments, on those of the trace.
 
         A gradient tape's has the forward pass and the reverse sweep apart.
@@ -61,12 +61,12 @@ class Methods:
         from tapegrad.debug.profile import profile
         return profile(self, args, kwargs, repeats)
 
-    def check(self) -> Any:
+    def check(self: Any) -> Any:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
         from tapegrad.check import check
         return check(self)
 
-    def save(self, path: str | PathLike[str], values: bool = True) -> None:
+    def save(self: Any, path: str | PathLike[str], values: bool = True) -> None:
         """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays that a replay computes again.
 
         Raises TapeFormatError, before anything is written, for what a file cannot hold.
@@ -74,22 +74,22 @@ class Methods:
         from tapegrad.store.write import save
         save(self, path, values)
 
-    def format(self, style: str = "plain", width: int | None = None) -> str:
+    def format(self: Any, style: str = "plain", width: int | None = None) -> str:
         """Return the tape as text, "plain" or "compact" (a triple on one line)."""
         from tapegrad.show.plain import format_tape
         return format_tape(self, style, width)
 
-    def to_networkx(self) -> networkx.DiGraph:
+    def to_networkx(self: Any) -> networkx.DiGraph:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost, and an edge to each use of it."""
         from tapegrad.show.graph.network import to_networkx
         return to_networkx(self)
 
-    def to_dot(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_dot(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
         """Return the picture of the tape in Graphviz's language, and write it to `path`."""
         from tapegrad.show.graph import draw
         return draw(self, "dot", path, group)
 
-    def to_svg(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_svg(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
         """Return a picture of the tape, forward and reverse side by side, as SVG, and write it to `path`.
 
         `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000 operations are drawn by line.
@@ -97,16 +97,16 @@ class Methods:
         from tapegrad.show.graph import draw
         return draw(self, "svg", path, group)
 
-    def to_html(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_html(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
         """Return the picture as a page of its own with search and details, which needs no network, and write it to `path`."""
         from tapegrad.show.graph import draw
         return draw(self, "html", path, group)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self: Any) -> str:
         from tapegrad.show.graph import draw
         return draw(self, "cell")
 
-    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
+    def show(self: Any, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
         `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal calls, and beside
@@ -116,7 +116,7 @@ class Methods:
         from tapegrad.show.view import show
         show(self, format, group, width, file, console)
 
-    def diff(self, other: Any) -> Diff:
+    def diff(self: Any, other: Any) -> Diff:
         """Return what `other` has not, and has besides, whatever the numbers: a pass or an edit made it from this tape.
 
         >>> from tapegrad.ops import add, multiply
