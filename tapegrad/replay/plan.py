@@ -63,6 +63,8 @@ def shares(op: Call) -> list[Operation]:
     arrays = [arg for arg in operands(op) if isinstance(arg.val, np.ndarray)]
     if type(op.fn) is not Op or OPS.get(op.fn.__name__) is not op.fn:
         return arrays  # a user's function may return what it was given
+    if op.fn is setitem:
+        return []  # a copy, though the trace wrote in place
     if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
         return arrays[:1]  # its value on the tape may be a copy, and this not be one
     return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)] if isinstance(op.val, np.ndarray) else []

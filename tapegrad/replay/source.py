@@ -18,7 +18,20 @@ from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.plan import Plan, is_array, make_plan
 from tapegrad.replay.play import FACTS
-from tapegrad.replay.spelling import BINARY, FLOATING, SHAPED, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
+from tapegrad.replay.spelling import (
+    BINARY,
+    FLOATING,
+    SHAPED,
+    UNARY,
+    has_path_text,
+    index_text,
+    is_elementwise,
+    path_text,
+    spelling,
+    ufunc_of,
+    write_ufunc,
+    writes,
+)
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -196,7 +209,8 @@ class _Writer:
     def call(self, op: Call) -> None:
         if self.scalar(op):
             return
-        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) and "through" not in op.kwargs:
+        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) \
+                and has_path_text(op.args[0].val, op.kwargs.get("through", ())):
             self.setitem(op)
         elif op.fn is ops.scatter and is_array(op.val) and writes(op):
             self.scatter(op)
@@ -307,8 +321,6 @@ class _Writer:
 
     def may_copy(self, op: Call) -> bool:
         """True for a view that may be a copy: by an array of integers, through a path, or a reshape of what is not contiguous."""
-        if "through" in op.kwargs:
-            return True
         if op.fn is ops.getitem:
             return any(isinstance(part, (np.ndarray, list)) for part in op.args[1:])
         x = op.args[0].val
@@ -332,7 +344,9 @@ class _Writer:
         else:
             name = self.names.fresh(f"v{op.id}")
             self.statement(op, f"{name} = {self.use(x)}.copy('K')")
-        self.statement(op, f"{name}[{index_text(_Site(self, op, [], ''), index, texts)}] = {self.bare(value)}")
+        site = _Site(self, op, [], "")
+        target = path_text(site, name, op.val, op.kwargs.get("through", ()))
+        self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
         self.expr[op] = name
 
     def scatter(self, op: Call) -> None:
@@ -344,14 +358,13 @@ class _Writer:
         else:
             name = self.names.fresh(f"v{op.id}")
             self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.val.shape)}, {self.text(op.val.dtype)})")
-        for rank in op.kwargs["ranks"]:
+        ranks, site = op.kwargs["ranks"], _Site(self, op, [], "")
+        for rank, path in zip(ranks, op.kwargs.get("through", ((),) * len(ranks))):
             piece, index = parts[at], parts[at + 1: at + 1 + rank]
             at += 1 + rank
-            text = index_text(_Site(self, op, [], ""), index, [self.bare(part) for part in index])
-            if at == 1 + rank:
-                self.statement(op, f"{name}[{text}] = {self.bare(piece)}")
-            else:
-                self.statement(op, f"{name}[{text}] += {self.bare(piece)}")
+            text = index_text(site, index, [self.bare(part) for part in index])
+            sign = "=" if at == 1 + rank else "+="  # the first is written into the zeros
+            self.statement(op, f"{path_text(site, name, op.val, path)}[{text}] {sign} {self.bare(piece)}")
         self.expr[op] = name
 
     # -- guards and the result

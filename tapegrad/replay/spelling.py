@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, Op
 from tapegrad.tape import Call, Constant, Operation, value_of
 
@@ -140,11 +141,34 @@ def _part(site: Site, part: Any, text: str) -> str:
     return "..." if part is Ellipsis else text
 
 
+def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
+    """Write the view of an array that a path leads to; None where there is no short way, or it is no view of an array that lies as `x`."""
+    if not path:
+        return base
+    like = np.empty_like(x)
+    view: Any = like
+    for step in path:
+        view = step.op.run(view, *step.args, **step.kwargs)
+        if step.op is ops.getitem:
+            base += f"[{index_text(site, step.args, [site.text(part) for part in step.args])}]"
+        elif step.op is ops.permute_dims:
+            axes = step.kwargs.get("axes")
+            base += ".T" if axes is None else f".transpose({site.text(tuple(axes))})"
+        elif step.op in (ops.reshape, ops.expand_dims, ops.squeeze):
+            base += f".reshape({site.text(view.shape)})"
+        elif step.op in (ops.real, ops.imag):
+            base += f".{step.op.__name__}"
+        else:
+            return None
+    return base if np.may_share_memory(view, like) else None
+
+
 def _getitem(site: Site) -> str:
     x, y, index = value_of(site.op.args[0]), site.op.val, site.op.args[1:]
-    if type(y) is np.float64 and type(x) is np.ndarray and all(type(value_of(part)) is int for part in index):
+    if type(y) is np.float64 and type(x) is np.ndarray and not site.op.kwargs and all(type(value_of(part)) is int for part in index):
         return f"{site.args[0]}.item({', '.join(site.args[1:])})"  # as Python's number: its arithmetic is twice as fast
-    return f"{site.args[0]}[{index_text(site, index, site.args[1:])}]"
+    base = path_text(site, site.args[0], x, site.op.kwargs.get("through", ()))
+    return f"{base}[{index_text(site, index, site.args[1:])}]"
 
 
 def _getfield(site: Site) -> str:
@@ -213,7 +237,7 @@ def may_repeat(op: Call) -> bool:
         at += 1 + rank
         arrays = [part.val if isinstance(part, Operation) else part for part in index if isinstance(getattr(part, "val", part), (np.ndarray, list))]
         if any(np.asarray(array).dtype.kind != "b" for array in arrays):
-            if any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
+            if "through" in op.kwargs or any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
                 return True
             places = np.arange(op.val.size).reshape(op.val.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
             if np.unique(places).size < places.size:
@@ -239,7 +263,20 @@ def _is_array(op: Call) -> bool:
 
 
 def _is_read(op: Call) -> bool:
-    return not op.kwargs and isinstance(value_of(op.args[0]), np.ndarray)
+    return isinstance(value_of(op.args[0]), np.ndarray) and has_path_text(op.args[0].val, op.kwargs.get("through", ()))
+
+
+class _NoSite:
+    """Where nothing is written: to ask whether something could be."""
+
+    @staticmethod
+    def text(value: Any) -> str:
+        return ""
+
+
+def has_path_text(x: Any, path: Path) -> bool:
+    """True if there is a short way to write the view that a path leads to."""
+    return path_text(_NoSite, "", x, path) is not None  # type: ignore[arg-type]
 
 
 SPELLINGS: dict[Op, Row] = {
@@ -270,7 +307,7 @@ def spelling(op: Call) -> Row | None:
 def writes(op: Call) -> bool:
     """True for a call that can put its value, an array, where it is told to."""
     if op.fn is ops.scatter:
-        return "through" not in op.kwargs and not may_repeat(op)
+        return op.kwargs.get("order", "C") == "C" and not may_repeat(op) and all(has_path_text(op.val, path) for path in op.kwargs.get("through", ()))
     row = spelling(op)
     if row is not None:
         return row[1](op)
