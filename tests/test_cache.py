@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import warnings
@@ -287,12 +288,12 @@ def test_writing_programs_made_at_random(start: int) -> None:
     ran = 0
     for seed in range(start, start + 50):
         source = random_program(seed)
-        namespace: dict[str, Any] = {"np": np, "math": __import__("math"), "w": weigh}
+        namespace: dict[str, Any] = {"np": np, "math": math, "w": weigh}
         exec(source, namespace)
         f, rng = namespace["f"], np.random.default_rng(seed)
         step = tg.value_and_grad(f)
         with np.errstate(all="ignore"):
-            for k in range(4):
+            for _ in range(4):
                 args = POINTS[seed % 4](rng)
                 before = [kept(x) for x in args]
                 try:

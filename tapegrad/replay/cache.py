@@ -163,7 +163,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Seq
     return Compiled(f, lambda fn, args, kwargs: optimise(record(fn, args, kwargs, DEFAULT), passes), f, max_tapes, _build)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES,
+                   max_tapes: int = 16) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.

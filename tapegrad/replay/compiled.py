@@ -25,8 +25,8 @@ class Miss(GuardError):
             super().__init__(f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None,
                              "compile the function, which traces again, or trace it with these arguments")
         else:
-            super().__init__(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the program "
-                             "might take another path", guard.where, "compile the function, which traces again, or trace it with these arguments")
+            super().__init__(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the "
+                             "program might take another path", guard.where, "compile the function, which traces again, or trace it with these arguments")
 
 
     def describe(self) -> str:

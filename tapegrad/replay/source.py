@@ -393,7 +393,8 @@ class _Writer:
             return nested(into, list(map(self.finished, op.args)), self.names.bind, mirror=False)
         value = self.finished(op.args[0])
         parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
-        return f"{value}, ({', '.join([nested(part, parts, self.names.bind, mirror=True) for part in into.signature.parts])}{',' * (len(into.signature.parts) == 1)})"
+        nests = [nested(part, parts, self.names.bind, mirror=True) for part in into.signature.parts]
+        return f"{value}, ({', '.join(nests)}{',' * (len(nests) == 1)})"
 
     def finished(self, op: Any) -> str:
         """Write a result: in memory of its own, and of the type that was recorded."""

@@ -191,7 +191,9 @@ def _astype(site: Site) -> str:
 
 
 def _copy(site: Site) -> str:
-    return f"{site.name(np.copyto)}({site.out}, {site.args[0]})" if site.out else f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"
+    if site.out:
+        return f"{site.name(np.copyto)}({site.out}, {site.args[0]})"
+    return f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"
 
 
 # -- products
@@ -217,7 +219,7 @@ _MANY = 4096  # elements, from which on np.where's new array costs more than a s
 
 def _writes_where(op: Call) -> bool:
     c, a, b = map(value_of, op.args)
-    return op.val.size >= _MANY and getattr(c, "dtype", None) == bool and all(
+    return op.val.size >= _MANY and getattr(getattr(c, "dtype", None), "kind", "") == "b" and all(
         type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
 
 

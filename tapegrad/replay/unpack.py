@@ -67,9 +67,9 @@ class Unpacked:
         for part, label in zip(structure.args, names):
             given.append(self.parameter(part, label, taken))
         for key, part in structure.kwargs.items():
-            if not isinstance(part.spec, Leaf) or self.leaves[part.spec.index] != key:
-                if not key.isidentifier() or key in taken:
-                    raise _Intricate
+            own = isinstance(part.spec, Leaf) and self.leaves[part.spec.index] == key
+            if not own and (not key.isidentifier() or key in taken):
+                raise _Intricate
             self.node(part.spec, key)
         if len(self.mutable) > 1:
             self.check(f"len({{{', '.join(f'id({text})' for text in self.mutable)}}}) != {len(self.mutable)}")

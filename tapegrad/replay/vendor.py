@@ -95,7 +95,7 @@ class Vendor:
             raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a module")
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
-            return f"np.{value.dtype.name}({str(value.item())!r})" if not finite or value.dtype.kind == "c" else f"np.{value.dtype.name}({value.item()!r})"
+            return f"np.{value.dtype.name}({(value.item() if finite and value.dtype.kind != 'c' else str(value.item()))!r})"
         if value.size <= _SHORT and finite and value.size:
             return f"np.array({value.tolist()!r}, {value.dtype.str!r})"
         self.imports.add("import base64")
