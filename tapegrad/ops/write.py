@@ -31,7 +31,7 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
         if isinstance(dy, Traced) or any(isinstance(part, Traced) for part in index):
             dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number cannot be read from
             dvalue = read(dy, index, through)
-            dx = setitem(dy, 0.0, *index, through=through)
+            dx = setitem(dy, 0.0, *index, **({"through": through} if through else {}))
         else:
             # the buffer is this cotangent's alone, so a loop of n writes clears n places of one array
             dx = Accumulator.of(dy, y)

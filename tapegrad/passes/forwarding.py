@@ -133,7 +133,7 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
 
 def _piece(x: Any) -> Call | None:
     """Return a scatter of one piece at a constant place, or None."""
-    if is_call(x, scatter) and len(x.kwargs["ranks"]) == 1 and _basic(x.args[1:]):
+    if isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) == 1 and _basic(x.args[1:]):
         return x
     return None
 

@@ -181,6 +181,6 @@ def _typed_by_value(op: Operation) -> bool:
 
 def is_call(x: Any, fn: Any) -> bool:
     """True for a call of an op on a tape; one that goes through a view's path is no plain one."""
-    return type(x) is Call and x.fn is fn and "through" not in x.kwargs
+    return type(x) is Call and x.fn is fn and not x.kwargs.get("through")
 
 

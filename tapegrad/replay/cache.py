@@ -9,18 +9,22 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from tapegrad.context import DEFAULT
 from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad
+from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
-from tapegrad.replay.compiled import Miss, compile_tape
+from tapegrad.replay.compiled import Miss, compile_tape, flattened
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
-from tapegrad.tape import Tape
+from tapegrad.tangent import conform
+from tapegrad.tape import Call, Tape, value_of
 from tapegrad.trace import record
-from tapegrad.tree import leaves_of
+from tapegrad.tree import ValueAndGradients, leaves_of
 
 
 class RetraceWarning(UserWarning):
@@ -59,12 +63,20 @@ def _value(counter: Any) -> int:
 
 
 class _Entry:
-    """One tape, and the function that it was compiled to."""
+    """One tape, and the function that it is compiled to when it is used a second time.
 
-    __slots__ = ("run", "tape")
+    The first call has its result from the trace: a function that meets other arguments at every call compiles nothing.
+    """
 
-    def __init__(self, tape: Tape, run: Callable[..., Any]) -> None:
-        self.tape, self.run = tape, run
+    __slots__ = ("build", "run", "tape")
+
+    def __init__(self, tape: Tape, build: Callable[[Tape], tuple[Tape, Callable[..., Any]]]) -> None:
+        self.tape, self.build, self.run = tape, build, self.compile_and_run
+
+    def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the tape, and make the call."""
+        self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
+        return self.run(*args, **kwargs)
 
 
 class Compiled:
@@ -74,8 +86,8 @@ class Compiled:
     """
 
     def __init__(self, f: Callable[..., Any], make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Tape],
-                 plainly: Callable[..., Any], max_tapes: int, build: Callable[..., Callable[..., Any]]) -> None:
-        self.__wrapped__, self._make, self._plainly, self._build = f, make, plainly, build
+                 plainly: Callable[..., Any], max_tapes: int, passes: Sequence[Pass]) -> None:
+        self.__wrapped__, self._make, self._plainly, self._passes = f, make, plainly, passes
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = f.__doc__
         self.max_tapes, self.stats = max_tapes, Stats()
@@ -112,7 +124,13 @@ class Compiled:
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         next(self.stats._traces)
         tape = self._make(self.__wrapped__, args, kwargs)
-        entry = _Entry(tape, self._build(tape, watch(self.__wrapped__, args, kwargs, tape.structure)))
+        fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
+
+        def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
+            best = optimise(tape, self._passes)
+            return best, compile_tape(best, fresh=fresh)
+        result = recorded_result(tape)
+        entry = _Entry(tape, build)
         with self._lock:
             entries = (entry, *self._entries.get(key, ()))
             self._entries[key] = entries
@@ -121,7 +139,7 @@ class Compiled:
                 self._evict()
         if evicted and not self._warned:
             self._warn()
-        return entry.run(*args, **kwargs)
+        return result
 
     def _evict(self) -> None:
         key = max(self._entries, key=lambda k: len(self._entries[k]))
@@ -159,8 +177,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Seq
     """
     _check_backend(backend)
     if isinstance(f, Tape):
-        return compile_tape(optimise(f, passes))
-    return Compiled(f, lambda fn, args, kwargs: optimise(record(fn, args, kwargs, DEFAULT), passes), f, max_tapes, _build)
+        return compile_tape(optimise(flattened(f), passes))
+    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, passes)
 
 
 def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES,
@@ -174,20 +192,34 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step(2.0, 3.0), step(-2.0, 3.0), step(4.0, 3.0)
     ((6.0, (None, 3.0, 2.0)), (3.0, (None, 0.0, 1.0)), (12.0, (None, 3.0, 4.0)))
     >>> step.stats
-    Stats(traces=2, hits=1, misses=1)
+    Stats(traces=2, hits=1, misses=2)
     """
     _check_backend(backend)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return optimise(flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed), passes)
+        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, _build)
+    return Compiled(f, make, plainly, max_tapes, passes)
 
 
-def _build(tape: Tape, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
-    return compile_tape(tape, fresh=fresh)
+def recorded_result(tape: Tape) -> Any:
+    """Return what a tape returned while it was recorded, in memory of its own and of the types that a gradient has."""
+    result = tape.result
+    assert result is not None
+    if not (isinstance(result, Call) and result.fn is pack):
+        return own(result.val)
+    into = result.kwargs["into"]
+    parts = list(map(value_of, result.args))
+    if isinstance(into, ValueAndGradients):
+        return into.build([own(parts[0]), *[conform(dx, x.val) for dx, x in zip(parts[1:], tape.inputs[1:])]])
+    return into.build(list(map(own, parts)))
+
+
+def own(x: Any) -> Any:
+    """Return a copy of an array, and other values as they are."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x
 
 
 def _check_backend(backend: str) -> None:
