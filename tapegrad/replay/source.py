@@ -23,6 +23,7 @@ from tapegrad.replay.spelling import (
     FLOATING,
     SHAPED,
     UNARY,
+    gathers,
     has_path_text,
     index_text,
     is_elementwise,
@@ -122,7 +123,7 @@ class _Writer:
 
     def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
         self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
-        self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers)
+        self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers, gathers)
         self.uses = Counter(arg for op in tape.ops for arg in operands(op))
         self.expr: dict[Operation, str] = {}
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
@@ -323,12 +324,14 @@ class _Writer:
         """True for a view that may be a copy: by an array of integers, through a path, or a reshape of what is not contiguous."""
         if op.fn is ops.getitem:
             return any(isinstance(part, (np.ndarray, list)) for part in op.args[1:])
-        x = op.args[0].val
-        return op.fn is ops.reshape and not (x.flags.c_contiguous and x.nbytes == self.plan.storage[op].nbytes)
+        x, storage = op.args[0].val, self.plan.storage[op]
+        return op.fn is ops.reshape and (storage.turned or not (x.flags.c_contiguous and x.nbytes == storage.nbytes))
 
     def buffer(self, op: Call) -> str:
         """Return the name of an operation's place in a buffer."""
         slot, strides = self.plan.slot(op), dense_strides(op.val)
+        if self.plan.storage[op].turned:
+            strides = (op.val.itemsize, op.val.itemsize * op.val.shape[0])
         where = f"{self.text(op.val.shape)}, {self.text(op.val.dtype)}, buffer{slot}" + ("" if strides is None else f", 0, {strides}")
         return self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{slot}")
 

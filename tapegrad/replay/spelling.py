@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.path import Path
+from tapegrad.replay.plan import is_tall
 from tapegrad.rules import FOREIGN, Op
 from tapegrad.tape import Call, Constant, Operation, value_of
 
@@ -163,7 +164,17 @@ def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
     return base if np.may_share_memory(view, like) else None
 
 
+def gathers(op: Call) -> bool:
+    """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
+    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_tall(op.val):
+        return False
+    x, index = map(value_of, op.args)
+    return type(x) is np.ndarray and x.ndim == 2 and type(index) is np.ndarray and index.ndim == 1 and index.dtype.kind in "iu"
+
+
 def _getitem(site: Site) -> str:
+    if site.out:
+        return f"{site.name(np.take)}({site.args[0]}.T, {site.args[1]}, 1, {site.out}.T)"
     x, y, index = value_of(site.op.args[0]), site.op.val, site.op.args[1:]
     if type(y) is np.float64 and type(x) is np.ndarray and not site.op.kwargs and all(type(value_of(part)) is int for part in index):
         return f"{site.args[0]}.item({', '.join(site.args[1:])})"  # as Python's number: its arithmetic is twice as fast
@@ -285,7 +296,7 @@ SPELLINGS: dict[Op, Row] = {
     **dict.fromkeys([*REDUCTIONS, ops.mean], (lambda op: reduced(op) is not None, _is_array, _reduction)),
     **dict.fromkeys([ops.reshape, ops.expand_dims, ops.squeeze], (_array_first, _never, _reshape)),
     ops.permute_dims: (_array_first, _never, _permute),
-    ops.getitem: (_is_read, _never, _getitem),
+    ops.getitem: (_is_read, gathers, _getitem),
     ops.getitem_masked: (_is_read, _never, _getitem),
     ops.getfield: (_always, _never, _getfield),
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
