@@ -308,3 +308,14 @@ def test_writing_programs_made_at_random(start: int) -> None:
                     np.testing.assert_array_equal(x, y)
                 ran += 1
     assert ran > 60
+
+
+def test_a_compiled_tape_keeps_no_large_arrays() -> None:
+    step = tg.value_and_grad(lambda x: np.sum(np.exp(x) * x))
+    x = np.linspace(0.0, 1.0, 1000)
+    for _ in range(2):
+        step(x)
+    tape, = step.tapes
+    assert not any(isinstance(op.val, np.ndarray) and op.val.nbytes > 256 for op in tape if op.kind == "call")
+    assert "float64[1000]" in str(tape)
+    same(tape.check().play(x), tg.grad(lambda x: np.sum(np.exp(x) * x), x))

@@ -22,9 +22,12 @@ from tapegrad.replay.compiled import Miss, compile_tape, flattened
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
-from tapegrad.tape import Call, Tape, value_of
+from tapegrad.tape import Call, Tape, Unknown, value_of
 from tapegrad.trace import record
 from tapegrad.tree import ValueAndGradients, leaves_of
+
+
+KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
 
 class RetraceWarning(UserWarning):
@@ -128,7 +131,9 @@ class Compiled:
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
             best = optimise(tape, self._passes)
-            return best, compile_tape(best, fresh=fresh)
+            run = compile_tape(best, fresh=fresh)
+            forget(best)
+            return best, run
         result = recorded_result(tape)
         entry = _Entry(tape, build)
         with self._lock:
@@ -177,7 +182,12 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Seq
     """
     _check_backend(backend)
     if isinstance(f, Tape):
-        return compile_tape(optimise(flattened(f), passes))
+        flat = flattened(f)
+        best = optimise(flat, passes)
+        run = compile_tape(best)
+        if best is not flat:
+            forget(best)
+        return run
     return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, passes)
 
 
@@ -215,6 +225,13 @@ def recorded_result(tape: Tape) -> Any:
     if isinstance(into, ValueAndGradients):
         return into.build([own(parts[0]), *[conform(dx, x.val) for dx, x in zip(parts[1:], tape.inputs[1:])]])
     return into.build(list(map(own, parts)))
+
+
+def forget(tape: Tape) -> None:
+    """Drop the arrays that a tape's calls gave while it was recorded; their types stay."""
+    for op in tape.ops:
+        if type(op) is Call and type(op.val) is np.ndarray and op.val.nbytes > KEPT:
+            op.val = Unknown(op.type, len(op.val) if op.val.ndim else 0)
 
 
 def own(x: Any) -> Any:
