@@ -26,7 +26,6 @@ from tapegrad.tape import Call, Tape, Unknown, value_of
 from tapegrad.trace import record
 from tapegrad.tree import ValueAndGradients, leaves_of
 
-
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
 
