@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -15,12 +16,23 @@ from tapegrad.grad import grad
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
+from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.compiled import Miss, compile_tape
+from tapegrad.replay.fuse import fuse
+from tapegrad.replay.fused import Made
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tape import Tape
 from tapegrad.trace import record
 from tapegrad.tree import leaves_of
+
+MODES: dict[str, Made | None] = {
+    "auto": Blocks,
+    "threads": partial(Blocks, torch=False),
+    "blocks": partial(Blocks, torch=False, threads=False),
+    "plain": None,
+}
+"""How long arrays are computed: what executes groups of elementwise calls, None where there are no groups."""
 
 
 class RetraceWarning(UserWarning):
@@ -145,28 +157,34 @@ class Compiled:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
+def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
+            max_tapes: int = 16) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like those it was recorded with.
 
     A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path through its branches;
     at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments is looked at again at every call.
     A tape's function raises GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
 
+    Elementwise calls of arrays of 2¹⁷ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
+    torch's kernels on the same memory where those are faster and torch is imported (the last bit of a sine may differ), "threads" by NumPy alone,
+    "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
+
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b))
     >>> fast(2.0, 3.0), fast(4.0, 6.0), fast.stats
     (0.18181818181818182, 0.1, Stats(traces=1, hits=1, misses=0))
     """
-    _check_backend(backend)
+    finish = _finish(backend, mode, passes)
     if isinstance(f, Tape):
-        return compile_tape(optimise(f, passes))
-    return Compiled(f, lambda fn, args, kwargs: optimise(record(fn, args, kwargs, DEFAULT), passes), f, max_tapes, _build)
+        return compile_tape(finish(f))
+    return Compiled(f, lambda fn, args, kwargs: finish(record(fn, args, kwargs, DEFAULT)), f, max_tapes, _build)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
+                   max_tapes: int = 16) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
-    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
+    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `mode` is that of `compile`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b)
@@ -175,10 +193,10 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step.stats
     Stats(traces=2, hits=1, misses=1)
     """
-    _check_backend(backend)
+    finish = _finish(backend, mode, passes)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return optimise(flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed), passes)
+        return finish(flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
@@ -189,6 +207,15 @@ def _build(tape: Tape, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
     return compile_tape(tape, fresh=fresh)
 
 
-def _check_backend(backend: str) -> None:
+def _finish(backend: str, mode: str, passes: Sequence[Pass]) -> Pass:
+    """Return what makes of a recorded tape the one that is compiled."""
     if backend != "numpy":
         raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy"')
+    if mode not in MODES:
+        raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
+    executor = MODES[mode]
+
+    def finish(tape: Tape) -> Tape:
+        best = optimise(tape, passes)
+        return best if executor is None else fuse(best, executor)
+    return finish
