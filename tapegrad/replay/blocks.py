@@ -6,12 +6,14 @@ temporaries of a block's size replace those of an array's. NumPy's ufuncs releas
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -22,17 +24,20 @@ from tapegrad import ops
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, is_array
 from tapegrad.replay.spelling import reduced, ufunc_of
-from tapegrad.tape import Call, Operation, Tape, operands, value_of
+from tapegrad.tape import Call, Operation, Tape, value_of
 
 CACHE = 1 << 20  # bytes that a block's temporaries and arrays may take: a core's second-level cache
-SMALLEST, LARGEST = 1 << 12, 1 << 15  # elements of a block: calls cost below, threads of torch's own wake up above
-THREADED = 1 << 18  # elements, from which on threads pay
+SMALLEST, LARGEST = 1 << 12, 1 << 15  # elements of a block: below, calls cost
+THREADED = 1 << 17  # elements, from which on threads pay
 
-TORCH = {
-    "float64": {np.sin: "sin", np.cos: "cos", np.hypot: "hypot", np.logaddexp: "logaddexp", np.fmod: "fmod"},
-    "float32": {np.hypot: "hypot", np.logaddexp: "logaddexp", np.fmod: "fmod"},
+TORCH: dict[str, dict[np.ufunc, str]] = {
+    "float64": {np.sin: "sin", np.cos: "cos", np.hypot: "hypot", np.logaddexp: "logaddexp"},
+    "float32": {np.hypot: "hypot", np.logaddexp: "logaddexp"},
 }
-"""Functions that torch computes at least twice as fast as NumPy 2 with AVX-512, alike but for the last bit."""
+"""Functions that torch computes at least twice as fast as NumPy 2 with AVX-512, alike but for the last bit.
+
+Left out though faster: fmod and remainder (nan for divisors below the smallest normal number), sign (0 for nan).
+"""
 
 Block = Callable[..., tuple[Any, ...]]
 
@@ -48,6 +53,7 @@ class Program(NamedTuple):
     numbers: list[tuple[int, Any]]
     temporaries: list[Any]
     pool: list[list[Any]]
+    torch: bool
 
 
 class Blocks(Fused):
@@ -89,13 +95,13 @@ class Blocks(Fused):
     @property
     def block_size(self) -> int:
         """The number of elements of a block, a power of two."""
-        fits = 1 << max(CACHE // self.width, 1).bit_length() - 1
+        fits: int = 1 << max(CACHE // self.width, 1).bit_length() - 1
         return min(max(fits, SMALLEST), LARGEST)
 
     def _choose(self, arrays: Sequence[Any]) -> Program:
-        # torch raises no floating-point errors, and takes no array that is read-only
-        torch = self.torch and "torch" in sys.modules and "raise" not in np.geterr().values() and all(x.flags.writeable for x in arrays)
-        return self.with_torch if torch else self.program
+        if not self.torch or "torch" not in sys.modules or "raise" in np.geterr().values():  # torch raises no floating-point errors
+            return self.program
+        return self.with_torch if set_torch_threads() is not None and all(x.flags.writeable for x in arrays) else self.program
 
 
 class _Job:
@@ -135,7 +141,7 @@ class _Job:
         except IndexError:
             temporaries = [np.empty(size, dtype) for dtype in program.temporaries]
         try:
-            with np.errstate(**self.errors):  # the caller's: threads have their own
+            with np.errstate(**self.errors), torch_alone() if program.torch else nullcontext():  # settings that each thread has for itself
                 while not self.stopped and (number := next(self.begun)) < self.total:
                     lo, hi = number * size, min((number + 1) * size, self.n)
                     given = temporaries if hi - lo == size else [part[: hi - lo] for part in temporaries]
@@ -155,6 +161,33 @@ def processors() -> int:
 def workers() -> ThreadPoolExecutor:
     """Return the threads that help those that call: made when first needed, one less than there are processors."""
     return ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")
+
+
+@cache
+def set_torch_threads() -> Any:
+    """Return the function by which a thread says how many threads torch's kernels may use when it calls them, None where there is none.
+
+    torch's own `set_num_threads` says so for all threads of the process.
+    """
+    folder = os.path.join(os.path.dirname(sys.modules["torch"].__file__ or ""), "lib")
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        try:
+            return ctypes.CDLL(os.path.join(folder, name)).omp_set_num_threads
+        except (OSError, AttributeError):
+            pass
+    return None
+
+
+@contextmanager
+def torch_alone() -> Iterator[None]:
+    """Keep what this thread asks of torch on this thread: a block is no work for several, who would wait for each other."""
+    torch, set_threads = sys.modules["torch"], set_torch_threads()
+    before = torch.get_num_threads()
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(before)
 
 
 if hasattr(os, "register_at_fork"):
@@ -191,7 +224,7 @@ class _Writer:
         text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):", *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,
                               f"return ({''.join(f'{name}, ' for name in reductions)})"]) + "\n"
         exec(compile(text, f"<tapegrad {fused.__name__}>", "exec"), self.names)
-        return Program(text, self.names["block"], self.numbers, self.temporaries, [])
+        return Program(text, self.names["block"], self.numbers, self.temporaries, [], "from_numpy(" in text)
 
     def call(self, op: Call, dying: list[Operation]) -> None:
         found = reduced(op)

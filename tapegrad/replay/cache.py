@@ -165,7 +165,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str =
     at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments is looked at again at every call.
     A tape's function raises GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
 
-    Elementwise calls of arrays of 2¹⁷ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
+    Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
     torch's kernels on the same memory where those are faster and torch is imported (the last bit of a sine may differ), "threads" by NumPy alone,
     "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
 
