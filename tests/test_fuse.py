@@ -21,7 +21,7 @@ from tapegrad.replay import fuse as fusing
 from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.cache import MODES
 from tapegrad.replay.compiled import compile_tape
-from tapegrad.replay.fuse import fuse
+from tapegrad.replay.fuse import fuse, unfuse
 from tapegrad.replay.fused import Fused
 from tapegrad.tape import Call, Constant, Input, Tape
 
@@ -214,7 +214,7 @@ def test_arguments_in_any_layout() -> None:
 
 
 def test_a_group_of_other_arguments_plays_its_calls() -> None:
-    value, tape = tg.trace(chain, np.linspace(-1, 1, 50))
+    _, tape = tg.trace(chain, np.linspace(-1, 1, 50))
     [group] = groups(fuse(tg.optimise(tape)))
     x = np.linspace(-2, 2, 9)
     alike(group(x.astype(np.float32)), chain(x.astype(np.float32)), 1e-5)
@@ -293,6 +293,13 @@ def test_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    code = ("import os, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.exp(x) * x); x = np.linspace(0, 9, 300_000); a = f(x)\n"
+            "pid = os.fork()\nif pid == 0: os._exit(int(not np.array_equal(f(x), a)))\nprint(os.waitpid(pid, 0)[1])")
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "0\n"
+
+
 def test_many_callers_at_once() -> None:
     step = tg.value_and_grad(lambda x, s: chain(x * s) * np.mean(x))
     arguments = [(np.random.default_rng(k).normal(size=500), 0.1 * k) for k in range(8)]
@@ -353,6 +360,36 @@ def test_another_executor() -> None:
     value, (_, dx) = compile_tape(tape)(x)
     alike(value, chain(x))
     alike(dx, tg.grad(chain, x)[1][1])
+
+
+def test_a_fused_tape_can_be_taken_apart_and_written() -> None:
+    def f(x: Any) -> Any:
+        y = np.exp(-x) * np.mean(x * x)
+        return np.sum(y * np.cumsum(y)), y + 1.0
+    x = np.linspace(0, 1, 100)
+    tape = tg.compile(f)
+    tape(x)
+    [fused] = tape.tapes
+    apart = unfuse(fused).check()
+    assert groups(fused) and not groups(apart)
+    names: dict[str, Any] = {}
+    exec(fused.to_python("written"), names)
+    exec(fused.to_python("kept", buffers=True), names)
+    for found in (apart.play(x), names["kept"](x), names["kept"](x), names["written"](x), fused.play(x)):
+        for a, b in zip(found, f(x)):
+            alike(a, b)
+
+
+def test_a_report_of_an_error_may_call_a_group() -> None:
+    inner, outer = tg.compile(lambda x: np.exp(x) * x + x), tg.compile(lambda x: np.sqrt(1.0 / x + np.exp(x) * x))
+    x, seen = np.linspace(0, 1, 100), []
+    y = inner(x)
+    with np.errstate(divide="ignore"):
+        expected = outer(x + 1), outer(x)
+    with np.errstate(divide="call", call=lambda what, flag: seen.append(np.array_equal(inner(x), y))):
+        alike(outer(x), expected[1])
+    assert seen and all(seen)
+    alike(outer(x + 1), expected[0])
 
 
 def test_a_group_holds_no_arrays() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,9 @@ from tapegrad.replay.fused import Fused, is_array
 from tapegrad.replay.spelling import reduced, ufunc_of
 from tapegrad.tape import Call, Operation, Tape, value_of
 
-CACHE = 1 << 20  # bytes that a block's temporaries and arrays may take: a core's second-level cache
-SMALLEST, LARGEST = 1 << 12, 1 << 15  # elements of a block: below, calls cost
+CACHE = 1 << 21  # bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
+SMALLEST, LARGEST = 1 << 13, 1 << 16  # elements of a block: smaller ones cost calls and handovers of the interpreter lock
+ALIGN = 64  # bytes, a cache line
 THREADED = 1 << 17  # elements, from which on threads pay
 
 TORCH: dict[str, dict[np.ufunc, str]] = {
@@ -52,7 +54,6 @@ class Program(NamedTuple):
     run: Block
     numbers: list[tuple[int, Any]]
     temporaries: list[Any]
-    pool: list[list[Any]]
     torch: bool
 
 
@@ -136,10 +137,8 @@ class _Job:
     def work(self) -> None:
         """Compute one block after the other, as long as there are any."""
         program, size = self.program, self.size
-        try:
-            temporaries = program.pool.pop()  # a list's pop and append are atomic
-        except IndexError:
-            temporaries = [np.empty(size, dtype) for dtype in program.temporaries]
+        memory = _scratch.take(size, program.temporaries)
+        temporaries = _divided(memory, size, program.temporaries)
         try:
             with np.errstate(**self.errors), torch_alone() if program.torch else nullcontext():  # settings that each thread has for itself
                 while not self.stopped and (number := next(self.begun)) < self.total:
@@ -149,7 +148,36 @@ class _Job:
         except BaseException:
             self.stopped = True
             raise
-        program.pool.append(temporaries)
+        finally:
+            _scratch.memory = memory
+
+
+class _Scratch(threading.local):
+    """The memory of a thread's temporaries, which all groups share; taken away while it is used, since what reports an error may call another."""
+
+    memory: Any = None
+
+    def take(self, size: int, dtypes: Sequence[Any]) -> Any:
+        """Return memory for an array of each dtype."""
+        memory, self.memory = self.memory, None
+        needed = sum(_room(size, dtype) for dtype in dtypes) + ALIGN
+        return np.empty(needed, np.uint8) if memory is None or memory.nbytes < needed else memory
+
+
+_scratch = _Scratch()
+
+
+def _divided(memory: Any, size: int, dtypes: Sequence[Any]) -> list[Any]:
+    """Return arrays that lie one behind the other."""
+    at, found = -memory.ctypes.data % ALIGN, []
+    for dtype in dtypes:
+        found.append(np.ndarray((size,), dtype, memory, at))
+        at += _room(size, dtype)
+    return found
+
+
+def _room(size: int, dtype: Any) -> int:
+    return -(-size * int(dtype.itemsize) // ALIGN) * ALIGN
 
 
 def processors() -> int:
@@ -224,7 +252,7 @@ class _Writer:
         text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):", *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,
                               f"return ({''.join(f'{name}, ' for name in reductions)})"]) + "\n"
         exec(compile(text, f"<tapegrad {fused.__name__}>", "exec"), self.names)
-        return Program(text, self.names["block"], self.numbers, self.temporaries, [], "from_numpy(" in text)
+        return Program(text, self.names["block"], self.numbers, self.temporaries, "from_numpy(" in text)
 
     def call(self, op: Call, dying: list[Operation]) -> None:
         found = reduced(op)

@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.passes.walk import Walk, pure
 from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.fused import Made, is_array
+from tapegrad.replay.fused import Fused, Made, fields_of, is_array
 from tapegrad.replay.spelling import reduced, ufunc_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.tree import flatten
@@ -51,6 +51,29 @@ def fuse(tape: Tape, executor: Made = Blocks) -> Tape:
         if op in shapes:
             groups[Group(levels[op], shapes[op])].append(op)
     return _regroup(tape, levels, {key: calls for key, calls in groups.items() if len(calls) > 1}, executor)
+
+
+def unfuse(tape: Tape) -> Tape:
+    """Return a tape on which groups are the calls they were made of: what can be written as source.
+
+    The values of calls within a group are arrays of the right type and shape, no more.
+    """
+    walk = Walk(tape)
+    inner: dict[Operation, list[Operation]] = {}
+    for op in tape.ops:
+        fn = fields_of(op)
+        if fn is not None:
+            walk.at[op] = inner[op.args[0]][op.args[1]]
+        elif isinstance(op, Call) and isinstance(op.fn, Fused):
+            at: dict[Operation, Any] = dict(zip(op.fn.inputs, walk.args(op)))
+            for call in op.fn.calls:
+                args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in call.args)
+                at[call] = walk.new.push(Call(call.fn, args, call.kwargs, call.val).at(call))
+            inner[op] = [at[y] for y in op.fn.results]
+            walk.at[op] = inner[op][0]
+        else:
+            walk.keep(op)
+    return walk.done()
 
 
 def shape_of(op: Operation) -> Shape | None:
