@@ -100,9 +100,9 @@ class Blocks(Fused):
         return min(max(fits, SMALLEST), LARGEST)
 
     def _choose(self, arrays: Sequence[Any]) -> Program:
-        if not self.torch or "torch" not in sys.modules or "raise" in np.geterr().values():  # torch raises no floating-point errors
-            return self.program
-        return self.with_torch if set_torch_threads() is not None and all(x.flags.writeable for x in arrays) else self.program
+        # torch raises no floating-point errors, and takes no array that is read-only
+        torch = self.torch and is_torch_there() and "raise" not in np.geterr().values() and all(x.flags.writeable for x in arrays)
+        return self.with_torch if torch else self.program
 
 
 class _Job:
@@ -191,18 +191,30 @@ def workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")
 
 
+def is_torch_there() -> bool:
+    """True if torch is imported, all of it, and can be kept on one thread."""
+    torch = sys.modules.get("torch")
+    return torch is not None and not getattr(torch.__spec__, "_initializing", False) and set_torch_threads() is not None
+
+
 @cache
 def set_torch_threads() -> Any:
     """Return the function by which a thread says how many threads torch's kernels may use when it calls them, None where there is none.
 
     torch's own `set_num_threads` says so for all threads of the process.
     """
-    folder = os.path.join(os.path.dirname(sys.modules["torch"].__file__ or ""), "lib")
+    torch = sys.modules["torch"]
+    folder = os.path.join(os.path.dirname(torch.__file__ or ""), "lib")
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
-            return ctypes.CDLL(os.path.join(folder, name)).omp_set_num_threads
+            set_threads = ctypes.CDLL(os.path.join(folder, name)).omp_set_num_threads
         except (OSError, AttributeError):
-            pass
+            continue
+        before = torch.get_num_threads()
+        set_threads(1)
+        heeded = torch.get_num_threads() == 1
+        set_threads(before)
+        return set_threads if heeded else None
     return None
 
 
