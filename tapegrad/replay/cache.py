@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -18,7 +19,10 @@ from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
+from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.compiled import Miss, compile_tape, flattened
+from tapegrad.replay.fuse import fuse
+from tapegrad.replay.fused import Fused, Made
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
@@ -27,6 +31,14 @@ from tapegrad.trace import record
 from tapegrad.tree import ValueAndGradients, leaves_of
 
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
+
+MODES: dict[str, Made | None] = {
+    "auto": Blocks,
+    "threads": partial(Blocks, torch=False),
+    "blocks": partial(Blocks, torch=False, threads=False),
+    "plain": None,
+}
+"""How long arrays are computed: what executes groups of elementwise calls, None where there are no groups."""
 
 
 class RetraceWarning(UserWarning):
@@ -88,8 +100,8 @@ class Compiled:
     """
 
     def __init__(self, f: Callable[..., Any], make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Tape],
-                 plainly: Callable[..., Any], max_tapes: int, passes: Sequence[Pass]) -> None:
-        self.__wrapped__, self._make, self._plainly, self._passes = f, make, plainly, passes
+                 plainly: Callable[..., Any], max_tapes: int, finish: Pass) -> None:
+        self.__wrapped__, self._make, self._plainly, self._finish = f, make, plainly, finish
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = f.__doc__
         self.max_tapes, self.stats = max_tapes, Stats()
@@ -129,7 +141,7 @@ class Compiled:
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
-            best = optimise(tape, self._passes)
+            best = self._finish(tape)
             run = compile_tape(best, fresh=fresh)
             forget(best)
             return best, run
@@ -167,34 +179,39 @@ class Compiled:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
+def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
+            max_tapes: int = 16) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like those it was recorded with.
 
     A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path through its branches;
     at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments is looked at again at every call.
     A tape's function raises GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
 
+    Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
+    torch's kernels on the same memory where those are faster and torch is imported (the last bit of a sine may differ), "threads" by NumPy alone,
+    "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
+
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b))
     >>> fast(2.0, 3.0), fast(4.0, 6.0), fast.stats
     (0.18181818181818182, 0.1, Stats(traces=1, hits=1, misses=0))
     """
-    _check_backend(backend)
+    finish = _finish(backend, mode, passes)
     if isinstance(f, Tape):
         flat = flattened(f)
-        best = optimise(flat, passes)
+        best = finish(flat)
         run = compile_tape(best)
         if best is not flat:
             forget(best)
         return run
-    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, passes)
+    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, finish)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", passes: Sequence[Pass] = PASSES,
+def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
                    max_tapes: int = 16) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
-    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
+    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `mode` is that of `compile`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b)
@@ -203,14 +220,14 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step.stats
     Stats(traces=2, hits=1, misses=2)
     """
-    _check_backend(backend)
+    finish = _finish(backend, mode, passes)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
         return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, passes)
+    return Compiled(f, make, plainly, max_tapes, finish)
 
 
 def recorded_result(tape: Tape) -> Any:
@@ -231,6 +248,10 @@ def forget(tape: Tape) -> None:
     for op in tape.ops:
         if type(op) is Call and type(op.val) is np.ndarray and op.val.nbytes > KEPT:
             op.val = Unknown(op.type, len(op.val) if op.val.ndim else 0)
+        if type(op) is Call and isinstance(op.fn, Fused):
+            for inner in op.fn.tape.ops:
+                if type(inner.val) is np.ndarray:  # its shape and dtype are asked for
+                    inner.val = np.broadcast_to(np.zeros((), inner.val.dtype), inner.val.shape)
 
 
 def own(x: Any) -> Any:
@@ -238,6 +259,15 @@ def own(x: Any) -> Any:
     return x.copy(order="K") if isinstance(x, np.ndarray) else x
 
 
-def _check_backend(backend: str) -> None:
+def _finish(backend: str, mode: str, passes: Sequence[Pass]) -> Pass:
+    """Return what makes of a recorded tape the one that is compiled."""
     if backend != "numpy":
         raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy"')
+    if mode not in MODES:
+        raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
+    executor = MODES[mode]
+
+    def finish(tape: Tape) -> Tape:
+        best = optimise(tape, passes)
+        return best if executor is None else fuse(best, executor)
+    return finish

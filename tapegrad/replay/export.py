@@ -8,6 +8,7 @@ from typing import Any
 from tapegrad.errors import ArgumentError
 from tapegrad.passes import optimise
 from tapegrad.replay.compiled import flattened
+from tapegrad.replay.fuse import unfuse
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.unpack import Unpacked
 from tapegrad.replay.vendor import Vendor
@@ -16,7 +17,7 @@ from tapegrad.tape import Guard, Tape
 
 def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
-    best = optimise(flattened(tape))
+    best = optimise(unfuse(flattened(tape)))
     vendor = Vendor()
     source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)
     function = name or (tape.name if tape.name.isidentifier() else "function")

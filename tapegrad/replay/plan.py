@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad.ops import reshape, scatter, setitem, where
 from tapegrad.passes.liveness import last_uses
+from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
@@ -55,18 +56,20 @@ class Plan:
         return None if storage is None else storage.slot
 
 
-def is_array(val: Any) -> bool:
-    """True for an array with at least one axis: what a buffer can hold."""
-    return type(val) is np.ndarray and val.ndim > 0
+def is_known(fn: Any) -> bool:
+    """True for a function that keeps nothing of what it is given; a user's may."""
+    return isinstance(fn, Fused) or (type(fn) is Op and OPS.get(fn.__name__) is fn)
 
 
 def shares(op: Call) -> list[Operation]:
     """Return the arguments whose memory an operation's value lies in, or may."""
     arrays = [arg for arg in operands(op) if isinstance(arg.val, np.ndarray)]
-    if type(op.fn) is not Op or OPS.get(op.fn.__name__) is not op.fn:
+    if not is_known(op.fn):
         return arrays  # a user's function may return what it was given
     if op.fn is setitem:
         return []  # a copy, though the trace wrote in place
+    if isinstance(op.fn, Fused):
+        return []
     if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
         return arrays[:1]  # its value on the tape may be a copy, and this not be one
     return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)] if isinstance(op.val, np.ndarray) else []
@@ -100,9 +103,8 @@ def varying(tape: Tape) -> set[Operation]:
     found: set[Operation] = set()
     for op in tape.ops:
         if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
-            known = type(op.fn) is Op and OPS.get(op.fn.__name__) is op.fn
             sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
-            if not known or op.fn.dynamic or any(arg in found for arg in sources if isinstance(arg, Operation)):
+            if not is_known(op.fn) or getattr(op.fn, "dynamic", False) or any(arg in found for arg in sources if isinstance(arg, Operation)):
                 found.add(op)
     return found
 
@@ -113,7 +115,7 @@ def _share_storages(tape: Tape, plan: Plan, writes: Callable[[Call], bool], buff
             if isinstance(op.val, np.ndarray):
                 plan.storage[op] = Storage(owned=False, free=False)
             continue
-        known = type(op.fn) is Op and OPS.get(op.fn.__name__) is op.fn
+        known = is_known(op.fn)
         if not known:
             for arg in operands(op):
                 if arg in plan.storage:
@@ -173,11 +175,16 @@ def _allocate(tape: Tape, plan: Plan, elementwise: Callable[[Call], bool], turne
     """Give each free storage a slot, the best fit among those whose content is dead."""
     free: dict[int, list[int]] = defaultdict(list)  # by size
     ends: dict[int, list[Storage]] = defaultdict(list)
+    fields = defaultdict(list)  # what a group's call writes is there when it begins, not where it is taken out
     for op in tape.ops:
-        storage = plan.storage.get(op)
-        new = storage is not None and storage.free and storage.slot is None
-        if new:
-            assert storage is not None and isinstance(op, Call)
+        if fields_of(op) is not None:
+            fields[op.args[0]].append(op)
+    for place in tape.ops:
+        for op in fields.get(place, [place]):
+            storage = plan.storage.get(op)
+            if storage is None or not storage.free or storage.slot is not None:
+                continue
+            assert isinstance(op, Call)
             storage.turned = turned(op)
             over = _written_over(op, plan) if elementwise(op) else None
             if over is not None:
@@ -185,7 +192,7 @@ def _allocate(tape: Tape, plan: Plan, elementwise: Callable[[Call], bool], turne
             else:
                 storage.slot = _take(free, plan, -(-op.val.nbytes // ALIGN) * ALIGN)
             ends[storage.end].append(storage)
-        for ended in ends.pop(op.id, ()):
+        for ended in ends.pop(place.id, ()):
             if not ended.taken:
                 assert ended.slot is not None
                 free[plan.sizes[ended.slot]].append(ended.slot)

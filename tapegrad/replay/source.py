@@ -16,7 +16,8 @@ from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
-from tapegrad.replay.plan import Plan, is_array, make_plan
+from tapegrad.replay.fused import Fused, fields_of, is_array
+from tapegrad.replay.plan import Plan, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
     BINARY,
@@ -125,6 +126,10 @@ class _Writer:
         self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
         self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers, gathers)
         self.uses = Counter(arg for op in tape.ops for arg in operands(op))
+        self.fields: dict[Operation, list[Call]] = {}  # what takes a group's results out
+        for op in tape.ops:
+            if isinstance(op, Call) and fields_of(op) is not None:
+                self.fields.setdefault(op.args[0], []).append(op)
         self.expr: dict[Operation, str] = {}
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
         self.float: set[Operation] = set()  # those that are Python's floats here
@@ -215,6 +220,10 @@ class _Writer:
             self.setitem(op)
         elif op.fn is ops.scatter and is_array(op.val) and writes(op):
             self.scatter(op)
+        elif isinstance(op.fn, Fused):
+            self.fused(op, op.fn)
+        elif fields_of(op) is not None and self.plan.slot(op) is not None:
+            self.expr[op] = self.buffer(op)  # the group's call has written it there
         else:
             self.array(op)
 
@@ -369,6 +378,20 @@ class _Writer:
             sign = "=" if at == 1 + rank else "+="  # the first is written into the zeros
             self.statement(op, f"{path_text(site, name, op.val, path)}[{text}] {sign} {self.bare(piece)}")
         self.expr[op] = name
+
+    def fused(self, op: Call, fn: Fused) -> None:
+        """Call a group, and tell it the buffers that its results go into."""
+        places = ["None"] * len(fn.results)
+        for y in [op] if fn.single else self.fields[op]:
+            if self.plan.slot(y) is not None:
+                places[0 if fn.single else y.args[1]] = self.buffer(y)
+        out = [f"out=({', '.join(places)},)"] if set(places) != {"None"} else []
+        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.bare, op.args), *out])})"
+        if fn.single and out:
+            self.statement(op, text)
+            self.expr[op] = places[0]
+        else:
+            self.named(op, text)
 
     # -- guards and the result
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.path import Path
+from tapegrad.replay.fused import Fused, fields_of
 from tapegrad.replay.plan import is_tall
 from tapegrad.rules import FOREIGN, Op
 from tapegrad.tape import Call, Constant, Operation, value_of
@@ -298,7 +299,7 @@ SPELLINGS: dict[Op, Row] = {
     ops.permute_dims: (_array_first, _never, _permute),
     ops.getitem: (_is_read, gathers, _getitem),
     ops.getitem_masked: (_is_read, _never, _getitem),
-    ops.getfield: (_always, _never, _getfield),
+    ops.getfield: (_always, lambda op: fields_of(op) is not None and _is_array(op), _getfield),
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
     ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
     ops.astype: (_array_first, _is_array, _astype),
@@ -324,6 +325,8 @@ def writes(op: Call) -> bool:
     row = spelling(op)
     if row is not None:
         return row[1](op)
+    if isinstance(op.fn, Fused):
+        return _is_array(op)
     return ufunc_of(op) is not None and _is_array(op) and op.val.dtype.kind in "biufc"
 
 
