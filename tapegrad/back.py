@@ -11,7 +11,7 @@ from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, project, shape_of
+from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
@@ -107,7 +107,7 @@ def start(y: Any, seed: Any) -> Any:
     shape = shape_of(y)
     if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
-    if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(getattr(y, "dtype", None), "kind", "f") == "c"):
+    if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(dtype_of(y), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):

@@ -18,7 +18,8 @@ from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
-from tapegrad.tree import OPAQUE, flatten, is_tensor
+from tapegrad.tensors import is_tensor
+from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import peek
 
 
@@ -57,7 +58,8 @@ class Context:
 
 def number_kind(x: Any) -> str:
     """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
-    return "array" if shape_of(x) else "complex" if np.iscomplexobj(plain(x)) else "real"
+    x = plain(x)
+    return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
 
 
 class _Running(threading.local):

@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensorindex
+from tapegrad.lazy import torch
+from tapegrad.tensorarray import TensorArray, unwrap, wrap
+from tapegrad.tensors import is_tensor, numpy_dtype, result_type, to_tensor
+
 
 class Absorbing:
     """What adds as nothing, and stays itself when scaled."""
@@ -95,7 +100,7 @@ class Scatter:
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
         links = list(self.chain())[::-1]
-        return self.base + self.build(self.x, [link.piece for link in links], [link.index for link in links])
+        return self.base + unwrap(self.build(self.x, [link.piece for link in links], [link.index for link in links]))
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
@@ -129,11 +134,11 @@ class Accumulator:
     @classmethod
     def of(cls, dy: Any) -> Accumulator:
         """Return the accumulator that `dy` is, or a new one with a copy of it."""
-        return dy if type(dy) is cls else cls(np.array(dy))
+        return dy if type(dy) is cls else cls(copied(dy))
 
     def dense(self) -> Any:
         """Return the array; the accumulator must not be used any more."""
-        return self.array
+        return unwrap(self.array)
 
     def __add__(self, other: Any) -> Any:
         parts = [link.piece for link in other.chain()] + [other.base] if type(other) is Scatter else [dense(other)]
@@ -141,6 +146,8 @@ class Accumulator:
         if any(hasattr(type(part), "_tracer") for part in (*parts, *places)):
             return self.array + dense(other)  # of an outer trace, which must see the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
+        if type(self.array) is TensorArray:
+            return self._add_to_tensor(other, parts)
         if parts and np.result_type(self.array, *parts) != self.array.dtype:
             return Accumulator(self.array + dense(other))
         if type(other) is Scatter:
@@ -149,6 +156,18 @@ class Accumulator:
             other = other.base
         if not isinstance(other, Absorbing):
             self.array += dense(other)
+        return self
+
+    def _add_to_tensor(self, other: Any, parts: list[Any]) -> Accumulator:
+        x = self.array.tensor
+        if parts and result_type(x, *map(unwrap, parts)) != x.dtype:
+            return Accumulator(self.array + wrap(dense(other)))
+        if type(other) is Scatter:
+            for link in other.chain():
+                tensorindex.add_at(x, unwrap(link.piece), unwrap(link.index))
+            other = other.base
+        if not isinstance(other, Absorbing):
+            x += unwrap(dense(other))
         return self
 
     __radd__ = __add__
@@ -163,6 +182,12 @@ def add_at(x: Any, index: tuple[Any, ...], piece: Any) -> None:
         np.add.at(x, index, piece)
     else:
         x[index] += piece
+
+
+def copied(x: Any) -> Any:
+    """Return a value as an array in memory of its own; a tensor's as a TensorArray."""
+    x = wrap(x)
+    return TensorArray(x.tensor.clone()) if type(x) is TensorArray else np.array(x)
 
 
 def dense(dy: Any) -> Any:
@@ -189,16 +214,18 @@ def shape_of(x: Any) -> tuple[int, ...]:
     What rules and composites read shapes with. The tape that a proxy's tracer records is then specialised to the
     shapes of its inputs, and guards them.
     """
-    return x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())  # type: ignore[no-any-return]
+    shape = x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())
+    return shape if type(shape) is tuple else tuple(shape)
 
 
 def dtype_of(x: Any) -> Any:
-    """Return the dtype of an array, tensor or proxy, None for a plain number; read as `shape_of` reads."""
-    return x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+    """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number; read as `shape_of` reads."""
+    dtype = x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+    return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
 def layout_of(x: Any) -> Any:
-    """Return how an array lies in memory: "C", "F", or its strides in elements."""
+    """Return how an array lies in memory: "C", "F", or its strides in elements. A tensor's place in memory means nothing: "C"."""
     if not isinstance(x, np.ndarray):
         return "C"
     return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
@@ -236,7 +263,8 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it where it is the smaller."""
     extra = len(wide) - len(shape)
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
-        return dx * np.ones(shape, dtype_of(dx))  # a rule may give one number for a whole array
+        dtype = dtype_of(dx)
+        return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array
     axes = tuple(range(extra)) + tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
     dx = dx.sum(axis=axes, keepdims=True) if axes else dx
     return dx.reshape(shape) if extra else dx
@@ -254,8 +282,10 @@ def conform(dx: Any, x: Any) -> Any:
     dx = dense(dx)
     if hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
-    if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
+    if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
         return None
+    if is_tensor(x):
+        return _conform_to_tensor(dx, x)
     if type(dx) in _AS_THEY_ARE and type(dx) is not ZeroTangent and type(dx) is not NoTangent:
         return dx
     if type(dx) is ZeroTangent or type(dx) is NoTangent:
@@ -272,3 +302,10 @@ def conform(dx: Any, x: Any) -> Any:
     if type(x) is complex:
         return complex(dx)
     return dx
+
+
+def _conform_to_tensor(dx: Any, x: Any) -> Any:
+    narrow = x.dtype if x.is_floating_point() or x.is_complex() else None
+    if type(dx) in _AS_THEY_ARE:
+        return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64, device=x.device)
+    return to_tensor(dx, x.device, narrow).broadcast_to(x.shape).clone(memory_format=torch.contiguous_format)

@@ -12,7 +12,7 @@ import tapegrad
 ROOT = Path(tapegrad.__file__).parent
 
 # A file imports only what stands above it here (DESIGN: where code lives).
-ORDER = ["errors", "tangent", "brief", "tape", "check", "parts", "tree", "rules", "ops", "views", "context", "proxy", "operators", "frontends", "interpose", "trace", "rewrite", "back",
+ORDER = ["errors", "lazy", "tensors", "tensorindex", "tensorarray", "tangent", "brief", "tape", "check", "parts", "tree", "rules", "ops", "views", "context", "proxy", "operators", "frontends", "interpose", "trace", "rewrite", "back",
          "passes", "replay", "show", "grad", "testing", "__init__", "cli", "__main__"]
 
 

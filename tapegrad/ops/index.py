@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensorindex, tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.shape import reshape
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, Scatter, dtype_of, shape_of
@@ -54,6 +56,20 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
+def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
+    pieces = [piece for piece, _ in _split(parts, ranks)]
+    device = tensors.device_of(parts)
+    wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
+    y = torch.zeros(shape, dtype=wide, device=device)
+    numbers: Any = None
+    for piece, index in _split(parts, ranks):
+        where = tuple(tensorindex.parts_of(index, device))
+        if numbers is None and not tensorindex.is_basic(list(where)):
+            numbers = torch.arange(y.numel(), device=device).reshape(shape)
+        tensorindex.add_at(y, piece, where, numbers)
+    return y
+
+
 def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], **_: Any) -> Any:
     def scatter_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
@@ -62,7 +78,7 @@ def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, 
 
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]) -> Any:
@@ -81,12 +97,18 @@ def sparse(x: Any, dy: Any, index: tuple[Any, ...]) -> Scatter:
 # -- reading
 
 
+def _array(x: Any, others: Any) -> Any:
+    """Return what is read from as a tensor, where only the index was one."""
+    return tensors.to_tensor(x, tensors.device_of((x, *others)))
+
+
 def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any) -> Any:
     return sparse(x, dy, index)
 
 
-getitem = define("getitem", lambda x, *index: x[index], (_getitem_cotangent, *(None,) * MAX_INDEX), view=True)
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True)  # by a traced mask: its values decide the shape
+getitem = define("getitem", lambda x, *index: x[index], (_getitem_cotangent, *(None,) * MAX_INDEX), view=True,
+                 torch=lambda x, *index: tensorindex.read(_array(x, index), index))
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)  # by a traced mask: its values decide the shape
 
 
 def is_mask(part: Any) -> bool:
@@ -113,6 +135,8 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None))
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None),
+              torch=lambda x, indices, axis=0: tensorindex.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
-    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None))
+    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
+    torch=lambda x, indices, axis=-1: torch.take_along_dim(x, indices.to(torch.int64), axis))

@@ -92,4 +92,5 @@ numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x))  # SciPy's i0 diff
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
-item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None))
+item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None),
+              torch=lambda x, *index: x.reshape(-1)[index[0]].item() if len(index) == 1 else x[tuple(map(int, index))].item())

@@ -1,4 +1,8 @@
-"""play: run the operations of a tape on new arguments."""
+"""play: run the operations of a tape on new arguments.
+
+A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones for NumPy's scalars or
+for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the tensors, constants once.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tensors import detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor
 from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
@@ -38,17 +43,19 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     """
     if tape.result is None:
         tape.check()
-    leaves = iter(bind(tape, args, kwargs))
+    given = bind(tape, args, kwargs)
+    device = device_of(given)
+    leaves = iter(given if device is None else [on_device(leaf, device) for leaf in given])
     values: list[Any] = [None] * (len(tape.ops) + 1)
     dead = last_uses(tape)
-    memory = Memory(len(tape.ops))
-    constants = [op.val for op in tape.ops if type(op) is Constant]
+    memory = Memory(len(tape.ops), device)
+    constants = [op.val if device is None else moved(op, device) for op in tape.ops if type(op) is Constant]
     for op in tape.ops:
         if isinstance(op, Call):
             fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
             given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
             if fn is pack:
-                given = [apart(part, constants) for part in given]
+                given = [result(part, constants, device) for part in given]
             value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
         elif isinstance(op, Input):
             value = next(leaves)
@@ -56,14 +63,38 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
             value = values[op.args[0].id]
             verify(op, value)
         else:
-            value = op.val
+            value = op.val if device is None or type(op) is not Constant else moved(op, device)
         values[op.id] = value
         if debug:
             note = f"  # {op.note}" if op.note else ""
             print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
         for position in dead[op.id]:
             values[position] = None
-    return apart(values[tape.result.id], constants)  # type: ignore[union-attr]
+    return result(values[tape.result.id], constants, device)  # type: ignore[union-attr]
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """Return an array or a tensor as a tensor of a device that torch's own tape does not follow; other values as they are."""
+    return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
+
+
+def moved(op: Constant, device: Any) -> Any:
+    """Return the value of a constant on a device; it is moved there once."""
+    known = op.moved
+    if known is None or known[0] is not op.val or known[1] != device:
+        known = op.moved = (op.val, device, on_device(op.val, device))
+    return known[2]
+
+
+def result(value: Any, constants: list[Any], device: Any) -> Any:
+    """Return a value as a result: in memory of its own where it lies in that of a constant, and on the device of the inputs."""
+    if device is None:
+        return apart(value, constants)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return to_tensor(value, device).clone()
+    if is_tensor(value) and any(is_tensor(x) and share_memory(value, x) for x in constants):
+        return value.clone()
+    return value
 
 
 class Memory:
@@ -73,10 +104,10 @@ class Memory:
     a read of a part copies, and any other use may keep the array, which ends its being owned.
     """
 
-    __slots__ = ("owned",)
+    __slots__ = ("device", "owned")
 
-    def __init__(self, size: int) -> None:
-        self.owned = bytearray(size + 1)
+    def __init__(self, size: int, device: Any = None) -> None:
+        self.owned, self.device = bytearray(size + 1), device
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         """Make a call, in place where that is possible."""
@@ -88,7 +119,8 @@ class Memory:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
         pythonic = type(value_recorded(op)) in PYTHON
-        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given):
+        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
+                and (self.device is None or not holds_tensor(given)):
             # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
             self.release(op, fn, x)
             args = tuple(given[triple:])
@@ -107,13 +139,16 @@ class Memory:
                 return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
         elif not (core.view or core.owns):
             self.release(op, fn, x)
-        result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
+        if core.owns and self.device is not None and not holds_tensor(given):
+            result = core.torch(*given, **op.kwargs, device=self.device)
+        else:
+            result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
         y = result[0] if triple else result
-        if isinstance(y, np.ndarray):
+        if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
             elif core.view and self.owned[x]:
-                y = y.copy(order="K")
+                y = y.clone() if is_tensor(y) else y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):
             y = y.item()
@@ -142,11 +177,28 @@ def verify(guard: Guard, value: Any) -> None:
             raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take "
                              "another path", guard.where, "trace the function again with these arguments")
         return
-    found = FACTS[guard.fact](value)
+    found = fact_of_tensor(guard, value) if is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
+
+
+def fact_of_tensor(guard: Guard, x: Any) -> Any:
+    """Return a fact about a tensor, in what the guard asks about.
+
+    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor
+    lies in memory means nothing: what was a view when the tape was recorded is one in every replay.
+    """
+    fact, expected = guard.fact, guard.expected
+    if fact == "class" and not issubclass(expected, type(x)):
+        number = KINDS.get(numpy_dtype(x.dtype).type, numpy_dtype(x.dtype).type) if hasattr(numpy_dtype(x.dtype), "type") else float
+        return expected if (issubclass(expected, np.ndarray) or not x.ndim and issubclass(expected, number)) else np.ndarray if x.ndim else number
+    if fact in ("layout", "strides"):
+        return expected
+    if fact in ("shape", "ndim", "kind", "dtype", "class"):
+        return FACTS[fact](x)
+    return FACTS[fact](x.item())
 
 
 def last_uses(tape: Tape) -> list[list[int]]:
@@ -181,11 +233,17 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"recorded {tape.structure!r}, given {signature!r}", None, "trace the function again with these arguments")
     for x, given in zip(tape.inputs[1:], leaves):
-        if (isinstance(plain(x.val), np.ndarray) and is_number(given)) or (is_number(x.val) and isinstance(plain(given), np.ndarray)):
+        if (is_array(x.val) and is_number(given)) or (is_number(x.val) and is_array(given)):
             # `x += 1` and much else that leaves no guard means something different
             raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
                              "trace the function again with these arguments")
     return [fn, *leaves]
+
+
+def is_array(x: Any) -> bool:
+    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
+    x = plain(x)
+    return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
 
 
 def is_number(x: Any) -> bool:
