@@ -17,7 +17,7 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
-from tapegrad.tangent import ZERO, ZeroTangent, dense, project
+from tapegrad.tangent import SPECIAL, ZERO, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import PLAIN, device_of, holds_tensor, is_tensor, named, to_tensor
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
@@ -112,6 +112,8 @@ class Op:
             return tracer.record(self, args, kwargs)
         wrapped = any(type(leaf) is TensorArray for leaf in leaves)
         if not wrapped and not holds_tensor(leaves):
+            return self.impl(*args, **kwargs)
+        if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
             y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})

@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import tensorindex
 from tapegrad.lazy import torch
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import is_tensor, numpy_dtype, result_type, to_tensor
+from tapegrad.tensors import device_of, holds_tensor, is_tensor, numpy_dtype, result_type, to_tensor
 
 
 class Absorbing:
@@ -146,7 +146,7 @@ class Accumulator:
         if any(hasattr(type(part), "_tracer") for part in (*parts, *places)):
             return self.array + dense(other)  # of an outer trace, which must see the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
-        if type(self.array) is TensorArray:
+        if type(self.array) is TensorArray or holds_tensor(map(unwrap, parts)):
             return self._add_to_tensor(other, parts)
         if parts and np.result_type(self.array, *parts) != self.array.dtype:
             return Accumulator(self.array + dense(other))
@@ -159,6 +159,8 @@ class Accumulator:
         return self
 
     def _add_to_tensor(self, other: Any, parts: list[Any]) -> Accumulator:
+        if type(self.array) is not TensorArray:
+            self.array = TensorArray(to_tensor(self.array, device_of(map(unwrap, parts))).clone())
         x = self.array.tensor
         if parts and result_type(x, *map(unwrap, parts)) != x.dtype:
             return Accumulator(self.array + wrap(dense(other)))
@@ -174,6 +176,9 @@ class Accumulator:
 
     def __repr__(self) -> str:
         return f"Accumulator({self.array!r})"
+
+
+SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are no numbers, and add by methods of their own
 
 
 def add_at(x: Any, index: tuple[Any, ...], piece: Any) -> None:

@@ -64,7 +64,23 @@ def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
 def read(x: Any, index: tuple[Any, ...]) -> Any:
     """Return `x[index]`: a view where torch has one."""
     x, parts = _turned(x, parts_of(index, x.device))
-    return x[tuple(parts)]
+    extra = _hidden_gap(x, parts)
+    if extra is None:
+        return x[tuple(parts)]
+    return x[tuple(None if part is Ellipsis else part for part in parts)].squeeze(extra)
+
+
+def _hidden_gap(x: Any, parts: list[Any]) -> int | None:
+    """Return which axis a new one in place of the ellipsis would be, where it stands between two arrays and for no axis at all.
+
+    It parts the two for NumPy, which then puts their axes first, and not for torch.
+    """
+    arrays = [i for i, part in enumerate(parts) if is_tensor(part)]
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
+    if at is None or len(arrays) < 2 or not arrays[0] < at < arrays[-1] or x.ndim > sum(_consumes(part) for part in parts if part is not Ellipsis):
+        return None
+    first = max(1 if parts[i].dtype is torch.bool else parts[i].ndim for i in arrays)
+    return first + sum(part is None or isinstance(part, slice) for part in parts[:at])
 
 
 def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
@@ -73,8 +89,8 @@ def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
 
 
 def is_basic(parts: list[Any]) -> bool:
-    """True if an index reads no place twice, and what it reads is a view: no arrays of integers, no negative steps."""
-    return not any((is_tensor(part) and part.dtype is not torch.bool) or (isinstance(part, slice) and (part.step or 1) < 0) for part in parts)
+    """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of integers, no negative steps."""
+    return sum(map(is_tensor, parts)) < 2 and not any((is_tensor(part) and part.dtype is not torch.bool) or (isinstance(part, slice) and (part.step or 1) < 0) for part in parts)
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:

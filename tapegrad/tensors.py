@@ -268,10 +268,24 @@ def _loop(ufunc: Any, kinds: tuple[Any, ...]) -> Loop:
     return Loop(found[:ufunc.nin], found[ufunc.nin:])
 
 
-def ordered(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an implementation use NumPy's on the host for complex numbers: they have an order there, and none in torch."""
+def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an order there, and more functions."""
     on_complex = on_host(impl)
     return lambda *args, **kwargs: (on_complex if any(is_tensor(x) and x.is_complex() for x in args) else fn)(*args, **kwargs)
+
+
+def product(name: str, *before: Any) -> Callable[..., Any]:
+    """Return torch's sum of products; of integers and bools as NumPy has it, where torch has none: bool, and any on CUDA."""
+    def run(*args: Any) -> Any:
+        xs = together(args)
+        dtype = xs[0].dtype
+        fn = getattr(torch, name)
+        if dtype is torch.bool:
+            return fn(*before, *(x.double() for x in xs)) != 0
+        if xs[0].device.type != "cpu" and not dtype.is_floating_point and not dtype.is_complex:
+            return fn(*before, *(x.double() for x in xs)).to(dtype)  # exact up to 2 ** 53
+        return fn(*before, *xs)
+    return run
 
 
 def number_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
@@ -286,9 +300,10 @@ def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
 
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return apply(x.to(inexact_type(x)), *args, **kwargs)
+            y = apply(x.to(inexact_type(x)), *args, **kwargs)
         except torch.linalg.LinAlgError as err:
             raise np.linalg.LinAlgError(str(err)) from err
+        return tuple(y) if isinstance(y, tuple) else y
     return run
 
 

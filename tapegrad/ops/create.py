@@ -28,7 +28,7 @@ def _of(value: Any) -> Any:
 
 
 def _like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, device: Any = None, **_: Any) -> Any:
-    return _filled(x.shape if shape is None else shape, fill_value, dtype or x.dtype, getattr(x, "device", device))
+    return _filled(getattr(x, "shape", ()) if shape is None else shape, fill_value, dtype or getattr(x, "dtype", type(x)), getattr(x, "device", device))
 
 
 def _alike(value: Any) -> Any:

@@ -74,7 +74,7 @@ def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callabl
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
     """Define a comparison; complex numbers are compared on the host, since torch does not."""
     return define(name, comparison, means=(ufunc, comparison), differentiable=False,
-                  torch=tensors.ordered(of_tensors(name, comparison, (ufunc,)), ufunc))
+                  torch=tensors.of_reals(of_tensors(name, comparison, (ufunc,)), ufunc))
 
 
 # -- arithmetic. Python's operators are the implementation: they serve every type of number.
@@ -299,7 +299,7 @@ def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
     return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,),
-                  torch=tensors.ordered(of_tensors(name, ufunc), ufunc))
+                  torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
 maximum = _extremum("maximum", np.maximum, _share)

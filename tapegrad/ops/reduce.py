@@ -87,7 +87,7 @@ def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) 
             return getattr(torch, name)(x, axes, keepdim=keepdim)
         y = getattr(torch, name)(torch.where(torch.isnan(x), neutral, x), axes, keepdim=keepdim)
         return torch.where(torch.isnan(x).all(axes, keepdim=keepdim), math.nan, y)
-    return tensors.ordered(over_axes(reduce), impl)
+    return tensors.of_reals(over_axes(reduce), impl)
 
 
 def count(x: Any, axis: Any) -> int:

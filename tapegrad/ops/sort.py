@@ -19,7 +19,7 @@ def _sort_cotangent(dy: Any, y: Any, x: Any, axis: int = -1) -> Any:
 
 
 def _argsort(x: Any, axis: int = -1, **_: Any) -> Any:
-    return torch.argsort(x, axis, stable=True)
+    return torch.argsort(x, dim=axis, stable=True)  # stable is one of the orders that another may give
 
 
 def _searchsorted(x1: Any, x2: Any, side: str = "left") -> Any:
@@ -36,11 +36,11 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,),
-              torch=tensors.ordered(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
+              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
 argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
-                   on_torch=tensors.ordered(_argsort, np.argsort))
+                   on_torch=tensors.of_reals(_argsort, np.argsort))
 argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
-                        on_torch=tensors.ordered(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
+                        on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
-                        on_torch=tensors.ordered(_searchsorted, np.searchsorted))
+                        on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
 digitize = constant("digitize", np.digitize, on_torch=_digitize)

@@ -22,7 +22,7 @@ from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
-from tapegrad.tensors import detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor
+from tapegrad.tensors import detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
 
 FACTS: dict[str, Callable[[Any], Any]] = {
@@ -194,7 +194,7 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
     if fact == "class" and not issubclass(expected, type(x)):
         number = KINDS.get(numpy_dtype(x.dtype).type, numpy_dtype(x.dtype).type) if hasattr(numpy_dtype(x.dtype), "type") else float
         return expected if (issubclass(expected, np.ndarray) or not x.ndim and issubclass(expected, number)) else np.ndarray if x.ndim else number
-    if fact in ("layout", "strides"):
+    if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class"):
         return FACTS[fact](x)
