@@ -13,6 +13,7 @@ from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
+from tapegrad.tensors import is_tensor_type
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
@@ -132,6 +133,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[
     assert tape.result is not None
     cot[tape.result.id] = seed
     op: Any = tape.result
+    tensors = any(map(is_tensor_type, {type(op.val) for op in tape.ops}))  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
         for op in reversed(tape.ops):
@@ -148,7 +150,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[
             fn, args, kwargs = op.fn, op.args, op.kwargs
             if type(dy) in _LAZY and not fn.accumulates:
                 dy = dy.dense()
-            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple:
+            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
                 for partial, arg, x in zip(fn.partials, args, values):

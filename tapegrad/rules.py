@@ -19,7 +19,7 @@ from tapegrad.errors import (
 )
 from tapegrad.tangent import SPECIAL, ZERO, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import PLAIN, device_of, holds_tensor, is_tensor, named, to_tensor
+from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,7 +47,7 @@ def tracer_of(args: Iterable[Any]) -> Any:
     """Return the innermost tracer among the arguments, or None: with `grad` inside `grad`, the inner one records."""
     tracer = None
     for arg in args:
-        if type(arg) not in PLAIN and isinstance(arg, Traced):
+        if type(arg) not in ORDINARY and isinstance(arg, Traced):
             found = arg._tracer
             if tracer is None or found.level > tracer.level:
                 tracer = found
@@ -73,7 +73,7 @@ class Op:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
-        self.torch = named(torch) if isinstance(torch, str) else torch
+        self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials = partials
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
@@ -102,7 +102,7 @@ class Op:
         if self.nested:
             return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
         for arg in args:
-            if type(arg) not in PLAIN:
+            if type(arg) not in ORDINARY:
                 return self._dispatch(args, kwargs, args)
         return self.impl(*args, **kwargs)
 

@@ -259,7 +259,7 @@ def project(dx: Any, x: Any) -> Any:
         dx = dx.real
     if dtype.kind == "c":  # a real cotangent of a complex input is one, of the input's precision
         return dx.astype(dtype) if given.kind == "c" else dx
-    if dtype.kind == "f" and dtype_of(dx) != dtype:
+    if dtype.kind == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
     return dx
 

@@ -90,7 +90,9 @@ def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
 
 def is_basic(parts: list[Any]) -> bool:
     """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of integers, no negative steps."""
-    return sum(map(is_tensor, parts)) < 2 and not any((is_tensor(part) and part.dtype is not torch.bool) or (isinstance(part, slice) and (part.step or 1) < 0) for part in parts)
+    turned = any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
+    arrays = [part for part in parts if is_tensor(part)]
+    return not turned and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:

@@ -20,7 +20,7 @@ from tapegrad.lazy import torch
 
 PYTHON = frozenset([float, int, complex, bool])
 # What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
-PLAIN = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.complex128])
+ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.complex128])
 
 
 def is_tensor(x: Any) -> bool:
@@ -29,9 +29,15 @@ def is_tensor(x: Any) -> bool:
     return module is not None and isinstance(x, module.Tensor)
 
 
+def is_tensor_type(kind: type) -> bool:
+    """True for torch's class of tensors and those derived from it."""
+    module = sys.modules.get("torch")
+    return module is not None and issubclass(kind, module.Tensor)
+
+
 def holds_tensor(xs: Iterable[Any]) -> bool:
     """True if one of some values is a tensor."""
-    return any(type(x) not in PLAIN and is_tensor(x) for x in xs)
+    return any(type(x) not in ORDINARY and is_tensor(x) for x in xs)
 
 
 # -- dtypes
@@ -127,7 +133,8 @@ def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
     """Return a number, an array or a tensor as a tensor of a device; on the CPU an array's memory is shared where that is possible."""
     if not is_tensor(x):
         if not isinstance(x, np.ndarray) or not x.ndim:
-            dtype = dtype or torch_dtype(getattr(x, "dtype", type(x)))
+            kind: Any = x.dtype if hasattr(x, "dtype") else type(x)
+            dtype = dtype or torch_dtype(kind)
             return torch.full((), np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x, dtype=dtype, device=device)
         if min(x.strides, default=0) < 0 or x.dtype.name in _WIDEST or not x.flags.writeable or not x.dtype.isnative:
             x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")  # torch has no negative strides, and warns of what may not be written to
@@ -145,7 +152,7 @@ def device_of(args: Iterable[Any]) -> Any:
     """Return the device of the tensors among some values: another than the CPU where there is one; None without tensors."""
     device = None
     for x in args:
-        if type(x) not in PLAIN and is_tensor(x) and (device is None or device.type == "cpu"):
+        if type(x) not in ORDINARY and is_tensor(x) and (device is None or device.type == "cpu"):
             device = x.device
     return device
 
@@ -171,7 +178,7 @@ def cast(value: Any, x: Any) -> Any:
 
 def numbers_of(x: Any) -> tuple[int, ...]:
     """Return one or several integers, tensors too, as a tuple: a shape, axes, shifts."""
-    return tuple(map(int, x)) if isinstance(x, (tuple, list)) or getattr(x, "ndim", 0) else (int(x),)
+    return tuple(map(int, x)) if isinstance(x, (tuple, list)) or getattr(x, "ndim", False) else (int(x),)
 
 
 def share_memory(a: Any, b: Any) -> bool:
@@ -271,7 +278,10 @@ def _loop(ufunc: Any, kinds: tuple[Any, ...]) -> Loop:
 def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
     """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an order there, and more functions."""
     on_complex = on_host(impl)
-    return lambda *args, **kwargs: (on_complex if any(is_tensor(x) and x.is_complex() for x in args) else fn)(*args, **kwargs)
+
+    def is_complex(x: Any) -> bool:
+        return bool(x.is_complex() if is_tensor(x) else isinstance(x, complex))  # NumPy's complex128 is one
+    return lambda *args, **kwargs: (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
 
 
 def product(name: str, *before: Any) -> Callable[..., Any]:
@@ -288,10 +298,16 @@ def product(name: str, *before: Any) -> Callable[..., Any]:
     return run
 
 
-def number_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
-    """Make a function of torch take its arguments in one floating or complex dtype, integers as float64."""
+def number_function(fn: Callable[..., Any] | str, strong: bool = False) -> Callable[..., Any]:
+    """Make a function of torch take its arguments in one floating or complex dtype, integers as float64.
+
+    With `strong`, a Python number does not give way to an array of float32.
+    """
     apply = named(fn) if isinstance(fn, str) else fn
-    return lambda *args: apply(*together(args, number=True))
+
+    def run(*args: Any) -> Any:
+        return apply(*together((np.asarray(x) if strong and type(x) in PYTHON else x for x in args), number=True))
+    return run
 
 
 def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -19,7 +19,8 @@ def _make(name: str, impl: Any, on_torch: Any) -> Any:
 
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    y = torch.empty(numbers_of(shape), dtype=result_type(value) if dtype is None else torch_dtype(dtype), device=getattr(value, "device", device))
+    wanted = result_type(value) if dtype is None else torch_dtype(dtype)
+    y = torch.empty(numbers_of(shape), dtype=wanted, device=getattr(value, "device", device))
     return y.copy_(cast(value, y))
 
 
@@ -28,7 +29,8 @@ def _of(value: Any) -> Any:
 
 
 def _like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, device: Any = None, **_: Any) -> Any:
-    return _filled(getattr(x, "shape", ()) if shape is None else shape, fill_value, dtype or getattr(x, "dtype", type(x)), getattr(x, "device", device))
+    like = getattr(x, "shape", ()), getattr(x, "dtype", type(x))
+    return _filled(like[0] if shape is None else shape, fill_value, dtype or like[1], getattr(x, "device", device))
 
 
 def _alike(value: Any) -> Any:

@@ -368,7 +368,7 @@ svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), torch=tens
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     if x.ndim < 2:
-        return torch.any(x != 0).to(torch.int64)
+        return int(torch.any(x != 0))
     s = eigvalsh.torch(x).abs() if hermitian else svdvals.torch(x)
     if tol is None:
         rtol = builtins.max(x.shape[-2:]) * torch.finfo(s.dtype).eps if rtol is None else rtol

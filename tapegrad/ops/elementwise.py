@@ -193,16 +193,20 @@ copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
 trunc = constant("trunc", np.trunc, np.trunc)
-rint = constant("rint", np.rint, np.rint, on_torch="round")
+
+
+def _rint(x: Any) -> Any:
+    return torch.complex(torch.round(x.real), torch.round(x.imag)) if x.is_complex() else torch.round(x)
+
+
+rint = constant("rint", np.rint, np.rint, on_torch=_rint)
 
 
 def _round(x: Any, decimals: int = 0) -> Any:
     if not x.is_floating_point() and not x.is_complex():
         return x.clone() if decimals >= 0 else tensors.on_host(np.round)(x, decimals)
-    if x.is_complex():
-        return torch.complex(_round(x.real, decimals), _round(x.imag, decimals))
     scale = 10.0 ** builtins.abs(decimals)  # NumPy's way, so that halves are the same numbers
-    return torch.round(x * scale) / scale if decimals > 0 else torch.round(x / scale) * scale if decimals else torch.round(x)
+    return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale if decimals else _rint(x)
 
 
 round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round)

@@ -108,7 +108,8 @@ def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any) -> Any:
 
 getitem = define("getitem", lambda x, *index: x[index], (_getitem_cotangent, *(None,) * MAX_INDEX), view=True,
                  torch=lambda x, *index: tensorindex.read(_array(x, index), index))
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)  # by a traced mask: its values decide the shape
+# by a traced mask: its values decide the shape
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)
 
 
 def is_mask(part: Any) -> bool:

@@ -122,9 +122,10 @@ def _angle(x: Any) -> Any:
 
 
 angle = define("angle", np.angle, (_angle_cotangent,), torch=_angle)
-numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x), on_torch=tensors.number_function("special.i0"))  # SciPy's i0 differs from it by a rounding
+# SciPy's i0 differs from NumPy's by a rounding
+numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x), on_torch=tensors.number_function("special.i0"))
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
 item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None),
-              torch=lambda x, *index: x.reshape(-1)[index[0]].item() if len(index) == 1 else x[tuple(map(int, index))].item())
+              torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())

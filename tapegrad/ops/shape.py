@@ -15,7 +15,7 @@ from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import where
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
-from tapegrad.tensors import cast, dims, numbers_of, together
+from tapegrad.tensors import PYTHON, cast, dims, numbers_of, together
 
 
 def along(axis: int, index: Any) -> tuple[Any, ...]:
@@ -122,6 +122,10 @@ pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
 
+def _strong(x: Any) -> Any:
+    return np.asarray(x) if type(x) in PYTHON else x  # a number is an array here, which does not give way
+
+
 def _concat_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
     def concat_pullback(dy: Any) -> tuple[Any, ...]:
         ends = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
@@ -134,6 +138,6 @@ def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
 
 
 concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp,
-                torch=lambda *xs, axis=0: torch.cat(together(xs), axis))
+                torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
 stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp,
-               torch=lambda *xs, axis=0: torch.stack(together(xs), axis))
+               torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

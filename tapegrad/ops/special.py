@@ -1,7 +1,8 @@
 """Special functions: gamma, error, Bessel, hypergeometric and entropy functions, and softmax's family.
 
 An entry is one line, as in `elementwise`; the names are SciPy's. The implementation is SciPy's too, imported when the first
-number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has. Derivatives: NIST Digital Library of Mathematical Functions (dlmf.nist.gov).
+number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has. Derivatives: NIST Digital
+Library of Mathematical Functions (dlmf.nist.gov).
 An argument by which the derivative is no such function (the order of a Bessel function) is given by its name, and refused.
 """
 
@@ -68,14 +69,15 @@ def _real(name: str, x: Any) -> Any:
 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
-            means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None) -> Op:
+            means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
-    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and back.
+    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and back. `strong`
+    says that SciPy lists the loop in double precision first, which a Python number then chooses.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
     impl = _implementation(name, scalar)
-    of_tensors = tensors.on_host(impl) if on_torch is None else tensors.of_reals(tensors.number_function(on_torch), impl)
+    of_tensors = tensors.on_host(impl) if on_torch is None else tensors.of_reals(tensors.number_function(on_torch, strong), impl)
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
 
 
@@ -95,8 +97,8 @@ def _gamma(x: Any) -> Any:
 
 
 def _polygamma(x: Any, n: int) -> Any:
-    if n == 0 or x.is_complex():
-        return digamma.torch(x)
+    if n == 0:
+        return torch.digamma(x)
     return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(torch.full((), n + 1, dtype=x.dtype, device=x.device), x)
 
 
@@ -107,7 +109,7 @@ rgamma = special("rgamma", _by_rgamma)
 digamma = special("digamma", lambda y, x: polygamma(x, n=1), on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
                    (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),),
-                   torch=lambda x, n: _polygamma(x.to(tensors.inexact_type(x)), int(n)))
+                   torch=lambda x, n: _polygamma(x.double(), int(n)))
 zeta = special("zeta", "x", lambda y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda y, a, b: digamma(a) - digamma(a + b), lambda y, a, b: digamma(b) - digamma(a + b))
@@ -128,8 +130,8 @@ def _t_density(df: Any, t: Any) -> Any:
     return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
 
 
-gammainc = special("gammainc", "a", lambda y, a, x: _gamma_density(a, x), on_torch="special.gammainc")
-gammaincc = special("gammaincc", "a", lambda y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc")
+gammainc = special("gammainc", "a", lambda y, a, x: _gamma_density(a, x), on_torch="special.gammainc", strong=True)
+gammaincc = special("gammaincc", "a", lambda y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc", strong=True)
 gammaincinv = special("gammaincinv", "a", lambda x, a, y: 1 / _gamma_density(a, x))
 gammainccinv = special("gammainccinv", "a", lambda x, a, y: -1 / _gamma_density(a, x))
 betainc = special("betainc", "a", "b", lambda y, a, b, x: _beta_density(a, b, x))
@@ -169,9 +171,9 @@ def _by_factor(y: Any, x: Any, z: Any) -> Any:
     return where(nothing, 0.0, log(where(nothing, 1.0, z)))
 
 
-xlogy = special("xlogy", _by_factor, lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy")
+xlogy = special("xlogy", _by_factor, lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy", strong=True)
 xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z),
-                  lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py")
+                  lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py", strong=True)
 entr = special("entr", lambda y, x: -log(x) - 1, on_torch="special.entr")
 
 

@@ -192,8 +192,9 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
     """
     fact, expected = guard.fact, guard.expected
     if fact == "class" and not issubclass(expected, type(x)):
-        number = KINDS.get(numpy_dtype(x.dtype).type, numpy_dtype(x.dtype).type) if hasattr(numpy_dtype(x.dtype), "type") else float
-        return expected if (issubclass(expected, np.ndarray) or not x.ndim and issubclass(expected, number)) else np.ndarray if x.ndim else number
+        kind = getattr(numpy_dtype(x.dtype), "type", float)
+        stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
+        return expected if issubclass(expected, stands_for) else stands_for[-1]
     if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class"):
