@@ -37,7 +37,10 @@ def is_tensor_type(kind: type) -> bool:
 
 def holds_tensor(xs: Iterable[Any]) -> bool:
     """True if one of some values is a tensor."""
-    return any(type(x) not in ORDINARY and is_tensor(x) for x in xs)
+    for x in xs:  # no generator: rules ask at every pullback
+        if type(x) not in ORDINARY and is_tensor(x):
+            return True
+    return False
 
 
 # -- dtypes
