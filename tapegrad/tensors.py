@@ -37,7 +37,7 @@ def is_tensor_type(kind: type) -> bool:
 
 def holds_tensor(xs: Iterable[Any]) -> bool:
     """True if one of some values is a tensor."""
-    for x in xs:  # no generator: rules ask at every pullback
+    for x in xs:  # noqa: SIM110  (no generator: rules ask at every pullback)
         if type(x) not in ORDINARY and is_tensor(x):
             return True
     return False
