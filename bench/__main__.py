@@ -1,96 +1,133 @@
-"""python -m bench: measure one problem, print a table, keep a record.
-
-    python -m bench gmm --data ../shared/data/adbench/gmm_d10_K25.txt --json result.json
-    python -m bench gmm --size d=2 K=5 n=1000
-    python -m bench recurrence --million
-"""
+"""python -m bench: measure problems by all peers, print tables, keep a record; `--help` says how."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import machine, tables
+from bench import run, tables
+from bench.growth import growth, remarks
+from bench.machine import Watch, describe, limited
+from bench.options import parse, summary
 from bench.peers import PEERS
-from bench.problems import PROBLEMS
 from bench.problems.problem import Problem
-from bench.run import Result, measure, sweep
+from bench.sweep import Step, sweep
+from bench.team import Ended
+
+WIDE = 150  # columns, where the output is no terminal
+SWEPT = 5  # measurements of a peer at one size
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one benchmark; return 1 if gradients differ by more than the tolerance."""
-    parser = argument_parser()
-    options = parser.parse_args(argv)
-    problem = PROBLEMS[options.problem]
-    if options.million and problem.million is None:
-        parser.error(f"{problem.name} has no --million")
-    if options.data and problem.read is None:
-        parser.error(f"{problem.name} reads no --data")
-    if unknown := {key for key, _ in options.size} - problem.default.keys():
-        parser.error(f"{problem.name} has the sizes {', '.join(problem.default)}, and no {', '.join(sorted(unknown))}")
-    if options.size and (options.data or options.million):
-        parser.error("--size excludes --data and --million")
-    if options.repeats is not None and options.repeats < 1:
-        parser.error("--repeats must be at least 1")
-    console = Console()
-    before = machine.load()
-    results = measured(problem, options, console)
-    after = machine.load()
+    """Run the benchmark; return 1 if gradients differ by more than a problem's tolerance."""
+    options = parse(argv)
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    with limited(options.cores):
+        return swept(options.problems[0], options, console) if options.sweep else compared(options, console)
 
-    if problem.sweep and not options.size:
-        console.print(tables.growth(results))
-    else:
-        console.print(tables.facts(problem.name, results[0]), tables.times(results[0]))
-    for line in tables.notes(results):
-        console.print(line)
-    console.print(f"load {before:.2f} before, {after:.2f} after, {machine.cores()} cores")
-    if machine.high(before, after):
-        console.print("[bold yellow]the machine was busy with other work: these times say little[/]")
+
+def compared(options: argparse.Namespace, console: Console) -> int:
+    """Measure each problem by the peers, and print its table, then those of all."""
+    results: list[run.Result] = []
+    records: list[dict[str, Any]] = []
+    for problem in options.problems:
+        watch = Watch()
+        console.print(f"[bold]{problem.name}[/]: {summary(problem)}")
+        try:
+            result = measured(problem, options, console)
+        except Ended as err:
+            console.print(f"[bold red]{err}[/]\n")
+            continue
+        watch.stop()
+        results.append(result)
+        records.append({**describe(), **watch.record(), **result.record()})
+        size = tables.sized(result.size) or "one size"
+        console.print(f"{size}, {result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}", tables.problem(result))
+        finish(tables.notes([result]), watch, console)
+        keep(options, problem.name, records[-1])
+        if options.json:  # after each problem, so that a run that is broken off leaves what it has
+            write(options.json, records)
+    if len(results) > 1:
+        console.rule("all problems")
+        show(results, options, console)
+    return 1 if len(results) < len(options.problems) or any(result.wrong for result in results) else 0
+
+
+def measured(problem: Problem, options: argparse.Namespace, console: Console) -> run.Result:
+    """Measure a problem by the peers that have a version of it, under a progress bar."""
+    names = [name for name in options.peers if PEERS[name].fits(problem)]
+    data = ["--data", str(options.data)] if options.data else []
+    size = ["--size", *(f"{key}={n}" for key, n in options.size)] if options.size else []
+    with progress_bar(problem.name, console) as progress:
+        return run.measure(problem.found(options.data, dict(options.size)), names, [*data, *size], options.repeats or problem.repeats,
+                           options.limit, progress, "minimum" if options.minima else "median")
+
+
+def show(results: Sequence[run.Result], options: argparse.Namespace, console: Console) -> None:
+    """Print the tables of all problems."""
+    console.print(tables.steady(results))
+    if any(result.row(tables.COMPILED) for result in results):
+        console.print(tables.against(results), *tables.reasons(results), sep="\n")
+    if not options.no_first:
+        console.print(tables.first(results))
+    if not options.no_memory:
+        console.print(tables.memory(results))
+    console.print(tables.FOOTNOTE)
+
+
+def swept(problem: Problem, options: argparse.Namespace, console: Console) -> int:
+    """Measure a problem at growing sizes."""
+    watch = Watch()
+    sizes = [*problem.sweep, *([problem.million] if options.million and problem.million else [])]
+    with progress_bar(problem.name, console) as progress:
+        peers = [PEERS[name] for name in problem.sweep_peers]
+        steps: list[Step] = list(sweep(problem, sizes, peers, options.repeats or SWEPT, progress))
+    watch.stop()
+    console.print(growth(steps))
+    finish(remarks(steps), watch, console)
+    record = {**describe(), **watch.record(), "problem": problem.name, "steps": [step.record() for step in steps]}
+    keep(options, f"{problem.name}_sweep", record)
     if options.json:
-        record = {**machine.describe(), "load": [before, after], "problem": problem.name, "results": [result.record() for result in results]}
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
-    return 0 if all(result.agree for result in results) else 1
+        write(options.json, record)
+    return 1 if any(step.wrong for step in steps) else 0
 
 
-def argument_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Gradients by tapegrad and by its peers, side by side.")
-    parser.add_argument("problem", choices=sorted(PROBLEMS))
-    parser.add_argument("--data", type=Path, metavar="PATH", help="a file of the problem's published data; without it, data are made")
-    parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N", help="the size of the data to make")
-    parser.add_argument("--repeats", type=int, metavar="N", help="measurements of each peer")
-    parser.add_argument("--million", action="store_true", help="also with a million recorded operations")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the result, and what it depends on, to a file")
-    return parser
-
-
-def key_value(text: str) -> tuple[str, int]:
-    """Read `K=25`."""
-    key, _, value = text.partition("=")
-    return key, int(value)
-
-
-def measured(problem: Problem, options: argparse.Namespace, console: Console) -> list[Result]:
-    """Measure what the options ask for, under a progress bar."""
-    repeats = options.repeats or problem.repeats
+@contextmanager
+def progress_bar(name: str, console: Console) -> Iterator[run.Progress]:
+    """Show what is being done to a problem."""
     with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(problem.name)
+        task = bar.add_task(name)
+        yield lambda what, done, total: bar.update(task, description=f"{name}: {what}", completed=done, total=total)
 
-        def progress(what: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{problem.name}: {what}", completed=done, total=total)
 
-        if options.data:
-            return [measure(problem.loaded(options.data), PEERS, repeats, progress)]
-        if options.size or not problem.sweep:
-            return [measure(problem.made(**dict(options.size)), PEERS, repeats, progress)]
-        sizes = [*problem.sweep, *([problem.million] if options.million and problem.million else [])]
-        return list(sweep(problem, sizes, PEERS, repeats, progress))
+def finish(remarks: Sequence[str], watch: Watch, console: Console) -> None:
+    """Print the remarks, and what else the machine was doing."""
+    for line in remarks:
+        console.print(line)
+    console.print(str(watch))
+    if watch.disturbed:
+        console.print("[bold yellow]other processes were at work: these times say little[/]")
+    console.print()
+
+
+def keep(options: argparse.Namespace, name: str, record: dict[str, Any]) -> None:
+    """Write a record into the folder for results, if there is to be one."""
+    if options.save:
+        options.save.mkdir(parents=True, exist_ok=True)
+        write(options.save / f"{name}.json", record)
+
+
+def write(path: Path, what: Any) -> None:
+    """Write JSON."""
+    path.write_text(json.dumps(what, indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,176 +1,166 @@
-"""run: measure the peers on a problem, interleaved, and compare their gradients."""
+"""run: measure the peers on a problem, each in a process of its own, in turns."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import tapegrad as tg
-from bench.peers.peer import Peer
+from bench.compare import difference, norm
 from bench.problems.problem import Problem, Size
+from bench.team import Ended, Worker
 
-TOLERANCE = 1e-10  # of the relative difference between two peers' gradients
-LEAST = 0.005  # seconds: a faster call is repeated within one measurement
-
-
-@dataclass
-class Row:
-    """What was measured of one peer: seconds per call, and how far its gradient lies from the first peer's.
-
-    A row without a gradient (plain NumPy, a trace) has no `difference`; the first peer's is 0.
-    """
-
-    name: str
-    seconds: list[float] = field(default_factory=list)
-    difference: float | None = None
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
-
-    @property
-    def minimum(self) -> float:
-        return min(self.seconds)
-
-
-@dataclass
-class Result:
-    """All that is known of a problem of one size; `missing` says why a peer did not run."""
-
-    size: Size
-    source: str
-    value: float
-    norm: float
-    tapes: dict[str, int]
-    operations: int
-    rows: list[Row]
-    missing: dict[str, str]
-
-    @property
-    def gradients(self) -> list[Row]:
-        return [row for row in self.rows if row.difference is not None]
-
-    @property
-    def best(self) -> float:
-        """The shortest median among the gradients."""
-        return min(row.median for row in self.gradients)
-
-    @property
-    def agree(self) -> bool:
-        return all(row.difference <= TOLERANCE for row in self.gradients if row.difference is not None)
-
-    def record(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
-        rows = [{"name": row.name, "median": row.median, "minimum": row.minimum, "seconds": row.seconds, "difference": row.difference,
-                 "ratio": None if row.difference is None else row.median / self.best} for row in self.rows]
-        return {"size": self.size, "source": self.source, "value": self.value, "norm": self.norm, "tapes": self.tapes,
-                "operations": self.operations, "rows": rows, "missing": self.missing}
-
+TURN = 0.02  # seconds: a faster call is repeated within one measurement
+REST = 0.03  # seconds between turns, in which the last peer's threads stop spinning
+BUDGET = 15.0  # seconds of measuring that one peer may take
+LEAST = 3  # measurements, whatever they take
 
 Progress = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done, and how much there is."""
 
 
-def measure(problem: Problem, peers: Sequence[Peer], repeats: int, progress: Progress, skip: dict[str, str] | None = None) -> Result:
-    """Measure a problem of one size. Peers take turns, so that a change of the machine's speed meets all of them.
+@dataclass
+class Row:
+    """What was measured of one peer: seconds per call in each turn, of the first gradient, and bytes; or why nothing was."""
 
-    Each is called once before, which gives the gradients to compare. `skip` names peers to leave out, and says why.
+    name: str
+    seconds: list[float] = field(default_factory=list)
+    first: float = math.nan
+    peak: float = math.nan  # at the first gradient
+    peak_next: float = math.nan  # at those after it
+    difference: float = math.nan  # of its gradient from the first peer's
+    missing: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds) if self.seconds else math.nan
+
+    @property
+    def minimum(self) -> float:
+        return min(self.seconds, default=math.nan)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as what JSON can hold, which knows neither nan nor infinity."""
+        if self.missing:
+            return {"name": self.name, "missing": self.missing}
+        numbers = {key: getattr(self, key) for key in ("median", "minimum", "first", "peak", "peak_next", "difference")}
+        return {"name": self.name, **{key: number if math.isfinite(number) else None for key, number in numbers.items()}, "seconds": self.seconds}
+
+
+@dataclass
+class Result:
+    """All that was measured of a problem."""
+
+    problem: str
+    size: Size
+    source: str
+    tolerance: float
+    native: float | None
+    by: str  # what of a row counts as its time, its median or its minimum
+    value: float
+    norm: float
+    rows: list[Row]
+    behind: str = ""
+
+    def row(self, name: str) -> Row | None:
+        """Return a peer's row if it was measured."""
+        return next((row for row in self.measured if row.name == name), None)
+
+    @property
+    def measured(self) -> list[Row]:
+        return [row for row in self.rows if row.seconds]
+
+    def time(self, row: Row) -> float:
+        """The seconds of one gradient."""
+        return row.minimum if self.by == "minimum" else row.median
+
+    @property
+    def best(self) -> float:
+        """The shortest time."""
+        return min(self.time(row) for row in self.measured)
+
+    @property
+    def best_first(self) -> float:
+        """The shortest time to the first gradient."""
+        return min(row.first for row in self.measured)
+
+    @property
+    def wrong(self) -> list[Row]:
+        """The peers whose gradient differs from the first one's by more than the tolerance."""
+        return [row for row in self.measured if not row.difference <= self.tolerance]
+
+    def record(self) -> dict[str, Any]:
+        """Return it as what JSON can hold."""
+        facts = {key: getattr(self, key) for key in ("problem", "size", "source", "tolerance", "native", "by", "value", "norm")}
+        return {**facts, "rows": [row.record() for row in self.rows]}
+
+
+def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float, progress: Progress,
+            by: str = "median") -> Result:
+    """Measure a problem by the named peers; `arguments` tell a worker which data to load. Raise Ended if no peer gave a gradient.
+
+    First each peer computes its first gradient, alone and no longer than `limit` seconds. Then they take turns, so that a change of
+    the machine's speed meets all of them: `repeats` each, fewer of a slow one.
     """
-    progress("tapes", 0, repeats)
-    operations, tapes = tape_lengths(problem)
-    calls: dict[str, Callable[[], Any]] = {
-        "numpy, value only": lambda: problem.objective(**problem.data),
-        "tapegrad trace": lambda: tg.trace(problem.objective, *problem.args, **problem.given)}
-    rows = {name: Row(name) for name in calls}
-    missing = dict(skip or {})
-    first: tuple[Any, tuple[Any, ...]] | None = None
-    for peer in peers:
-        if peer.name in missing or (problem.peers and peer.name not in problem.peers):
-            continue
-        progress(peer.name, 0, repeats)
-        try:
-            call = peer.prepare(problem)
-        except ImportError as err:
-            missing[peer.name] = str(err)
-            continue
-        try:
-            value, found = call()
-        except (TypeError, ValueError) as err:  # what a library refuses: the assignment to an element, say
-            if peer.name.startswith("tapegrad"):
-                raise
-            missing[peer.name] = "it refuses: " + (str(err).splitlines() or [""])[0][:90]
-            continue
-        first = first or (value, found)
-        calls[peer.name], rows[peer.name] = call, Row(peer.name, difference=difference(found, first[1]))
-    if first is None:
-        raise ValueError(f"no peer can run {problem.name}: {missing}")
-    time_in_turns(calls, rows, repeats, progress)
-    return Result(problem.size, problem.source, float(first[0]), norm(first[1]), tapes, operations, list(rows.values()), missing)
+    rows: dict[str, Row] = {}
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        workers: dict[str, Worker] = {}
+        reference: list[Any] = []
+        for done, peer in enumerate(peers):
+            progress(f"{peer}, first gradient", done, len(peers))
+            row = rows[peer] = Row(peer)
+            folder = Path(name) / str(done)
+            folder.mkdir()
+            worker = Worker(problem.name, peer, arguments, folder)
+            stack.callback(worker.stop)
+            try:
+                found = worker.first(limit)
+            except Ended as err:
+                row.missing = str(err)
+                worker.stop()
+                continue
+            row.first, row.peak, row.peak_next, row.seconds = found["seconds"], found["peak"], found["peak_next"], [found["next"]]
+            value_and_gradient = gradient_of(worker)
+            reference = reference or value_and_gradient
+            row.difference = difference(value_and_gradient[1:], reference[1:])
+            workers[peer] = worker
+        if not workers:
+            raise Ended(f"no peer gave a gradient of {problem.name}: " + "; ".join(f"{row.name}: {row.missing}" for row in rows.values()))
+        take_turns(workers, rows, repeats, limit, progress)
+    native = problem.native if problem.size == problem.default else None
+    return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]), norm(reference[1:]),
+                  list(rows.values()), problem.behind)
 
 
-def time_in_turns(calls: dict[str, Callable[[], Any]], rows: dict[str, Row], repeats: int, progress: Progress) -> None:
-    """Append `repeats` measurements to each row, one of each in every round."""
-    number = {name: max(1, math.ceil(LEAST / seconds(call, 1))) for name, call in calls.items()}
+def gradient_of(worker: Worker) -> list[Any]:
+    """Return the value and gradient that a worker has written, and delete the file."""
+    with np.load(worker.gradient) as parts:
+        found = [parts[f"arr_{i}"] for i in range(len(parts.files))]
+    worker.gradient.unlink()
+    return found
+
+
+def take_turns(workers: dict[str, Worker], rows: dict[str, Row], repeats: int, limit: float, progress: Progress) -> None:
+    """Put `repeats` measurements into each row, one of each in every round, in place of the estimate that is there."""
+    number = {name: max(1, math.ceil(TURN / rows[name].seconds.pop())) for name in workers}
     for done in range(repeats):
-        for name, call in calls.items():
+        for name, worker in list(workers.items()):
+            seconds = rows[name].seconds
+            if len(seconds) >= LEAST and sum(seconds) * number[name] > BUDGET:
+                continue
             progress(name, done, repeats)
-            rows[name].seconds.append(seconds(call, number[name]))
+            try:
+                seconds.append(worker.ask(number[name], limit))
+            except Ended as err:
+                rows[name].missing, rows[name].seconds = str(err), []
+                del workers[name]
+            time.sleep(REST)
     progress("", repeats, repeats)
-
-
-def seconds(call: Callable[[], Any], number: int) -> float:
-    """Return the seconds per call."""
-    start = perf_counter()
-    for _ in range(number):
-        call()
-    return (perf_counter() - start) / number
-
-
-def tape_lengths(problem: Problem) -> tuple[int, dict[str, int]]:
-    """Return how many operations a trace records, and how long the tapes are; a long primal tape's gradient is not written down."""
-    _, primal = tg.trace(problem.objective, *problem.args, **problem.given)
-    operations = sum(op.kind == "call" for op in primal)
-    lengths = {"primal": len(primal)}
-    if not problem.sweep:
-        gradient = tg.gradtape(problem.objective, *problem.args, **problem.given)
-        lengths |= {"gradient": len(gradient), "flat": len(tg.primitivize(gradient))}
-    return operations, lengths
-
-
-def norm(parts: Sequence[Any]) -> float:
-    """Return the Euclidean norm of a gradient of several parts."""
-    return math.hypot(*[float(np.linalg.norm(part)) for part in parts])
-
-
-def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Return the relative difference of two gradients, in the norm, of the part where it is largest; nan counts as infinite."""
-    worst = 0.0
-    for a, b in zip(found, expected, strict=True):
-        a, b = np.asarray(a), np.asarray(b)
-        if a.shape != b.shape:
-            return math.inf
-        off, scale = float(np.linalg.norm(a - b)), float(np.linalg.norm(b))
-        worst = max(worst, math.inf if math.isnan(off) else off / scale if scale else math.inf if off else 0.0)
-    return worst
-
-
-def sweep(problem: Problem, sizes: Sequence[Size], peers: Sequence[Peer], repeats: int, progress: Progress,
-          patience: float = 3.0) -> Iterator[Result]:
-    """Measure a problem at growing sizes; a peer whose one call would take longer than `patience` seconds is left out.
-
-    The prediction is linear, from the last size measured; tapegrad is never left out.
-    """
-    rates: dict[str, float] = {}
-    for size in sizes:
-        units = math.prod(size.values())
-        predicted = {name: rate * units for name, rate in rates.items() if not name.startswith("tapegrad")}
-        skip = {name: f"about {time:.0f} s a call, left out" for name, time in predicted.items() if time > patience}
-        result = measure(problem.made(**size), peers, repeats, progress, skip)
-        rates |= {row.name: row.minimum / units for row in result.gradients}
-        yield result

@@ -4,6 +4,7 @@ from tapegrad import frontends, ops
 from tapegrad.back import back
 from tapegrad.check import check
 from tapegrad.context import Context
+from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
     ConcretizationError,
@@ -13,14 +14,18 @@ from tapegrad.errors import (
     MalformedTape,
     MissingRule,
     MutationError,
+    ReplayError,
     TapeError,
+    TapeFormatError,
     UnknownFunction,
 )
 from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
-from tapegrad.passes.primitivize import primitivize
+from tapegrad.passes import flatgrad, optimise, primitivize
+from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
+from tapegrad.store.read import load
 from tapegrad.tangent import NoTangent, ZeroTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
 from tapegrad.trace import trace
@@ -28,8 +33,9 @@ from tapegrad.trace import trace
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Guard", "GuardError", "Input",
-    "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "Tape", "TapeError", "UnknownFunction", "V", "Variable",
-    "ZeroTangent", "back", "call", "check", "frontends", "grad", "gradient", "gradtape", "ops", "primitive", "primitivize", "pullback",
-    "rewrite", "rrule", "stop_gradient", "trace", "value",
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
+    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
+    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "frontends",
+    "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient",
+    "trace", "value", "value_and_grad",
 ]

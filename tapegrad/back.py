@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from tapegrad.around import failed
 from tapegrad.brief import type_name
-from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
@@ -70,7 +72,14 @@ def is_triple(op: Any) -> bool:
 
 def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation) -> Operation:
     known = fn.val if isinstance(fn, Operation) else fn
-    val = known(*[arg.val if isinstance(arg, Operation) else arg for arg in args])
+    given = [arg.val if isinstance(arg, Operation) else arg for arg in args]
+    try:
+        val = known(*given)
+    except TapeError:
+        raise
+    except Exception as err:
+        triple = line.args[0] if is_triple(line.args[0]) else line
+        raise failed(tape, triple, err, pullback=True) from err
     return tape.push(Call(fn, args, None, val, note).at(line))
 
 
@@ -122,12 +131,13 @@ def start(y: Any, seed: Any) -> Any:
     return project(float(seed) if type(seed) is int else seed, y)
 
 
-def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[Any]:
+def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
+          order: Callable[[list[Operation]], Iterable[Operation]] = reversed) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next.
+    and its memory is there for what comes next. `order` walks the operations backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
@@ -136,7 +146,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[
     tensors = any(map(is_tensor_type, {type(op.val) for op in tape.ops}))  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
-        for op in reversed(tape.ops):
+        for op in order(tape.ops):
             if last:
                 if type(passed) is Call:
                     passed.val = passed.pb = None
@@ -168,6 +178,10 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False) -> list[
                     dx = dxs[i]
                     known = cot[arg.id]
                     cot[arg.id] = dx if known is None else accumulate(known, dx)
+    except ReplayError:  # it names an operation of the tape that the rule played
+        raise
     except TapeError as err:  # refused by a rule: the line is that of the call
         raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
+    except Exception as err:
+        raise failed(tape, op, err, pullback=True) from err
     return cot

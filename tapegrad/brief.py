@@ -25,8 +25,10 @@ def is_python(x: Any) -> bool:
 def type_name(value: Any) -> str:
     """Return the short name of a value's type, with shape and device where it has them."""
     value = plain(value)
+    if hasattr(type(value), "_type_name"):
+        return value._type_name  # type: ignore[no-any-return]
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if dtype is None or shape is None:
+    if dtype is None or shape is None or isinstance(value, type):
         return type(value).__name__
     dims = f"[{','.join(map(str, shape))}]" if shape or not isinstance(value, np.generic) else ""
     device = getattr(value, "device", "cpu")
@@ -51,6 +53,8 @@ def brief(value: Any, limit: int = 48) -> str:
         text = repr(value.item())
     elif isinstance(value, np.dtype):
         text = str(value)
+    elif type(value) is int and value.bit_length() > 4096:
+        text = f"<int of {value.bit_length()} bits>"  # Python refuses to write a longer one
     elif callable(value):
         text = getattr(value, "__name__", None) or repr(value)
     else:

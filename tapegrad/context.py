@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,20 @@ from tapegrad.brief import plain
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
+from tapegrad.paths import Paths
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import OPAQUE, flatten
-from tapegrad.views import peek
+from tapegrad.views import known, part, peek
 
 
 class Context:
     """Decides what becomes one operation, and how it gets onto the tape; subclass it to trace differently.
 
-    `primitives` are functions whose calls are recorded whole instead of being traced through.
+    `primitives` are functions whose calls are recorded whole instead of being traced through. With `paths` each
+    operation knows the calls that led to its line (`op.path`), at about a microsecond an operation.
 
     >>> import tapegrad as tg
     >>> def double(x):
@@ -36,8 +38,8 @@ class Context:
     ['double', 'multiply']
     """
 
-    def __init__(self, primitives: Iterable[Callable[..., Any]] = ()) -> None:
-        self.primitives = tuple(primitives)
+    def __init__(self, primitives: Iterable[Callable[..., Any]] = (), paths: bool = False) -> None:
+        self.primitives, self.paths = tuple(primitives), paths
         self._ops = {fn: op_of(fn) for fn in self.primitives}
         OPAQUE.update(fn for fn in self.primitives if isinstance(fn, FunctionType))
 
@@ -81,13 +83,14 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "proxy", "push", "special", "tape",
-                 "written")
+    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push", "special",
+                 "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
         self.custom = type(ctx).record is not Context.record
-        self.push: Callable[[Operation], Any] = tape.ops.append
+        self.paths = Paths() if ctx.paths else None
+        self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_with_path
         self.level = next(_levels)
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
@@ -98,7 +101,7 @@ class Tracer:
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises."""
-        self.push, self.custom, self.error = _closed, False, None
+        self.push, self.custom, self.error, self.paths = _closed, False, None, None
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
@@ -106,6 +109,11 @@ class Tracer:
         if op.nested:
             args = tuple(map(self.pack, args))
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
+            view = args[0]._view
+            if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
+                made = self.part(op, args, kwargs)
+                if made is not None:
+                    return made
             lifted = [peek(args[0]), *map(self.lift, args[1:])]
         else:
             lifted = [self.lift(arg) for arg in args]
@@ -127,6 +135,14 @@ class Tracer:
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
+
+    def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content is needed."""
+        try:
+            return part(args[0], op, args[1:], kwargs)
+        except Exception as err:
+            self.raised(op.run, args, kwargs, err)
+            raise
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
@@ -151,6 +167,14 @@ class Tracer:
         """Give an operation the user's line, and the number that it will have."""
         frame = user_frame()
         op.code, op.lasti, op.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        if self.paths is not None:
+            op.code = self.paths.of(frame)
+
+    def _push_with_path(self, op: Operation) -> None:
+        """Put an operation on the tape; an operator has given it the bare code, because it does not ask for paths."""
+        if self.paths is not None and type(op.code) is CodeType:
+            op.code = self.paths.of(user_frame())
+        self.tape.ops.append(op)
 
     def append(self, call: Call) -> Any:
         """Put a call that has its value on the tape; return proxies of its result."""
@@ -233,13 +257,13 @@ class Tracer:
             stack += new
         return True
 
-    def specialise(self, op: Operation) -> None:
-        """Guard what the shape of `op` was computed from: a rule or a composite has read it.
+    def specialise(self, proxy: Traced) -> None:
+        """Guard what the shape of a proxy was computed from: a rule or a composite has read it.
 
-        Those are the shapes and dtypes of the inputs, and the shape of `op` itself once values have decided any (`x[mask]`).
+        Those are the shapes and dtypes of the inputs, and that shape itself once values have decided any (`x[mask]`).
         """
         if self.dynamic:
-            self.guard(op, "shape", shape_of(op.val))
+            self.guard(known(proxy), "shape", shape_of(proxy._val))
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:

@@ -22,10 +22,12 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | a second rule | DuplicateRule |
+| a call that raises in a replay | ReplayError |
 """
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 from pathlib import Path
@@ -54,12 +56,58 @@ class Location(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
 
+class Quoted(Location):
+    """A line of a program that may not be at hand: its text came with it, in a saved tape."""
+
+    text = ""
+
+    @property
+    def source(self) -> str:
+        """The text of the line as it was; the file of that name here may be another."""
+        return self.text
+
+    def _replace(self, **fields: Any) -> Quoted:
+        new = Quoted(*super()._replace(**fields))
+        new.text = self.text
+        return new
+
+
+class Listing:
+    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's `lasti` is a line of it."""
+
+    __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
+
+    def __init__(self, file: str, first: int, function: str) -> None:
+        self.co_filename, self.co_firstlineno, self.co_name = file, first, function
+        self.lines: dict[int, str] = {}
+
+    def quote(self, line: int) -> Quoted:
+        """Return a line with its text; the function's first for -1, as an instruction before the first is."""
+        where = Quoted(self.co_filename, self.co_firstlineno if line < 0 else line, self.co_name)
+        where.text = self.lines.get(line, "")
+        return where
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
 
-def locate(code: CodeType, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset; recorded raw because this is the slow part."""
+class Activation:
+    """One run of a function: its code, and the instruction of another run that called it."""
+
+    __slots__ = ("caller", "code", "depth", "lasti")
+
+    def __init__(self, code: CodeType, caller: Activation | None = None, lasti: int = 0) -> None:
+        self.code, self.caller, self.lasti = code, caller, lasti
+        self.depth: int = 1 if caller is None else caller.depth + 1
+
+
+def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
+    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a line of a saved tape's listing."""
+    if isinstance(code, Listing):
+        return code.quote(lasti)
+    if isinstance(code, Activation):
+        code = code.code
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end and number is not None:
@@ -68,9 +116,10 @@ def locate(code: CodeType, lasti: int) -> Location:
     return Location(code.co_filename, line, code.co_name)
 
 
-def user_frame() -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy and scipy: the user's."""
-    frame = sys._getframe(1)
+def user_frame(frame: FrameType | None = None) -> FrameType:
+    """Return the innermost frame outside tapegrad, numpy and scipy, from `frame` outwards: the user's."""
+    if frame is None:
+        frame = sys._getframe(1)
     while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL
                                         or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy")):
         frame = frame.f_back
@@ -94,7 +143,7 @@ class TapeError(Exception):
             lines.append(f"  at {where}" + (f":  {source}" if source else ""))
         if try_:
             lines.append(f"  try: {try_}")
-        super().__init__("\n".join(lines))
+        Exception.__init__(self, "\n".join(lines))  # no other base's: a ReplayError may be an error of any class
 
 
 class ArgumentError(TapeError, ValueError):
@@ -117,8 +166,49 @@ class GuardError(TapeError):
     """A replay met a value that would have taken the program down another path."""
 
 
+class ReplayError(TapeError):
+    """An operation, or its pullback, raised while its tape was played or swept: the error shows it among its neighbours.
+
+    It is an error of the original's class too, where Python can make such a one: `except LinAlgError` goes on catching it.
+    The original is its `__cause__`.
+    """
+
+    original: type[Exception] | None = None
+
+    def __init__(self, what: str, where: Location | None = None, try_: str = "", around: str = "") -> None:
+        super().__init__(what, where, try_)
+        self.around = around
+        self.args = ("\n".join(filter(None, [*self.args, around])),)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError's own would quote it, and UnicodeError's has fields to fill
+
+    def __reduce__(self) -> Any:
+        return like, (self.original, self.what, self.where, self.try_, self.around), vars(self)
+
+
+def like(kind: type[Exception] | None, *parts: Any) -> ReplayError:
+    """Return a ReplayError that is an error of class `kind` too, if there can be one."""
+    if kind is not None and not issubclass(kind, StopIteration):  # which a generator must not raise
+        try:
+            return _subclass(kind)(*parts)  # type: ignore[arg-type]
+        except Exception:
+            pass  # a class that cannot be subclassed, or wants arguments before it is made
+    return ReplayError(*parts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _subclass(kind: type[Exception]) -> type[ReplayError]:
+    """Return the class of both, one for each kind: handlers compare classes."""
+    return type(ReplayError.__name__, (ReplayError, kind), {"__module__": __name__, "__doc__": ReplayError.__doc__, "original": kind})
+
+
 class MalformedTape(TapeError):
     """A tape that is not well-formed: a use before its definition, a foreign variable, no result."""
+
+
+class TapeFormatError(TapeError, ValueError):
+    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a function that was not given."""
 
 
 class ConcretizationError(TapeError):

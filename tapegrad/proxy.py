@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from tapegrad.errors import (
     unknown,
     user_location,
 )
-from tapegrad.ops.write import Path
+from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
@@ -141,12 +142,12 @@ class Proxy(Traced):
     def _shape(self) -> tuple[int, ...]:
         if not hasattr(behind(self), "shape"):
             return ()
-        self._tracer.specialise(views.peek(self))
+        self._tracer.specialise(self)
         return shape_of(self._val)
 
     @property
     def _dtype(self) -> Any:
-        self._tracer.specialise(views.peek(self))
+        self._tracer.specialise(self)
         if not hasattr(behind(self), "dtype"):
             return None
         return dtype_of(self._val)
@@ -157,7 +158,7 @@ class Proxy(Traced):
     flat = property(lambda self: self.__getattr__("flat"), lambda self, value: self.flat.__setitem__(slice(None), value))
 
     def _fact(self, fact: str, value: Any) -> Any:
-        self._tracer.guard(views.peek(self), fact, value)
+        self._tracer.guard(views.known(self), fact, value)
         return value
 
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
@@ -225,7 +226,7 @@ class Proxy(Traced):
     # -- text: shows the value, and goes on no tape
 
     def __repr__(self) -> str:
-        return f"Proxy({self._op.name}: {self._val!r})"
+        return f"Proxy({views.label(self)}: {self._val!r})"
 
     def __str__(self) -> str:
         return str(self._val)
@@ -319,8 +320,11 @@ class Tracked(Items):
     _val = property(views.read)
 
 
-def make(op: Operation, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on."""
+def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on.
+
+    A view of a storage may have no operation yet.
+    """
     proxy = _new(CLASSES.get(type(val), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
@@ -357,11 +361,23 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a meaning; `out=` is the same for all: the result is written into it."""
+    """Call a meaning; `out=`, also where it is given by position, is the same for all: the result is written into it."""
     out = kwargs.get("out")
-    if out is None:
+    if out is not None:
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+    elif len(args) > 2 and len(args) > (at := _place_of_out(meaning)) > 0 and args[at] is not None:
+        out, args = args[at], (*args[:at], None, *args[at + 1:])
+    else:
         return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **{key: value for key, value in kwargs.items() if key != "out"}))
+    return FOREIGN["out"](out, meaning(*args, **kwargs))
+
+
+@functools.cache
+def _place_of_out(meaning: Callable[..., Any]) -> int:
+    """Return which of a meaning's arguments, which are those of the function it stands for, is `out`; 0 where none is."""
+    code = getattr(meaning, "__code__", None)
+    names = () if code is None else code.co_varnames[:code.co_argcount]
+    return names.index("out") if "out" in names else 0
 
 
 def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

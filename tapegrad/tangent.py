@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensorindex
+from tapegrad.brief import plain
 from tapegrad.lazy import torch
+from tapegrad.path import Path, add_at
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import device_of, holds_tensor, is_tensor, numpy_dtype, result_type, to_tensor
 
@@ -76,19 +77,19 @@ ZERO = ZeroTangent()
 
 
 class Scatter:
-    """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index.
+    """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index, of the view that its path leads to.
 
     It makes a loop that reads an n-element array element by element cost O(n): adding two is O(1), and
     only `dense` touches all of the array. Immutable, so a replayed pullback starts afresh: pieces form
     a chain, newest first; the newest link holds the base, which sums what came as whole arrays.
     """
 
-    __slots__ = ("base", "build", "index", "piece", "rest", "x")
+    __slots__ = ("base", "build", "index", "path", "piece", "rest", "x")
     __array_ufunc__ = None
 
-    def __init__(self, build: Callable[..., Any], x: Any, piece: Any, index: tuple[Any, ...],
+    def __init__(self, build: Callable[..., Any], x: Any, piece: Any, index: tuple[Any, ...], path: Path = (),
                  rest: Scatter | None = None, base: Any = ZERO) -> None:
-        self.build, self.x, self.piece, self.index, self.rest, self.base = build, x, piece, index, rest, base
+        self.build, self.x, self.piece, self.index, self.path, self.rest, self.base = build, x, piece, index, path, rest, base
 
     def chain(self) -> Iterator[Scatter]:
         """Yield the links, newest first."""
@@ -100,16 +101,17 @@ class Scatter:
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
         links = list(self.chain())[::-1]
-        return self.base + unwrap(self.build(self.x, [link.piece for link in links], [link.index for link in links]))
+        pieces, indices, paths = [link.piece for link in links], [link.index for link in links], [link.path for link in links]
+        return self.base + unwrap(self.build(self.x, pieces, indices, paths))
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
             return other + self
         if type(other) is not Scatter:
-            return Scatter(self.build, self.x, self.piece, self.index, self.rest, self.base + other)
+            return Scatter(self.build, self.x, self.piece, self.index, self.path, self.rest, self.base + other)
         total, base = self, self.base + other.base
         for link in reversed(list(other.chain())):
-            total = Scatter(link.build, link.x, link.piece, link.index, total, base)
+            total = Scatter(link.build, link.x, link.piece, link.index, link.path, total, base)
         return total
 
     __radd__ = __add__
@@ -132,9 +134,19 @@ class Accumulator:
         self.array = array
 
     @classmethod
-    def of(cls, dy: Any) -> Accumulator:
-        """Return the accumulator that `dy` is, or a new one with a copy of it."""
-        return dy if type(dy) is cls else cls(copied(dy))
+    def of(cls, dy: Any, y: Any) -> Accumulator:
+        """Return the accumulator that `dy` is, or a new one with a copy of it.
+
+        The buffer lies in memory as `y` does, so that a path of views of the one can be followed in the other.
+        """
+        if type(dy) is cls:
+            return dy
+        if holds_tensor((unwrap(dy), unwrap(y))):
+            x = to_tensor(unwrap(dy), device_of((unwrap(dy), unwrap(y))))
+            return cls(TensorArray(x.broadcast_to(shape_of(y)).clone()))
+        array = np.empty_like(plain(y), np.asarray(dy).dtype)
+        array[...] = dy
+        return cls(array)
 
     def dense(self) -> Any:
         """Return the array; the accumulator must not be used any more."""
@@ -152,7 +164,7 @@ class Accumulator:
             return Accumulator(self.array + dense(other))
         if type(other) is Scatter:
             for link in other.chain():
-                add_at(self.array, link.index, link.piece)
+                add_at(self.array, link.piece, link.index, link.path)
             other = other.base
         if not isinstance(other, Absorbing):
             self.array += dense(other)
@@ -166,7 +178,7 @@ class Accumulator:
             return Accumulator(self.array + wrap(dense(other)))
         if type(other) is Scatter:
             for link in other.chain():
-                tensorindex.add_at(x, unwrap(link.piece), unwrap(link.index))
+                add_at(x, link.piece, link.index, link.path)
             other = other.base
         if not isinstance(other, Absorbing):
             x += unwrap(dense(other))
@@ -179,14 +191,6 @@ class Accumulator:
 
 
 SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are no numbers, and add by methods of their own
-
-
-def add_at(x: Any, index: tuple[Any, ...], piece: Any) -> None:
-    """Add in place at an index, as often as an integer array repeats a place."""
-    if any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index):
-        np.add.at(x, index, piece)
-    else:
-        x[index] += piece
 
 
 def copied(x: Any) -> Any:

@@ -8,7 +8,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
-from tapegrad.errors import ArgumentError, Location, MalformedTape, locate
+from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
+from tapegrad.methods import Methods
 
 
 class Variable:
@@ -50,14 +51,22 @@ def V(ref: int | Variable) -> Variable:
     return ref if isinstance(ref, Variable) else Variable(ref)
 
 
-class _Unknown:
-    """The value of an operation that has not run."""
+class Unknown:
+    """The value of an operation that has not run, or that was not saved: then its type is known, and its length where it has one."""
+
+    __slots__ = ("_type_name", "length")
+
+    def __init__(self, type: str = "", length: int = 0) -> None:
+        self._type_name, self.length = type, length
+
+    def __len__(self) -> int:
+        return self.length
 
     def __repr__(self) -> str:
         return "?"
 
 
-UNKNOWN = _Unknown()
+UNKNOWN = Unknown()
 NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments; never written
 
 
@@ -68,7 +77,7 @@ class Operation(Variable):
     args: tuple[Any, ...]
     val: Any
     note: str
-    code: CodeType | None
+    code: CodeType | Activation | Listing | None
     lasti: int
     kind = "operation"
 
@@ -83,6 +92,12 @@ class Operation(Variable):
     def where(self) -> Location | None:
         """The user's file, line and function, where there is one."""
         return None if self.code is None else locate(self.code, self.lasti)
+
+    @property
+    def path(self) -> tuple[Location, ...]:
+        """The calls that led to the user's line, outermost first; the line alone unless the trace's context has `paths`."""
+        from tapegrad.paths import path
+        return () if self.code is None else path(self.code, self.lasti)
 
     @property
     def type(self) -> str:
@@ -201,7 +216,7 @@ def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
     return Call(fn, args, kwargs)
 
 
-class Tape:
+class Tape(Methods):
     """Operations in order, `%1` (the function) and the other inputs first.
 
     `structure` describes how the inputs are nested in the function's arguments; a tape made by hand has none.
@@ -342,7 +357,7 @@ class Tape:
         if isinstance(op, Call):
             if isinstance(op.fn, Variable):
                 op.fn = self._bind(op.fn, op, at)
-            if op.val is UNKNOWN and all(used.val is not UNKNOWN for used in operands(op)):
+            if op.val is UNKNOWN and not any(isinstance(used.val, Unknown) for used in operands(op)):
                 op.val = op.fn(*map(value_of, op.args), **op.kwargs) if not isinstance(op.fn, Variable) else UNKNOWN
 
     def _bind(self, ref: Variable, op: Operation, at: int) -> Operation:
@@ -354,30 +369,6 @@ class Tape:
             raise MalformedTape(f"`{op.body}` uses {bound.name} before its definition", op.where)
         return bound
 
-    # -- running and showing. These are bound late: a tape does not depend on how it is run or shown.
-
-    def play(self, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
-        """Run the operations on new arguments and return the result; `debug=True` prints each as it runs.
-
-        Random numbers are drawn afresh; `redraw=False` takes those that were drawn while tracing.
-
-        Raises GuardError where the arguments would have taken the program down another path.
-        """
-        from tapegrad.replay.play import play
-        from tapegrad.trace import collector
-        with collector:
-            return play(self, args, kwargs, debug=debug, redraw=redraw)
-
-    def check(self) -> Tape:
-        """Raise MalformedTape if the tape is not well-formed, else return it."""
-        from tapegrad.check import check
-        return check(self)
-
-    def format(self, style: str = "plain", width: int | None = None) -> str:
-        """Return the tape as text, "plain" or "compact" (a triple on one line)."""
-        from tapegrad.show.plain import format_tape
-        return format_tape(self, style, width)
-
     def __str__(self) -> str:
         return self.format()
 
@@ -385,8 +376,8 @@ class Tape:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from tapegrad.show.table import render
-        yield from render(self, console, options)
+        from tapegrad.show.view import View
+        yield View(self)
 
 
 def operands(op: Operation) -> list[Operation]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.tensorindex import read
+from tapegrad.tensorindex import read, write
 from tapegrad.tensors import is_tensor, numpy_dtype, to_host, torch_dtype
 
 
@@ -71,6 +71,9 @@ class TensorArray:
 
     def __getitem__(self, index: Any) -> Any:
         return TensorArray(read(self.tensor, unwrap(index if type(index) is tuple else (index,))))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        write(self.tensor, unwrap(value), unwrap(index if type(index) is tuple else (index,)))
 
     def __len__(self) -> int:
         return len(self.tensor)

@@ -19,7 +19,7 @@ from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.tree import Signature, Structure, changed, flatten
+from tapegrad.tree import Recorded, Signature, Structure, changed, flatten
 
 
 def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
@@ -55,7 +55,12 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     """Return how a call's inputs are nested, the inputs in order, and their labels."""
     leaves: list[Any] = []
     labels: list[str] = []
-    function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels)
+    if type(f) is Recorded:
+        function = f.structure
+        leaves += f.leaves
+        labels += [""] * len(leaves)
+    else:
+        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels)
     names = _argument_names(f, len(args))
     positional = tuple(flatten(arg, name, leaves, labels) for arg, name in zip(args, names))
     keyword = {key: flatten(arg, key, leaves, labels) for key, arg in kwargs.items()}

@@ -33,7 +33,7 @@ from tapegrad.tensors import is_tensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
-_FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
+FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
 
 
 def is_leaf(x: Any) -> bool:
@@ -115,6 +115,21 @@ class Signature:
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
         """Return (df, *dargs) from one cotangent per input."""
         return tuple(part.mirror(leaves) for part in self.parts)
+
+
+class Recorded:
+    """The function of a tape that was loaded without it: its name, and what it had captured when the tape was saved."""
+
+    __slots__ = ("__name__", "_type_name", "leaves", "structure")
+
+    def __init__(self, name: str, type: str) -> None:
+        self.__name__, self._type_name = name, type
+        self.structure = Structure(Static(self), 0, 0, {})
+        self.leaves: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ArgumentError(f"the code of {self.__name__} is not in the file that its tape was loaded from",
+                            try_=f"tape.play(...), or tg.load(path, primitives={{{self.__name__!r}: {self.__name__}}})")
 
 
 class ValueAndGradients:
@@ -335,7 +350,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace:
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in _FOREIGN_PACKAGES:
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in FOREIGN_PACKAGES:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes

@@ -2,7 +2,8 @@
 
 NumPy arrays share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation that
 holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to itself, and
-fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x, value, *index)`.
+fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x, value, *index)`, and
+a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage than that part.
 
 The real buffer is written in place as soon as it belongs to the trace alone (it was made by a constructor or copied at the first
 write) and nobody may still need its former content: a loop that fills an array costs O(n). Recording a use of the content
@@ -18,9 +19,9 @@ import numpy as np
 
 from tapegrad.brief import plain
 from tapegrad.errors import MutationError, user_location
-from tapegrad.ops import copy, reshape, setitem
-from tapegrad.ops.write import Path, Step, assign, follow
-from tapegrad.rules import Traced, tracer_of
+from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
+from tapegrad.path import Path, Step, assign, follow
+from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tangent import shape_of
 from tapegrad.tape import Call, Input, Operation, value_of
 
@@ -56,12 +57,13 @@ class Storage:
 
 
 class View:
-    """Where a proxy stands: on which storage, by which path, and as of which version."""
+    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are."""
 
-    __slots__ = ("path", "storage", "version")
+    __slots__ = ("path", "seen", "storage", "version")
 
     def __init__(self, storage: Storage, path: Path = ()) -> None:
-        self.storage, self.path, self.version = storage, path, storage.version
+        self.storage, self.path = storage, path
+        self.version = self.seen = storage.version
 
 
 _slots: Any = vars(Traced)
@@ -69,8 +71,19 @@ _get_op, _set_op = _slots["_op"].__get__, _slots["_op"].__set__
 _get_val, _set_val = _slots["_val"].__get__, _slots["_val"].__set__
 
 
+def known(x: Traced) -> Operation:
+    """Return an operation of a proxy's shape and dtype, which no write changes; its content may be a former one."""
+    return _get_op(x) or peek(x)
+
+
+def label(x: Traced) -> str:
+    """Return what text calls a proxy: its variable's name, unless it is a view that nothing has used."""
+    op = _get_op(x)
+    return "view" if op is None else op.name
+
+
 def peek(x: Traced) -> Operation:
-    """Return a proxy's operation for a call that needs no more of it than its shape: the content stays unshared."""
+    """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
     if x._view is not None:
         fetch(x)
     return _get_op(x)  # type: ignore[no-any-return]
@@ -79,29 +92,54 @@ def peek(x: Traced) -> Operation:
 def use(x: Traced) -> Operation:
     """Return a proxy's operation for a call whose rule may need its value."""
     fetch(x)
+    op, storage = _get_op(x), x._view.storage
     if not x._view.path:
-        x._view.storage.shared = True
-    return _get_op(x)  # type: ignore[no-any-return]
+        storage.shared = True
+    elif storage.owned and not storage.shared and _shares(op.val, storage.val):
+        op.val = op.val.copy(order="K")  # the buffer will change under it
+    return op  # type: ignore[no-any-return]
 
 
 def read(x: Traced) -> Any:
     """Return a proxy's present value; what is kept of it must be copied, or `use`d."""
-    fetch(x)
-    return _get_val(x)
-
-
-def fetch(x: Traced) -> None:
-    """Bring a proxy up to date with its storage."""
     view = x._view
     storage = view.storage
     if storage.lost:
         raise MutationError(storage.lost, user_location(), "pass a copy of one of the two")
+    if view.seen != storage.version:
+        _set_val(x, follow(storage.val, view.path))
+        view.seen = storage.version
+    return _get_val(x)
+
+
+def fetch(x: Traced) -> None:
+    """Bring a proxy's operation up to date with its storage."""
+    read(x)
+    view = x._view
+    storage, tracer = view.storage, x._tracer
     if view.version == storage.version:
         return
-    source = follow(x._tracer.proxy(storage.op, storage.val, x._tracer, storage), view.path)
-    _set_op(x, _get_op(source))
-    _set_val(x, _get_val(source))
+    op, val = storage.op, storage.val
+    at = _last_read(view.path)
+    for i, step in enumerate(view.path[at:], at):
+        through = {"through": view.path[:at]} if i == at > 0 else {}
+        val = step.op.run(val, *step.args, **step.kwargs, **through)
+        op = tracer.place(Call(step.op, (op, *step.args), {**step.kwargs, **through}, val))
+    _set_op(x, op)
     view.version = storage.version
+
+
+def _last_read(path: Path) -> int:
+    """Return the position of the step by which a path is best recorded: a read of a part, by what leads to it, has a sparse cotangent."""
+    return next((i for i in range(len(path) - 1, 0, -1) if path[i].op is getitem and is_direct(path[:i])), 0)
+
+
+def is_direct(path: Path) -> bool:
+    """Return whether a path leads to each place of the storage at most once, and a gradient back on the same way."""
+    return all(step.op in _DIRECT for step in path)
+
+
+_DIRECT = frozenset([getitem, reshape, permute_dims, expand_dims, squeeze, flip, real, imag])
 
 
 def place(x: Traced) -> View:
@@ -111,41 +149,67 @@ def place(x: Traced) -> View:
     return x._view  # type: ignore[no-any-return]
 
 
+def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a `view` op gives of an array that the trace writes in place, or None where its whole content is needed.
+
+    A view is not recorded before it is used otherwise than by an index; what is read, is read through the path.
+    """
+    view, tracer = x._view, x._tracer
+    storage = view.storage
+    through = kwargs.get("through", ())
+    path = (*view.path, *through)
+    if not is_direct(path) or op not in _DIRECT:
+        return None
+    lifted = tuple(map(tracer.lift, args))
+    step = Step(op, tuple(map(value_of, lifted)), {key: value for key, value in kwargs.items() if key != "through"})
+    val = op.run(read(x), *step.args, **kwargs)
+    if _is_view(val, x, step):
+        _guard_indices(tracer, lifted)
+        y = tracer.proxy(None, val, tracer, storage)
+        y._track(storage, (*path, step))
+        y._view.version = -1
+        return y
+    if op is not getitem:
+        return None
+    known = {"through": path} if path else {}
+    return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
+
+
 def alias(x: Traced, base: Traced) -> None:
     """Make `x`, just returned by a `view` op of `base`, a view of base's memory, if NumPy made it one."""
-    op = _get_op(x)
-    val, of = _get_val(x), read(base) if base._view is not None else base._val
-    shares = _shares(val, of)
-    if getattr(val, "size", 1) == 0 or getattr(of, "size", 1) == 0:
-        x._tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
-    if op.fn is reshape and type(of) is np.ndarray and of.ndim > 1:
-        shares = _reshaped(x, place(base), Step(op.fn, op.args[1:], op.kwargs))
-    if not shares:
-        return
-    parent = place(base)
-    for arg in op.args[1:]:
-        if isinstance(arg, Operation):  # a traced integer: the path is static
-            x._tracer.guard(arg, "index", operator.index(arg.val))
-    step = Step(op.fn, tuple(map(value_of, op.args[1:])), op.kwargs)
-    if parent.storage.owned:
-        op.val = val = val.copy(order="K")  # the buffer will change under it
-        _set_val(x, val)
-    x._track(parent.storage, (*parent.path, step))
+    op, tracer = _get_op(x), x._tracer
+    of = read(base) if base._view is not None else base._val
+    if getattr(_get_val(x), "size", 1) == 0 or getattr(of, "size", 1) == 0:
+        tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
+    through = op.kwargs.get("through", ())
+    step = Step(op.fn, tuple(map(value_of, op.args[1:])), {key: value for key, value in op.kwargs.items() if key != "through"})
+    if _is_view(_get_val(x), base, step):
+        _guard_indices(tracer, op.args[1:])
+        view = place(base)
+        x._track(view.storage, (*view.path, *through, step))
+    elif base._view is not None and op.fn is reshape:
+        if _shares(op.val, of):  # of a buffer more compact than NumPy's
+            op.val = op.val.copy()
+            _set_val(x, op.val)
+        x._track(Storage(op, op.val))
+        x._view.storage.reshaped = base._view.storage.reshaped
 
 
-def _reshaped(x: Traced, parent: View, step: Step) -> bool:
-    """Return whether a reshaped array shares memory, as NumPy decides by its layout; where it does not, it gets its own."""
-    storage = parent.storage
-    storage.reshaped = True
-    if _shares(follow(storage.layout, (*parent.path, step)), storage.layout):
-        return True
-    op = _get_op(x)
-    if _shares(op.val, storage.val):  # of a buffer more compact than NumPy's
-        op.val = op.val.copy()
-        _set_val(x, op.val)
-    x._track(Storage(op, op.val))
-    x._view.storage.reshaped = True
-    return False
+def _guard_indices(tracer: Any, args: tuple[Any, ...]) -> None:
+    """Guard the traced integers that a view was made with: a path is static."""
+    for arg in args:
+        if isinstance(arg, Operation):
+            tracer.guard(arg, "index", operator.index(arg.val))
+
+
+def _is_view(val: Any, base: Traced, step: Step) -> bool:
+    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy decides that by its own layout."""
+    of = read(base) if base._view is not None else base._val
+    if step.op is not reshape or type(of) is not np.ndarray or of.ndim < 2:
+        return _shares(val, of)
+    view = place(base)
+    view.storage.reshaped = True
+    return _shares(follow(view.storage.layout, (*view.path, step)), view.storage.layout)
 
 
 def lies(x: Any, order: str | None) -> bool:
@@ -183,8 +247,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     view = place(x)
     storage = view.storage
     if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
-            and value._view.path[:-1] == view.path and value._view.version == storage.version \
-            and value._view.path and _same_index(value._view.path[-1], index):
+            and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
         return  # the last third of `x[index] += y`: the view has written itself
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
@@ -223,7 +286,7 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
     if not view.path:
         _set_op(x, op)
         _set_val(x, val)
-        view.version = storage.version
+        view.version = view.seen = storage.version
 
 
 def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:

@@ -2,27 +2,92 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 
 import tapegrad as tg
+from bench import tables
+from tapegrad.cli.parser import COMMANDS
+from tapegrad.cli.parser import main as main_of_cli
 from tapegrad.show.coverage import listing
-from tests.golden.programs import f, wave
+from tests.golden import debugged
+from tests.golden.programs import branch, f, loss, steps, wave
+from tests.golden.results import RESULTS
 
 FOLDER = Path(__file__).parent / "golden"
 
 
-def on_console(tape: tg.Tape, width: int, encoding: str = "utf-8", **options: Any) -> str:
+def on_console(shown: Any, width: int, encoding: str = "utf-8", format: str = "table", group: str | None = None, **options: Any) -> str:
     """Return what a terminal of this width and encoding shows, without the blanks that pad a table."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    Console(file=file, width=width, legacy_windows=False, **options).print(tape)
+    console = Console(file=file, width=width, legacy_windows=False, **options)
+    if isinstance(shown, tg.Tape):
+        shown.show(format, group, console=console)
+    else:
+        console.print(shown)
     file.flush()
     return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
+
+
+def bench_tables() -> Group:
+    """Return all that a benchmark prints of two problems."""
+    return Group(*map(tables.problem, RESULTS), *tables.notes(RESULTS), tables.steady(RESULTS), tables.against(RESULTS), *tables.reasons(RESULTS),
+                 tables.first(RESULTS),
+                 tables.memory(RESULTS), tables.FOOTNOTE)
+
+
+LAYERS = [(np.full((3, 2), 0.5), np.zeros(2)), (np.full((2, 1), 0.25), np.zeros(1))]
+
+
+def views() -> dict[str, str]:
+    """Return the texts of the views other than the table, each at two widths."""
+    wide = tg.gradtape(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0}, seed=(1.0, np.ones(3)))
+    flat = tg.primitivize(wide)
+    calls = tg.trace(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)), ctx=tg.Context(paths=True))[1]
+    nested = tg.gradtape(calls)
+    functions = tg.trace(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)))[1]
+    long = tg.primitivize(tg.gradtape(steps, 0.5))
+    branches = tg.trace(branch, 2.0)[1].diff(tg.trace(branch, -2.0)[1])
+    found = {"tree": (calls, "tree", None), "tree_gradient": (nested, "tree", None), "tree_functions": (functions, "tree", None),
+             "tree_line": (wide, "tree", "line"), "mirror": (wide, "mirror", None), "mirror_flat": (flat, "mirror", None),
+             "mirror_call": (nested, "mirror", "call"), "compact_line": (wide, "compact", "line"), "table_call": (calls, "table", "call"),
+             "summary": (long, "summary", None), "long_table": (long, "table", None), "long_tree": (long, "tree", None),
+             "long_mirror": (long, "mirror", None)}
+    texts = {f"{name}{width}.txt": on_console(tape, width, format=format, group=group)
+             for name, (tape, format, group) in found.items() for width in (60, 100)}
+    texts |= {f"{name}_ascii80.txt": on_console(*found[name][:1], 80, "ascii", *found[name][1:]) for name in ("tree_gradient", "mirror")}
+    texts["mirror_colour80.txt"] = on_console(wide, 80, format="mirror", force_terminal=True, color_system="truecolor", no_color=False)
+    for name, diff in {"diff": branches, "diff_flat": tg.trace(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0})[1].diff(flat)}.items():
+        texts |= {f"{name}{width}.txt": on_console(diff, width) for width in (60, 100)} | {f"{name}.txt": str(diff)}
+    return texts
+
+
+def on_command_line(*argv: str) -> str:
+    """Return what a command prints on a terminal of 80 characters."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+        assert main_of_cli(argv) == 0
+    return out.getvalue().rstrip("\n")
+
+
+def commands() -> dict[str, str]:
+    """Return what the help of each command says, what they print of a small program, and the scripts for shells."""
+    offered = [command.name for command in COMMANDS if command.needs()]
+    program = ("a / (a + b*b)", "a=2", "b=3")
+    return {
+        "help.txt": on_command_line("--help"), **{f"help_{name}.txt": on_command_line(name, "--help") for name in offered},
+        **{f"completion_{shell}.txt": on_command_line("completion", shell) for shell in ("bash", "zsh", "fish")},
+        "cli_grad_stages.txt": on_command_line("grad", *program, "--stages"), "cli_trace_compact.txt": on_command_line("trace", *program, "--format", "compact"),
+        "cli_export_json.txt": on_command_line("export", *program, "--to", "json"), "cli_check.txt": on_command_line("check", *program, "--order", "2"),
+    }
 
 
 def goldens() -> dict[str, str]:
@@ -46,15 +111,35 @@ def goldens() -> dict[str, str]:
         "wave_width72.txt": wide.format(width=72),
         "wave_ascii60.txt": on_console(wide, 60, "ascii"),
         "wave_rich140.txt": on_console(wide, 140),
+        "bench.txt": on_console(bench_tables(), 140),
         "coverage_fft.txt": listing("fft").format(),
+        **debugged.texts(on_console),
+        **views(),
+        **commands(),
     }
+
+
+def pictures() -> dict[str, str]:
+    """Return the golden pictures by name; README shows gradient.svg."""
+    gradient = tg.gradtape(f, 2.0, 3.0)
+    wide = tg.gradtape(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0}, seed=(1.0, np.ones(3)))
+    drawn = {
+        "primal.svg": tg.trace(f, 2.0, 3.0)[1].to_svg(),
+        "gradient.svg": gradient.to_svg(),
+        "gradient.dot": gradient.to_dot(),
+        "flat.svg": tg.primitivize(gradient).to_svg(),
+        "wave_lines.svg": wide.to_svg(group="line"),
+        "wave.dot": wide.to_dot(),
+    }
+    return {name: text.removesuffix("\n") for name, text in drawn.items()}
 
 
 def main() -> None:
     """Write every golden file."""
-    for old in FOLDER.glob("*.txt"):
-        old.unlink()
-    for name, text in goldens().items():
+    for pattern in ("*.txt", "*.svg", "*.dot"):
+        for old in FOLDER.glob(pattern):
+            old.unlink()
+    for name, text in (goldens() | pictures()).items():
         (FOLDER / name).write_text(text + "\n", encoding="utf-8")
 
 

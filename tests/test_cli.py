@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from tapegrad import __version__
-from tapegrad.cli import EXAMPLES, _guard_dashes, literal, main
+from tapegrad.cli import main
+from tapegrad.cli.parser import COMMANDS, EXAMPLES, guard_dashes
+from tapegrad.cli.program import literal
 
 MODULE = '''\
 import numpy as np
@@ -215,8 +217,10 @@ def test_the_traceback_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"tapegrad {__version__}\n"
-    for argv in (["--help"], ["grad", "--help"], ["show", "-h"]):
-        assert EXAMPLES in run(capsys, *argv)
+    assert EXAMPLES in run(capsys, "--help")
+    for command in COMMANDS:
+        if command.needs():
+            assert f"examples:\n{command.examples}" in run(capsys, command.name, "--help") and command.summary in run(capsys, "-h").replace("\n" + " " * 14, " ")
 
 
 def test_literals() -> None:
@@ -227,7 +231,7 @@ def test_literals() -> None:
 
 
 def test_a_leading_minus_is_no_option() -> None:
-    assert _guard_dashes(["-x*x", "-1e-3", "--seed", "-2", "-h", "--", "x"]) == [" -x*x", " -1e-3", "--seed", " -2", "-h", "--", "x"]
+    assert guard_dashes(["-x*x", "-1e-3", "--seed", "-2", "-h", "--", "x"]) == [" -x*x", " -1e-3", "--seed", " -2", "-h", "--", "x"]
 
 
 def test_from_a_shell(folder: Path) -> None:

@@ -63,6 +63,7 @@ TABLE = {
     "an array as output, and no seed": (lambda: tg.grad(lambda x: x * 2, *TWO), "seed"),
     "an output that is no number": (lambda: tg.grad(lambda x: "text", *ONE), "no gradient"),
     "a second rule": (lambda: tg.rrule(np.sin)(lambda x: None), "registered already|has a rule already"),
+    "a call that raises in a replay": (lambda: tg.trace(lambda x: np.linalg.inv(x), np.eye(2))[1].play(np.zeros((2, 2))), "Singular matrix"),
 }
 ROWS = dict(re.findall(r"^\| (.*) \| (\w+) \|$", errors.__doc__, re.M))
 

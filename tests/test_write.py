@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad.tangent import Accumulator
+from tapegrad.replay.play import Memory
+from tapegrad.tangent import Accumulator, Scatter
 from tapegrad.testing import check_grads, contract
 
 X = np.linspace(0.1, 1.0, 6)
@@ -53,6 +54,7 @@ PROGRAMS = [
     "np.put(x, [0, 3], [x[1], x[2] * 2]); return x * x",
     "np.put(x, [0, -1, 2], x[1]); return x * x",
     "np.putmask(x, x > 0.4, x[:2] * 2); return x * x",
+    "np.putmask(x, x > 0.4, x[1] * 2); np.putmask(x, x > 0.9, 3.0); return x * x",
     "np.place(x, x > 0.4, [x[0], x[1] * 3]); return x * x",
     "m = np.outer(x[:3], x[3:]); np.fill_diagonal(m, x[0] * 2); return m * m",
     "m = x.reshape(2, 3); np.put_along_axis(m, np.array([[1], [0]]), x[:2].reshape(2, 1) * 3, axis=1); return m * m",
@@ -81,6 +83,20 @@ PROGRAMS = [
     "y = np.zeros(6, int); y[0] = 7 * x[3]; return x * y",
     "y = np.zeros(6, dtype=np.float32); y[1:] = x[1:]; return y * y",
     "s = x.real; s[0] = 4.0 * x[1]; return x * x",
+    "m = x.reshape(2, 3); m[0, 1] = m[1, 2] * m[0, 0]; m[1, 0] = m[0, 1] * 2; return x * m[0, 1]",
+    "y = np.zeros(6); row = y[1:]; row[0] = x[0]; row[1] = row[0] * x[1]; row[2:] = row[:3] * x[3:]; return y * y",
+    "y = x * x; t = y.reshape(2, 3).T; t[1, 0] = t[0, 1] * t[2, 0]; t[2] = t[0] + t[1] * x[0]; return y * t[2, 1]",
+    "y = x.copy(); q = y.reshape(3, 2)[:, ::-1][1:].T[None]; q[0, 1, 0] = q[0, 0, 1] * x[5]; q[0, 0] *= q[0, 1]; return y * q.sum()",
+    "y = np.ones(6); y[0] = x[0]; v = y[::2]; v[I[:2]] = v[1:] * x[:2]; return y * v[I].sum() * v[v > 0.2].sum() * v[np.array([True, False, True])].sum()",
+    "y = np.zeros(6); y[0] = x[2]; b = np.broadcast_to(y[:3], (2, 3)); y[1] = b[1, 0] * x[1]; y[2] = b[:, 1].sum(); return y * y + b[:, :1].sum()",
+    "y = np.zeros((3, 3)); d = np.diagonal(y); y[0, 0] = x[0]; y[1, 1] = d[0] * x[1]; y[2, 2] = d[1] ** 2; return y * d.sum()",
+    "y = np.array(x * 1.0, order='F'); m = np.asfortranarray(y.reshape(2, 3)); r = m.T.reshape(-1); r[1] = r[0] * x[3]; r[4] = r[1] * r[5]; return m * r[4]",
+    "y = np.zeros(6); v = y[2:2]; v[:] = 1.0; y[1] = x[0] * v.sum() + x[1]; return y * v.size",
+    "y = x.copy(); s = y.flat[1:3]; s[0] = 5.0; y.flat[-1] = y.flat[0] * x[1]; y.flat[2:4] = y.flat[:2]; return y * s.sum()",
+    "y = np.zeros((2, 3)); for i in range(1, 6): y.T.flat[i] = y.T.flat[i - 1] * 0.5 + x[i];  return y * y",
+    "y = np.zeros((2, 3)); y[0] = x[:3]; y[1] += y[0] * x[3:]; y[1][0] = y[0][1] * y[1][2]; y[:, 0] *= y[:, 1]; return y * y",
+    "y = np.zeros(6, int); v = y[1:]; v[0] = 3; v[1] = v[0] * 2; return x * y * v[1]",
+    "y = np.zeros(6, dtype=np.float32); v = y[1:]; v[:] = x[1:]; v[0] = v[1] * v[2]; return y * y",
 ]
 
 
@@ -107,6 +123,22 @@ def test_a_write_means_what_it_means_in_numpy(text: str) -> None:
     np.testing.assert_array_equal(X, kept)
 
 
+OUTS = [
+    "np.add(m, m, y)", "np.exp(m, y)", "np.clip(m, 0.2, 0.8, y)", "m.clip(0.2, 0.8, y)", "np.round(m, 1, y)", "np.cumsum(m, 1, None, y)", "m.cumsum(0, None, y)",
+    "np.sum(m, 0, None, y[0])", "m.sum(0, None, y[0])", "np.max(m, 0, y[0])", "m.min(0, y[1])", "np.mean(m, 0, None, y[0])", "np.var(m, 0, None, y[0])",
+    "np.median(m, 0, y[0])", "np.nanmax(m, 0, y[1])", "np.quantile(m, 0.3, 0, y[0])", "np.take(m, [1, 0], 0, y)", "m.take([0, 0], 0, y)",
+    "np.concatenate([m[:1], m[1:] * 2], 0, y)", "np.dot(m[:, :2], m[:2], y)", "np.add.reduce(m, 0, None, y[1])", "np.trace(m, 0, 0, 1, None, y[0, 0, ...])",
+    "np.compress([True, True], m, 0, y)", "np.stack([m[0], m[1]], 0, y)", "np.cumprod(m, 0, None, y)",
+]
+
+
+@pytest.mark.parametrize("call", OUTS)
+def test_an_output_array_given_by_position(call: str) -> None:
+    f = _program(f"m = x.reshape(2, 3) * 1.0; y = np.zeros((2, 3)); z = {call}; y[0, 0] *= 2.0; return y * m + z.sum()")
+    np.testing.assert_array_equal(tg.trace(f, X)[0], f(X))
+    check_grads(f, X)
+
+
 @pytest.mark.parametrize(("text", "error"), [
     ("x[9] = 1.0; return x", IndexError), ("x[0] = x; return x", ValueError), ("x[:2] = x[:3]; return x", ValueError),
     ("x += np.ones((2, 6)); return x", ValueError), ("y = np.zeros(6, int); y += x; return y", TypeError),
@@ -125,7 +157,8 @@ def test_numpys_errors_are_raised_and_nothing_is_half_written(text: str, error: 
 def test_arrays_that_the_trace_does_not_own() -> None:
     ours = np.zeros(6)
     globals()["OURS"] = ours
-    for text in ("np.add(x, x, out=OURS); return x", "np.copyto(OURS, x); return x", "np.add.at(OURS, [0], x[0]); return x"):
+    for text in ("np.add(x, x, out=OURS); return x", "np.copyto(OURS, x); return x", "np.add.at(OURS, [0], x[0]); return x",
+                 "np.cumsum(x, 0, None, OURS); return x"):
         f = _program(text)
         f.__globals__["OURS"] = ours
         with pytest.raises(tg.MutationError, match="does not own"):
@@ -185,6 +218,74 @@ def test_an_overwritten_argument_of_every_kind() -> None:
     assert d["list"] == [0.0, 0.0] and d["w"][0] == 0.0 and dx[0] != 0.0
 
 
+def test_a_read_through_stop_gradient_has_none() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(6)
+        y[0] = x[2]
+        s = tg.stop_gradient(y)[:2]
+        y[1] = y[0] * s[0] * x[1]
+        y[2] = s[1] + x[2] * s[0]
+        return y.sum()
+    np.testing.assert_allclose(tg.gradient(f, X)[0], [0, X[2] ** 2, 1 + X[2] * X[1] + X[2], 0, 0, 0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_reads_through_parts_of_complex_numbers(order: str) -> None:
+    def f(z: Any) -> Any:
+        w = np.array(z * 1.0, order=order)
+        re, im = w.T.real, w.imag[1:]
+        im[0, 1] = im[0, 0] * re[1, 0]
+        re[0] = re[1] * im[0, 2]
+        flat = w.T.imag.reshape(-1)  # a view of the one layout, of the other a copy
+        flat[1] = 2 * flat[0] * re[2, 1]
+        im[0, I[:2]] = re[1:, 1] * im[0, 2]
+        return w * re[0, 1]
+    z = np.array(np.arange(6.0).reshape(2, 3) + 1j * np.arange(1, 7).reshape(2, 3), order=order) / 5
+    np.testing.assert_array_equal(tg.trace(f, z)[0], f(z.copy(order="K")))
+    check_grads(f, z, order=2)
+    swept = tg.grad(lambda z: contract(f(z)), z)[1][1]
+    written = tg.gradtape(lambda z: contract(f(z)), z).check()
+    for played in (written.play(z), tg.primitivize(written).check().play(z)):
+        np.testing.assert_allclose(played[1][1], swept, 1e-12, 1e-14)
+
+
+def test_a_view_is_on_the_tape_only_where_it_is_used_whole() -> None:
+    def f(x: Any) -> Any:
+        u = np.zeros(6)
+        v = u[1:]
+        repr(v)
+        v[0] = x[0]
+        w = v[1:][::-1]
+        w[0] = v[0] * x[1]
+        return (w * v[:4]).sum() * len(w)
+    _, tape = tg.trace(f, X)
+    reads = [repr(op).partition(" = ")[2] for op in tape if isinstance(op, tg.Call) and op.fn is tg.ops.getitem]
+    assert reads == ["getitem(%2, 0)", "getitem(%5, 0, through=(getitem(1:),))", "getitem(%2, 1)",
+                     "getitem(%9, ::-1, through=(getitem(1:), getitem(1:)))", "getitem(%9, :4, through=(getitem(1:),))"]
+    np.testing.assert_allclose(tape.play(2 * X), f(2 * X))
+
+
+def test_an_index_out_of_range_and_a_view_of_what_was_lost() -> None:
+    def f(x: Any) -> Any:
+        v = np.zeros(3)[1:]
+        v[0] = x[0]
+        try:
+            return v[2] * x[1]
+        except IndexError:
+            return v[0] * x[1]
+    _, tape = tg.trace(f, X)
+    assert tape.play(2 * X) == 4 * X[0] * X[1]
+    with pytest.raises(IndexError):
+        tg.grad(lambda x: np.zeros(3)[1:][2] * x[0], X)
+
+    def lost(x: Any, y: Any) -> Any:
+        v = y[1:]
+        x[0] = 2.0
+        return v[0] * x[1]
+    with pytest.raises(tg.MutationError, match="shares memory"):
+        tg.grad(lost, X, X[::-1])
+
+
 # -- random programs, against torch and NumPy
 
 
@@ -217,6 +318,57 @@ def test_random_programs(steps: list[tuple[str, str, str]]) -> None:
     np.testing.assert_array_equal(value, expected)
     check_grads(f, x)
     np.testing.assert_allclose(tg.gradtape(f, x).play(x)[1][1], dx, 1e-12, 1e-14)
+
+
+OF_MATRICES = [".T", "[1:]", "[:, 1:]", "[::2]", "[:, ::2]", ".reshape(-1)", ".reshape(2, -1)", "[None]", "[0]", "[-1:]", "[..., None]", ".reshape(-1, 1)"]
+ASSIGNMENTS = [
+    "{v}{i} = rd({w}){j} * 0.6 + rd({v}){k} * x[1]", "{v}{i} += rd({w}){j} * rd({v}){k}", "{v}{i} = rd({w}){j} * s", "{v}[0] = rd({v})[-1] * 0.3 + x[2]",
+    "{v}[...] = rd({v}) * 0.8", "{v}[[0, -1]] = rd({w}){j} * x[0]", "{v}[1:] *= rd({w}){j}", "s = s + (rd({w})[[0, -1, 0]] ** 2).sum()",
+    "s = s * rd({w}){j} + rd({v}).sum() * 0.1", "s = s + rd({w})[rd({w}) > 0.4321].sum()", "{v}[-1] += rd({v})[0] * rd({w}){j}",
+]
+
+
+def random_views(choices: list[tuple[int, int, int, int]]) -> str:
+    """Return a program that writes and reads through views of views of one array."""
+    lines, views = ["a = (x * 1.0).reshape(3, 4)", "s = x[0]"], {"a": np.zeros((3, 4))}
+    for n, (kind, p, q, r) in enumerate(choices):
+        v, w = list(views)[p % len(views)], list(views)[q % len(views)]
+        if kind < 2:
+            step = OF_MATRICES[r % len(OF_MATRICES)]
+            if step == ".T" and views[v].ndim != 2:
+                continue
+            try:
+                found = eval(f"v{step}", {"v": views[v]})
+            except (ValueError, IndexError):
+                continue  # not of this shape
+            if found.size > 1 and found.ndim < 4 and np.shares_memory(found, views[v]):
+                views[f"v{n}"] = found
+                lines.append(f"v{n} = {v}{step}")
+            continue
+        i, j, k = (str([*map(int, np.unravel_index(number % views[name].size, views[name].shape))])
+                   for name, number in ((v, p + r), (w, q + 3 * r), (v, q + r)))
+        statement = ASSIGNMENTS[r % len(ASSIGNMENTS)].format(v=v, w=w, i=i, j=j, k=k)
+        if "[[0, -1]] =" not in statement or len(views[v]) > 1:  # torch gives a place that is named twice both gradients
+            lines.append(statement)
+    return ";".join([*lines, "return (a * a).sum() + s + " + " + ".join(f"rd({v}).sum() * {n + 1}.5" for n, v in enumerate(views))])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40)), min_size=3, max_size=12))
+def test_random_programs_that_read_through_views(choices: list[tuple[int, int, int, int]]) -> None:
+    f = _program(random_views(choices))
+    f.__globals__["rd"] = lambda a: a.clone() if isinstance(a, torch.Tensor) else a  # what torch saves for its sweep must not be overwritten
+    x = np.linspace(0.2, 1.1, 12)
+    value, (_, dx) = tg.grad(f, x)
+    np.testing.assert_array_equal(value, f(x.copy()))
+    z = torch.tensor(x, requires_grad=True)
+    f(z).backward()
+    np.testing.assert_allclose(dx, z.grad.numpy(), 1e-10, 1e-12)
+    tape = tg.gradtape(f, x).check()
+    for played in (tape.play(x), tape.play(x), tg.primitivize(tape).check().play(x)):
+        np.testing.assert_allclose(played[1][1], dx, 1e-10, 1e-12)
+    if len(choices) < 6:
+        check_grads(f, x, order=2)
 
 
 def test_the_same_program_in_torch() -> None:
@@ -260,3 +412,51 @@ def test_filling_an_array_copies_it_no_more_often_than_the_loop_does(monkeypatch
     assert tape.play(x) == fill(x) and not copies
     np.testing.assert_array_equal(gradient.play(x)[1][1], expected)
     assert not copies
+
+
+LOOPS = [
+    "m = x.reshape(2, -1); for i in range(m.shape[1]): m[0, i] = m[1, i] * 2;  return x",
+    "u = np.zeros(len(x)); row = u[1:]; for i in range(len(row)): row[i] = row[i - 1] + x[i];  return u",
+    "u = np.zeros((len(x) // 4, 4)); t = u.T; for j in range(4 * len(u)): t[j % 4, j // 4] = t[j % 4 - 1, j // 4] + x[j];  return u",
+    "u = np.zeros(len(x)); v = u.reshape(2, -1)[:, 1:][::-1]; for i in range(v.shape[1]): v[0, i] = v[1, i - 1] + x[i];  return u",
+    "u = np.zeros(len(x)); for i in range(len(x) - 1): u[1:][i] += x[i] * u[:-1].reshape(-1)[i];  return u",
+    "u = np.zeros((2, len(x) // 2)); for i in range(u.size): u.flat[i] = u.T.flat[i - 1] + x[i];  return u",
+    "u = np.zeros(len(x), complex); v = u.imag; for i in range(len(v)): v[i] = v[i - 1] + x[i];  return u",
+    "u = np.zeros((len(x) // 10, 10)); for i in range(1, len(u)): u[i, 1:] = u.T[:-1, i - 1] + x[10 * i: 10 * i + 9];  return u",
+    "m = np.asfortranarray(x.reshape(2, -1)); r = m.T.reshape(-1); for i in range(1, len(x)): r[i] = r[i - 1] * r[i];  return m",
+]
+
+
+@pytest.mark.parametrize("text", LOOPS)
+def test_a_loop_through_views_copies_no_whole_array(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = _program(text)
+    made: list[Any] = []  # every array that a run makes, kept alive, so that no two lie in one place
+    plain_init, plain_dense, plain_run = Accumulator.__init__, Scatter.dense, Memory.run
+
+    def run(self: Any, *args: Any) -> Any:
+        result = plain_run(self, *args)
+        made.append(result[0] if isinstance(result, tuple) else result)
+        return result
+    monkeypatch.setattr(Accumulator, "__init__", lambda self, array: made.append(array) or plain_init(self, array))
+    monkeypatch.setattr(Scatter, "dense", lambda self: made.append(y := plain_dense(self)) or y)
+    monkeypatch.setattr(Memory, "run", run)
+
+    def large(n: int) -> int:
+        return len({y.__array_interface__["data"][0] for y in made if isinstance(y, np.ndarray) and 2 * y.size >= n})
+
+    def cost(n: int) -> tuple[int, int, int, int]:
+        """Return the tape's length, and how many arrays of the problem's size are on it, in the sweep, and in the replay."""
+        x = np.linspace(0.5, 1.5, n)
+        made.clear()
+        tape = tg.trace(f, x)[1]
+        made.extend(op.val for op in tape if isinstance(op, tg.Call))
+        traced = large(n)
+        made.clear()
+        gradient = tg.gradtape(lambda x: contract(f(x)), x)
+        swept = large(n)
+        made.clear()
+        gradient.play(x)
+        return len(tape), traced, swept, large(n)
+    short, middle, long = cost(40), cost(80), cost(160)
+    assert short[1:] == middle[1:] == long[1:]
+    assert long[0] - middle[0] == 2 * (middle[0] - short[0])

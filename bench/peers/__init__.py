@@ -1,8 +1,8 @@
-"""The peers, in the order of the table; gradients are compared with the first one's."""
+"""The peers by name, in the order of the tables; gradients are compared with the first one's."""
 
 from __future__ import annotations
 
-from bench.peers import autograd, jax, tapegrad, torch
+from bench.peers import autograd, handwritten, jax, tapegrad, torch
 from bench.peers.peer import Peer
 
-PEERS: tuple[Peer, ...] = (*tapegrad.PEERS, *autograd.PEERS, *torch.PEERS, *jax.PEERS)
+PEERS: dict[str, Peer] = {peer.name: peer for peer in (*handwritten.PEERS, *autograd.PEERS, *torch.PEERS, *jax.PEERS, *tapegrad.PEERS)}

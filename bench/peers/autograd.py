@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.peers.peer import Gradient, Peer
@@ -25,7 +26,13 @@ def prepare(problem: Problem) -> Gradient:
     """Build value_and_grad once."""
     import autograd  # type: ignore[import-untyped]
     gradient = autograd.value_and_grad(rebound(problem.objective, autograd.numpy), tuple(range(len(problem.args))))
-    return lambda: gradient(*problem.args, **problem.given)
+    return Gradient(partial(gradient, *problem.args, **problem.given))
 
 
-PEERS = (Peer("autograd", prepare),)
+def load() -> None:
+    """Differentiate a product."""
+    import autograd
+    autograd.grad(lambda x: autograd.numpy.sin(x) * x)(2.0)
+
+
+PEERS = (Peer("autograd", prepare, load),)

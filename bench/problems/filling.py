@@ -28,5 +28,5 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["x"])}
 
 
-PROBLEM = Problem("filling", objective, ("x",), make, {"n": 1000}, size_of, repeats=3, sweep=tuple({"n": 10 ** power} for power in (3, 4, 5)),
-                  peers=("tapegrad grad", "tapegrad replay", "autograd", "torch", "jax"))
+PROBLEM = Problem("filling", objective, ("x",), make, {"n": 1000}, size_of, sweep=tuple({"n": 10 ** power} for power in (3, 4, 5)),
+                  sweep_peers=("tapegrad grad", "tapegrad replay", "autograd", "torch", "jax"))

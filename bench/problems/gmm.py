@@ -86,4 +86,5 @@ def size_of(data: Data) -> Size:
     return {"d": data["means"].shape[1], "K": data["means"].shape[0], "n": data["x"].shape[0]}
 
 
-PROBLEM = Problem("gmm", objective, ("alphas", "means", "icf"), make, {"d": 10, "K": 25, "n": 1000}, size_of, read)
+PROBLEM = Problem("gmm", objective, ("alphas", "means", "icf"), make, {"d": 10, "K": 25, "n": 1000}, size_of, read,
+                  file="gmm_d10_K25.txt", native=0.11e-3)

@@ -15,9 +15,13 @@ Data = dict[str, Any]
 class Problem:
     """An objective, a real scalar of plain NumPy, and where its data come from.
 
-    `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, `size_of` says how large data are:
-    data are the objective's arguments by name. `wrt` names those to differentiate by. A problem with a `sweep` is measured
-    at each of its sizes, on request at the size `million` too. `peers` are the ones measured, all if empty.
+    `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, called `file` in its folder, and
+    `size_of` says how large data are: data are the objective's arguments by name. `wrt` names those to differentiate by.
+    `tolerance` is the relative difference that two peers' gradients may have. `native` is the time of hand-written C++ at the
+    default size, in seconds, where one is known: on another machine, so it shows a distance and no more. `behind` says why tapegrad's
+    compiled tape is slower than another peer, where it is, and what would close the gap.
+
+    A problem with a `sweep` can be measured at each of its sizes too, on request at the size `million` as well, by `sweep_peers`.
     """
 
     name: str
@@ -27,9 +31,13 @@ class Problem:
     default: Size
     size_of: Callable[[Data], Size]
     read: Callable[[Path], Data] | None = None
+    file: str = ""
+    tolerance: float = 1e-10
+    native: float | None = None
+    behind: str = ""
     sweep: tuple[Size, ...] = ()
     million: Size | None = None
-    peers: tuple[str, ...] = ()
+    sweep_peers: tuple[str, ...] = ()
     repeats: int = 15
     data: Data = field(default_factory=dict)
     source: str = ""
@@ -43,6 +51,13 @@ class Problem:
         if self.read is None:
             raise ValueError(f"{self.name} reads no file")
         return replace(self, data=self.read(path), source=path.name)
+
+    def found(self, folder: Path | None, size: Size) -> Problem:
+        """Return the problem with the published data of a folder if it has them, with made data otherwise; `folder` may be a file."""
+        if folder is None or size or self.read is None:
+            return self.made(**size)
+        path = folder / self.file if folder.is_dir() else folder
+        return self.loaded(path) if path.is_file() else self.made()
 
     @property
     def size(self) -> Size:

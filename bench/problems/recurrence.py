@@ -26,6 +26,6 @@ def size_of(data: Data) -> Size:
     return {"iterations": data["iterations"]}
 
 
-PROBLEM = Problem("recurrence", objective, ("x",), make, {"iterations": 1000}, size_of, repeats=5,
+PROBLEM = Problem("recurrence", objective, ("x",), make, {"iterations": 1000}, size_of, native=10e-6,
                   sweep=tuple({"iterations": 10 ** power} for power in (3, 4, 5)), million={"iterations": 333_334},
-                  peers=("tapegrad grad", "autograd"))
+                  sweep_peers=("tapegrad grad", "autograd"))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import plain
-from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import stack
 from tapegrad.rules import Traced, holds_traced, means
 from tapegrad.tangent import shape_of
@@ -42,9 +41,3 @@ def static(x: Any) -> Any:
 def keywords(**kwargs: Any) -> dict[str, Any]:
     """Return the keyword arguments that say something, so that a printed call is short: neither None nor False."""
     return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
-
-
-def no_out(out: Any) -> None:
-    """Refuse an `out` given by position; by keyword it is taken care of before any frontend is called."""
-    if out is not None and out != (None,):
-        raise MutationError("an output array given by position is not recorded", user_location(), "out= by keyword, or the returned array")

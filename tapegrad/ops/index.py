@@ -2,7 +2,7 @@
 
 The index of `getitem` is splatted into arguments, so that a traced integer, integer array or mask is a variable of its
 own: `x[1:, mask]` is `getitem(x, 1:, mask)`. The cotangent of a read is sparse (`tangent.Scatter`): the reads of one
-array are put together by a single `scatter`.
+array are put together by a single `scatter`. `through` is the path to a view of `x` that is read, and `x` itself not copied.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad import tensorindex, tensors
+from tapegrad.brief import plain
 from tapegrad.lazy import torch
 from tapegrad.ops.shape import reshape
+from tapegrad.path import Path, add_at, follow, may_repeat
 from tapegrad.rules import define
-from tapegrad.tangent import ZERO, Scatter, dtype_of, shape_of
+from tapegrad.tangent import ZERO, Scatter, dtype_of, layout_of, shape_of
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
 
@@ -31,10 +33,6 @@ def _split(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tu
         at += 1 + rank
 
 
-def _may_repeat(index: tuple[Any, ...]) -> bool:
-    return any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index)
-
-
 def _wide(pieces: Any, dtype: Any) -> Any:
     """Return the dtype that holds all pieces; Python's numbers take that of the array."""
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
@@ -42,11 +40,14 @@ def _wide(pieces: Any, dtype: Any) -> Any:
     return np.result_type(*given, *([] if dtype is None else [dtype]))
 
 
-def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
-    y = np.zeros(shape, _wide((piece for piece, _ in _split(parts, ranks)), dtype))
+def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
+             order: Any = "C") -> Any:
+    y = np.zeros(shape, _wide((piece for piece, _ in _split(parts, ranks)), dtype), order)
     places: Any = None
-    for piece, index in _split(parts, ranks):
-        if _may_repeat(index):
+    for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
+        if path or order != "C":
+            add_at(y, piece, index, path)
+        elif may_repeat(index):
             if places is None:
                 places = np.arange(y.size).reshape(shape)
             at = places[index]
@@ -56,13 +57,17 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
-def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
+def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
+                     order: Any = "C") -> Any:
     pieces = [piece for piece, _ in _split(parts, ranks)]
     device = tensors.device_of(parts)
     wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
-    y = torch.zeros(shape, dtype=wide, device=device)
+    y = torch.zeros(shape, dtype=wide, device=device)  # in C order: a path is followed by the numbers of places where torch has no view
     numbers: Any = None
-    for piece, index in _split(parts, ranks):
+    for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
+        if path:
+            add_at(y, piece, index, path)
+            continue
         where = tuple(tensorindex.parts_of(index, device))
         if numbers is None and not tensorindex.is_basic(list(where)):
             numbers = torch.arange(y.numel(), device=device).reshape(shape)
@@ -70,10 +75,11 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     return y
 
 
-def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], **_: Any) -> Any:
+def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
     def scatter_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
-        return tuple(dx for _, index in _split(parts, ranks) for dx in (read(dy, index), *[ZERO] * len(index)))
+        pieces = zip(_split(parts, ranks), through or ((),) * len(ranks))
+        return tuple(dx for (_, index), path in pieces for dx in (read(dy, index, path), *[ZERO] * len(index)))
     return scatter_pullback
 
 
@@ -81,17 +87,19 @@ def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, 
 scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 
 
-def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]) -> Any:
-    """Return zeros of x's shape with each piece added at its index: what a sparse cotangent stands for."""
+def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
+    """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a sparse cotangent stands for."""
     dtype = dtype_of(x)
     parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
-    return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)),
-                   **({"dtype": dtype} if dtype != np.float64 and getattr(dtype, "kind", "i") in "fc" else {}))
+    known: dict[str, Any] = {"dtype": dtype} if dtype != np.float64 and getattr(dtype, "kind", "i") in "fc" else {}
+    if any(paths):  # they are followed in zeros that lie in memory as x does
+        known |= {"through": tuple(paths)} | ({"order": "F"} if layout_of(plain(x)) == "F" else {})
+    return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)
 
 
-def sparse(x: Any, dy: Any, index: tuple[Any, ...]) -> Scatter:
-    """Return the cotangent of `x` that is `dy` at an index, and zero elsewhere."""
-    return Scatter(assemble, x, dy, index)
+def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:
+    """Return the cotangent of `x` that is `dy` at an index, of the view that a path leads to, and zero elsewhere."""
+    return Scatter(assemble, x, dy, index, path)
 
 
 # -- reading
@@ -102,12 +110,19 @@ def _array(x: Any, others: Any) -> Any:
     return tensors.to_tensor(x, tensors.device_of((x, *others)))
 
 
-def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any) -> Any:
-    return sparse(x, dy, index)
+def _getitem(x: Any, *index: Any, through: Path = ()) -> Any:
+    return follow(x, through)[index]
 
 
-getitem = define("getitem", lambda x, *index: x[index], (_getitem_cotangent, *(None,) * MAX_INDEX), view=True,
-                 torch=lambda x, *index: tensorindex.read(_array(x, index), index))
+def _getitem_tensor(x: Any, *index: Any, through: Path = ()) -> Any:
+    return tensorindex.read(follow(_array(x, index), through), index)
+
+
+def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
+    return sparse(x, dy, index, through)
+
+
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, torch=_getitem_tensor)
 # by a traced mask: its values decide the shape
 getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)
 
@@ -120,9 +135,10 @@ def is_mask(part: Any) -> bool:
     return value is not part and (isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b")
 
 
-def read(x: Any, index: tuple[Any, ...]) -> Any:
-    """Return `x[index]`, by the op that it is."""
-    return (getitem_masked if any(map(is_mask, index)) else getitem)(x, *index)
+def read(x: Any, index: tuple[Any, ...], through: Path = ()) -> Any:
+    """Return `x[index]`, or that part of the view that a path leads to, by the op that it is."""
+    op = getitem_masked if any(map(is_mask, index)) else getitem
+    return op(x, *index, **({"through": through} if through else {}))
 
 
 def _take_cotangent(dy: Any, y: Any, x: Any, indices: Any, axis: int = 0) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from tapegrad import proxy
+from tapegrad.around import failed
 from tapegrad.brief import PYTHON, is_python
 from tapegrad.context import DEFAULT, Context, Tracer
+from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.passes.walk import renumber
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import collector, put_result
@@ -38,8 +40,12 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                     _as_recorded(made, op)
                 for made in new.ops[start:]:
                     made.at(op)
-                    made.note = made.note or _renumber(op.note, tape, values)
+                    made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))
             _put_result(new, tracer, tape.result, values)
+        except TapeError:
+            raise
+        except Exception as err:  # of a rule, or of a function that is traced through
+            raise failed(tape, op, err) from err
         finally:
             tracer.close()
             leave()
@@ -49,13 +55,15 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:
     """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
     assert result is not None
+    start = len(new)
     into = result.kwargs.get("into") if isinstance(result, Call) else None
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result])
-        return
-    parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
-    new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
-    new.result.at(result)
+    else:
+        parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
+        new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+    for made in new.ops[start:]:
+        made.at(result)  # and not at the line that called primitivize
 
 
 def _as_recorded(made: Traced, op: Call) -> None:
@@ -66,15 +74,9 @@ def _as_recorded(made: Traced, op: Call) -> None:
         call.val = made._val = made._val.item()
 
 
-def _renumber(note: str, tape: Tape, values: dict[Operation, Any]) -> str:
-    """Return a note that speaks of the new tape's variables, or "" where one of them has dissolved."""
-    parts = re.split(r"%(\d+)", note)
-    for i in range(1, len(parts), 2):
-        stands_for = values.get(tape[int(parts[i])])
-        if not isinstance(stands_for, Traced):
-            return ""
-        parts[i] = stands_for._op.name
-    return "".join(parts)
+def _name(number: int, tape: Tape, values: dict[Operation, Any]) -> str:
+    stands_for = values.get(tape[number])
+    return stands_for._op.name if isinstance(stands_for, Traced) else ""
 
 
 def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:

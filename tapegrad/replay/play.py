@@ -8,69 +8,126 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from tapegrad.around import failed
 from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
-from tapegrad.context import number_kind
-from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.ops import draw, getfield, pack, setitem
-from tapegrad.ops.write import assign
+from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.specialise import FIXED
+from tapegrad.path import assign
 from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
-from tapegrad.tensors import detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
+from tapegrad.tangent import Accumulator, conform, copied, layout_of
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
+from tapegrad.tree import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "class": lambda x: KINDS.get(type(x), type(x)), "strides": lambda x: getattr(x, "strides", ()),
-    "kind": number_kind,
-    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
-    "layout": layout_of,
-    "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
+    "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, **FIXED,
 }
 
 
 def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
     """Run a tape; each value is dropped after its last use.
 
-    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs.
+    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError, which
+    is an error of the original's class too, where a call raises.
     """
     if tape.result is None:
         tape.check()
-    given = bind(tape, args, kwargs)
-    device = device_of(given)
-    leaves = iter(given if device is None else [on_device(leaf, device) for leaf in given])
-    values: list[Any] = [None] * (len(tape.ops) + 1)
-    dead = last_uses(tape)
-    memory = Memory(len(tape.ops), device)
-    constants = [op.val if device is None else moved(op, device) for op in tape.ops if type(op) is Constant]
-    for op in tape.ops:
-        if isinstance(op, Call):
-            fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
-            given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-            if fn is pack:
-                given = [result(part, constants, device) for part in given]
-            value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
-        elif isinstance(op, Input):
-            value = next(leaves)
-        elif isinstance(op, Guard):
-            value = values[op.args[0].id]
-            verify(op, value)
-        else:
-            value = op.val if device is None or type(op) is not Constant else moved(op, device)
-        values[op.id] = value
-        if debug:
-            note = f"  # {op.note}" if op.note else ""
-            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
-        for position in dead[op.id]:
-            values[position] = None
-    return result(values[tape.result.id], constants, device)  # type: ignore[union-attr]
+    run = Run(tape, bind(tape, args, kwargs), redraw)
+    for op in run if debug else ():
+        note = f"  # {op.note}" if op.note else ""
+        value = run.values[op.id]
+        print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+    if not debug:
+        deque(run, 0)  # the quickest way to the end
+    return run.result
+
+
+def fill(tape: Tape) -> Tape:
+    """Compute the values that a tape was saved without, from those of its inputs and what was drawn; return the tape."""
+    if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
+        for op in run:
+            if lacks(op.val):
+                op.val = run.values[op.id]
+    return tape
+
+
+def lacks(val: Any) -> bool:
+    """True for a value that is not known, or not all of it."""
+    return isinstance(val, Unknown) or (type(val) in (tuple, list) and any(map(lacks, val)))
+
+
+class Run:
+    """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
+
+    With `keep` every value stays what it was: nothing is freed or written in place.
+    """
+
+    __slots__ = ("constants", "device", "keep", "leaves", "redraw", "tape", "values")
+
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
+        self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
+        self.values: list[Any] = [None] * (len(tape.ops) + 1)
+        self.device = device = device_of(self.leaves)  # of the tensors among them, or None
+        if device is not None:
+            self.leaves = [on_device(leaf, device) for leaf in self.leaves]
+        self.constants = [op.val if device is None else moved(op, device) for op in tape.ops if type(op) is Constant]
+
+    @property
+    def result(self) -> Any:
+        """What the tape returns, once all of it has run."""
+        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
+
+    def __iter__(self) -> Iterator[Operation]:
+        values, constants, redraw, keep, device = self.values, self.constants, self.redraw, self.keep, self.device
+        leaves = iter(self.leaves)
+        dead: list[Any] = [()] * len(values) if keep else last_uses(self.tape)
+        memory = Memory(self.tape, device)
+        op = given = None
+        try:
+            for op in self.tape.ops:
+                if isinstance(op, Call):
+                    fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
+                    given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+                    if fn is pack:
+                        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+                            given[1:] = map(conform, given[1:], self.leaves[1:])
+                        given = [result(part, constants, device) for part in given]
+                    if keep:
+                        given = list(map(unshared, given))
+                    value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
+                elif isinstance(op, Input):
+                    value = next(leaves)
+                elif isinstance(op, Guard):
+                    value = values[op.args[0].id]
+                    verify(op, value)
+                else:
+                    value = op.val if device is None or type(op) is not Constant else moved(op, device)
+                values[op.id] = value
+                yield op
+                for position in dead[op.id]:
+                    values[position] = None
+        except TapeError:
+            raise
+        except Exception as err:
+            raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+
+def unshared(dy: Any) -> Any:
+    """Return a cotangent that may be written to in place, as only an accumulator is."""
+    return Accumulator(copied(dy.array)) if type(dy) is Accumulator else dy
 
 
 def on_device(x: Any, device: Any) -> Any:
@@ -101,13 +158,27 @@ class Memory:
     """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
 
     So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
-    a read of a part copies, and any other use may keep the array, which ends its being owned.
+    a read of a part copies that part, and any other use may keep the array, which ends its being owned.
     """
 
-    __slots__ = ("device", "owned")
+    __slots__ = ("device", "owned", "tape", "used")
 
-    def __init__(self, size: int, device: Any = None) -> None:
-        self.owned, self.device = bytearray(size + 1), device
+    def __init__(self, tape: Tape, device: Any = None) -> None:
+        self.tape, self.device = tape, device
+        self.owned = bytearray(len(tape.ops) + 1)
+        self.used: bytearray | None = None
+
+    def copied(self, op: Call) -> bool:
+        """Return whether a view of an array that may be written in place must be a copy: not if guards alone ask for its shape."""
+        if self.used is None:  # by position, what a call or the result needs
+            self.used = bytearray(len(self.tape.ops) + 1)
+            self.used[self.tape.result.id] = 1  # type: ignore[union-attr]
+            for other in self.tape.ops:
+                if isinstance(other, Call):
+                    for arg in other.args:
+                        if isinstance(arg, Operation):
+                            self.used[arg.id] = 1
+        return bool(self.used[op.id])
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         """Make a call, in place where that is possible."""
@@ -118,7 +189,8 @@ class Memory:
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
-        pythonic = type(value_recorded(op)) in PYTHON
+        recorded = value_recorded(op)
+        pythonic = type(recorded) in PYTHON or (type(recorded) is tuple and {*map(type, recorded)} <= PYTHON)
         if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
                 and (self.device is None or not holds_tensor(given)):
             # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
@@ -147,7 +219,7 @@ class Memory:
         if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
-            elif core.view and self.owned[x]:
+            elif core.view and self.owned[x] and self.copied(op):
                 y = y.clone() if is_tensor(y) else y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):
@@ -177,7 +249,7 @@ def verify(guard: Guard, value: Any) -> None:
             raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take "
                              "another path", guard.where, "trace the function again with these arguments")
         return
-    found = fact_of_tensor(guard, value) if is_tensor(value) else FACTS[guard.fact](value)
+    found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
@@ -191,31 +263,15 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
     lies in memory means nothing: what was a view when the tape was recorded is one in every replay.
     """
     fact, expected = guard.fact, guard.expected
-    if fact == "class" and not issubclass(expected, type(x)):
+    if fact in ("class", "type") and not issubclass(expected, type(x)):
         kind = getattr(numpy_dtype(x.dtype), "type", float)
         stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
         return expected if issubclass(expected, stands_for) else stands_for[-1]
     if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
         return expected
-    if fact in ("shape", "ndim", "kind", "dtype", "class"):
+    if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)
     return FACTS[fact](x.item())
-
-
-def last_uses(tape: Tape) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it (liveness, in one backward pass)."""
-    dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
-    seen = bytearray(len(tape.ops) + 1)
-    seen[tape.result.id] = 1  # type: ignore[union-attr]
-    for op in reversed(tape.ops):
-        if not seen[op.id]:
-            seen[op.id] = 1
-            dead[op.id].append(op.id)
-        for used in operands(op):
-            if not seen[used.id]:
-                seen[used.id] = 1
-                dead[op.id].append(used.id)
-    return dead
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

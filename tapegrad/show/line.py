@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.brief import brief, type_name
-from tapegrad.errors import Location, locate
+from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import Cotangents, Traced, rrule
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
@@ -23,6 +26,7 @@ class Line(NamedTuple):
     variable: str
     operation: str
     type: str
+    value: str
     note: str
     line: str
     source: str
@@ -38,10 +42,10 @@ class Column(NamedTuple):
 
 COLUMNS = (
     Column("variable", 0, 32), Column("operation", 0, 36), Column("type", 72, 24),
-    Column("note", 0, 40), Column("line", 100, 32), Column("source", 120, 80),
+    Column("value", 130, 24), Column("note", 0, 40), Column("line", 100, 32), Column("source", 120, 80),
 )
 # Where the room is short, columns shrink to these widths, step by step.
-SHRINKS = (("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30), ("type", 12), ("note", 24),
+SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30), ("type", 12), ("note", 24),
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
@@ -51,11 +55,16 @@ def heading(tape: Tape) -> str:
     >>> heading(Tape(label="f"))
     'f: 0 inputs, 1 operation'
     """
-    return f"{tape.name or 'tape'}: {_count(len(tape.inputs) - 1, 'input')}, {_count(len(tape), 'operation')}"
+    return f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" + ("" if n == 1 else "s")
+def count_of(n: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> count_of(1, "input"), count_of(2, "input")
+    ('1 input', '2 inputs')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def role_of(op: Operation) -> str:
@@ -80,30 +89,85 @@ def role_of(op: Operation) -> str:
     return "primal"
 
 
-def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None) -> Iterator[Line]:
-    """Yield a line for each operation; with `fields`, those that only take a tuple apart join the tuple's line."""
-    places: dict[tuple[int, int], tuple[str, str]] = {}
-    joined = {field for group in (fields or {}).values() for field in group}
+def reverse_start(tape: Tape) -> int:
+    """Return how many operations come before the reverse sweep: all of them, if there is none.
+
+    It begins with the seed; on a flat tape, where that has dissolved, with the first note of the sweep.
+    """
+    reverse = [i for i, op in enumerate(tape.ops) if op.note and not isinstance(op, Guard) and _REVERSE.match(op.note)]
+    seeds = [i for i in reverse if tape.ops[i].note == "seed"]
+    start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)  # the last: a primal tape may hold a sweep of its own
+    while start and isinstance(tape.ops[start - 1], Guard) and _REVERSE.match(tape.ops[start - 1].note):
+        start -= 1
+    return start
+
+
+_REVERSE = re.compile(r"seed$|pullback of |d%\d|accumulate d%|gradient of ")
+
+
+def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False) -> Iterator[Line]:
+    """Yield a line for each operation; with `fields`, those that only take a tuple apart join the tuple's line.
+
+    The values are written where they are asked for: numbers, and arrays of a few of them.
+    """
+    places = Places()
+    joined = joins(fields)
     for op in ops:
         if op in joined:
             continue
-        place: tuple[str, str] = ("", "")
-        if op.code is not None:
-            key = id(op.code), op.lasti
-            if key not in places:  # resolved once for each place in the program, however often it ran
-                places[key] = _source(locate(op.code, op.lasti))
-            place = places[key]
+        place = places.texts(op)
         group = [] if fields is None else fields.get(op, [])
         if group:
-            yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), _notes(tape, op, group), *place)
+            value = ", ".join(filter(None, map(_value, group))) if values else ""
+            yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), value, _notes(tape, op, group), *place)
         else:
             note = ", ".join(filter(None, [op.note, "result" if op is tape.result and op.note != "result" else ""]))
             kind = "" if isinstance(op, Guard) else _type(op)
-            yield Line(role_of(op), op.name, _operation(op), kind, tidy(note), *place)
+            yield Line(role_of(op), op.name, _operation(op), kind, _value(op) if values else "", tidy(note), *place)
 
 
-def _source(where: Location) -> tuple[str, str]:
-    return where.short, where.source
+def joins(fields: Fields | None) -> set[Operation]:
+    """Return the operations that have no line of their own."""
+    return {field for group in (fields or {}).values() for field in group}
+
+
+class Places:
+    """Where operations were recorded, resolved once for each place in the program, however often it ran."""
+
+    def __init__(self) -> None:
+        self.found: dict[Any, Location] = {}
+        self.lines: dict[tuple[str, int], Location] = {}
+        self.written: dict[Location, tuple[str, str]] = {}
+
+    def line(self, op: Operation) -> Location | None:
+        """Return the user's line, where there is one: the same object for all that it recorded."""
+        if op.code is None:
+            return None
+        key = place_of(op)
+        line = self.found.get(key)
+        if line is None:
+            where = locate(op.code, op.lasti)
+            line = self.found[key] = self.lines.setdefault(where[:2], where)
+        return line
+
+    def texts(self, op: Operation) -> tuple[str, str]:
+        """Return the line, in short, and its text."""
+        line = self.line(op)
+        if line is None:
+            return "", ""
+        if line not in self.written:
+            self.written[line] = line.short, line.source
+        return self.written[line]
+
+
+def place_of(op: Operation) -> tuple[int, int] | None:
+    """Return the instruction that an operation was recorded at, as a key: that of each round of a loop is the same."""
+    return None if op.code is None else (id(code_of(op.code)), op.lasti)  # a code itself is slow to hash
+
+
+def code_of(code: CodeType | Activation | Listing) -> CodeType | Listing:
+    """Return the code that a call ran."""
+    return code.code if isinstance(code, Activation) else code
 
 
 def _operation(op: Operation) -> str:
@@ -111,13 +175,27 @@ def _operation(op: Operation) -> str:
     value = untraced(op.val)
     if isinstance(op, Constant):
         return tidy(short(value))
-    if not isinstance(op, Input) or op.id == 1 or value is UNKNOWN or getattr(value, "size", 1) > 4:
+    if not isinstance(op, Input) or op.id == 1 or value is UNKNOWN or not _few(value):
         return tidy(op.body)
     return tidy(f"input {op.label}".rstrip() + f" = {short(value, 40)}")
 
 
 def _type(op: Operation) -> str:
     return "" if op.val is UNKNOWN else type_name(untraced(op.val))
+
+
+def _value(op: Operation) -> str:
+    """Write a number, or an array of a few; what an input or a constant shows anyway is left out."""
+    value = untraced(op.val)
+    number = isinstance(value, (bool, int, float, complex, Fraction)) or hasattr(value, "dtype")
+    if isinstance(value, float) and isinstance(op, Call):
+        return f"{value:.6g}"
+    return tidy(short(value, 24)) if number and isinstance(op, Call) and _few(value) else ""
+
+
+def _few(value: Any) -> bool:
+    """True for a number, and for an array that a column has room for."""
+    return math.prod(getattr(value, "shape", ())) <= 4
 
 
 def untraced(value: Any) -> Any:
@@ -165,7 +243,7 @@ def _key(field: Operation) -> int:
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
     """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody takes, `%5,` for the only one."""
     length = _key(group[-1]) + 1
-    if isinstance(op.val, (tuple, list, Cotangents)):
+    if isinstance(op.val, (tuple, list, Cotangents, Unknown)):
         length = max(length, len(op.val))
     names = ["_"] * length
     for field in group:

@@ -10,28 +10,42 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
-from tapegrad.show.line import Line, heading, lines, shorten, widths
+from tapegrad.show import summary
+from tapegrad.show.group import Group, called, sections
+from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
+from tapegrad.show.row import cell, dots, fit, legend, mark, nowhere, place, style
 from tapegrad.show.styles import STYLES
-from tapegrad.tape import Tape
+from tapegrad.tape import Operation, Tape
 
-HEAD, TAIL = 200, 50  # what is shown of a long tape
-HEADERS = {"variable": "var"}
+WHOLE = 200  # a tape of so many lines is shown whole
+HEAD, TAIL = 40, 20  # of a longer one
+HEADERS = {"variable": "var", "mark": ""}
 ASCII = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)  # box.SIMPLE_HEAD, in ASCII
 
 
-def render(tape: Tape, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-    """Yield the heading and the table: as many columns as fit, the head and the tail of a long tape."""
-    dots = "..." if options.ascii_only else "…"
-    left_out = max(len(tape) - HEAD - TAIL, 0)
-    head, tail = (tape.ops[:HEAD], tape.ops[-TAIL:]) if left_out else (tape.ops, [])
-    parts = [list(_without_repeats(lines(tape, ops))) for ops in (head, tail)]
-    size = widths(parts[0] + parts[1], options.max_width, lambda n: 2 * (n - 1))
+def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions, compact: bool = False) -> Iterator[Any]:
+    """Yield the heading and the table: as many columns as fit; of a long tape the head, the tail and a count by line.
+
+    `group` is "line" or "call": a heading above what it recorded, instead of columns for it.
+    """
+    fields = fields_of(tape) if compact else None
+    joined = joins(fields)
+    shown = [op for op in tape if op not in joined]
+    left_out = len(shown) - HEAD - TAIL if len(shown) > WHOLE else 0
+    head, tail = (shown[:HEAD], shown[-TAIL:]) if left_out else (shown, [])
+    rows = {op: row for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+    size = fit(list(rows.values()), options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
     yield Text(heading(tape), STYLES["title"])
-    yield _table(parts[0], size, options.ascii_only, dots)
+    yield from _part(head, rows, size, group, options)
     if left_out:
-        noun = "operation is" if left_out == 1 else "operations are"
-        yield Text(f"{dots} {left_out} {noun} left out: print(tape) shows all {dots}", STYLES["rule"])
-        yield _table(parts[1], size, options.ascii_only, dots, show_header=False)
+        more, what = dots(options.ascii_only), "lines" if compact else "operations"
+        yield Text(f"{more} {left_out:,} of {len(shown):,} {what} left out, see print(tape) {more}", STYLES["rule"])
+        yield from _part(tail, rows, size, group, options, show_header=False)
+        yield Text("")
+        yield summary.sheet(tape, options.max_width)
+    if any(row.role != "input" and mark(row.role, False) for row in rows.values()):
+        yield Text("")
+        yield legend((row.role for row in rows.values()), options.ascii_only)
 
 
 def empty(ascii_only: bool, show_header: bool = True) -> Table:
@@ -40,21 +54,45 @@ def empty(ascii_only: bool, show_header: bool = True) -> Table:
                  header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)
 
 
-def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, dots: str, show_header: bool = True) -> Table:
+def _part(ops: list[Operation], rows: dict[Operation, Line], size: dict[str, int], group: str | None, options: ConsoleOptions,
+          show_header: bool = True) -> Iterator[Any]:
+    """Yield the table of some operations, or one below each heading of a group."""
+    if group is None:
+        yield _table([rows[op] for op in ops], size, options.ascii_only, show_header)
+        return
+    for number, (found, members) in enumerate(sections(ops, group)):
+        yield from title(found, number == 0, options)
+        yield _table([rows[op] for op in members], size, options.ascii_only, show_header=False)
+
+
+def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield the heading of a line, or of a call; none above the inputs, which come first."""
+    if group.where is None:
+        yield from () if first else [nowhere()]
+    elif group.run is None:
+        yield place(group.where, options.max_width, options.ascii_only)
+    else:
+        found = Text(code_of(group.run).co_name, STYLES["function"], no_wrap=True, overflow="crop")
+        where = called(group.run)
+        if where is not None:
+            found.append(" called from ", STYLES["line"])
+            found.append_text(place(where, options.max_width - len(found), options.ascii_only))
+        yield found
+
+
+def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
     table = empty(ascii_only, show_header)
     for name, width in size.items():
-        table.add_column(HEADERS.get(name, name), width=width, no_wrap=True, overflow="crop", justify="right" if name == "variable" else "left")
-    for number, row in enumerate(rows, 1):
-        cells = (Text(shorten(getattr(row, name), width, dots), _style(name, row)) for name, width in size.items())
-        table.add_row(*cells, end_section=number < len(rows) and rows[number].role == "seed")
+        header = HEADERS.get(name, name)
+        table.add_column(header, width=max(width, len(header) if show_header else 0), no_wrap=True, overflow="crop",
+                         justify="right" if name == "variable" else "left")
+    for number, row in enumerate(_without_repeats(rows), 1):
+        cells = (Text(cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items())
+        table.add_row(*cells, end_section=show_header and number < len(rows) and rows[number].role == "seed")
     return table
 
 
-def _style(column: str, row: Line) -> str:
-    return STYLES[row.role if column in ("variable", "operation") else column]
-
-
-def _without_repeats(rows: Iterator[Line]) -> Iterator[Line]:
+def _without_repeats(rows: list[Line]) -> Iterator[Line]:
     """Yield the lines, the source only where it changes."""
     last = ("", "")
     for row in rows:

@@ -19,3 +19,30 @@ def wave(x: Any, params: dict[str, float]) -> Any:
     if y.sum() > 0:
         y = y * params["gain"]
     return y.sum(), y
+
+
+def dense(x: Any, w: Any, b: Any) -> Any:
+    return np.tanh(x @ w + b)
+
+
+def net(x: Any, layers: list[Any]) -> Any:
+    for w, b in layers:
+        x = dense(x, w, b)
+    return x
+
+
+def loss(layers: list[Any], x: Any, y: Any) -> Any:
+    error = net(x, layers) - y
+    return (error**2).mean()
+
+
+def branch(x: float) -> float:
+    y = x * 2 if x > 0 else x - 1
+    return y + x
+
+
+def steps(x: float) -> float:
+    for _ in range(1000):
+        x = x * 1.5 - x * x
+        x = np.sin(x)
+    return x

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad import ops, views
 from tapegrad.brief import plain
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.rules import FOREIGN, means
 from tapegrad.tangent import dtype_of, shape_of
 
@@ -61,7 +61,6 @@ def divmod(x1: Any, x2: Any) -> Any:
 
 @means(np.clip, np.ndarray.clip)
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    no_out(out)
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
     y = y if low is None else ops.maximum(y, low)
@@ -70,13 +69,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 @means(np.round, np.around, np.ndarray.round, constant=True)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    no_out(out)
     return ops.round(as_array(a), decimals=static(decimals))
 
 
 @means(np.fix, constant=True)
 def fix(x: Any, out: Any = None) -> Any:
-    no_out(out)
     return ops.trunc(as_array(x))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
 from tapegrad.rules import Op, means, register
 from tapegrad.tangent import shape_of
@@ -16,14 +16,13 @@ from tapegrad.tangent import shape_of
 # -- along one axis
 
 
-def _transform(op: Op, a: Any, n: Any, axis: Any, norm: Any, out: Any = None) -> Any:
-    no_out(out)
+def _transform(op: Op, a: Any, n: Any, axis: Any, norm: Any) -> Any:
     axis = static(axis)
     return op(as_array(a), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
 
 
 def _spelled(op: Op) -> Any:
-    return lambda a, n=None, axis=-1, norm=None, out=None: _transform(op, a, n, axis, norm, out)
+    return lambda a, n=None, axis=-1, norm=None, out=None: _transform(op, a, n, axis, norm)
 
 
 register(np.fft.fft, _spelled(ops.fft))
@@ -42,12 +41,12 @@ def _swapped(norm: Any) -> Any:
 
 @means(np.fft.hfft)
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    return _transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm), out)
+    return _transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm))
 
 
 @means(np.fft.ihfft)
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    return ops.conj(_transform(ops.rfft, a, n, axis, _swapped(norm), out))
+    return ops.conj(_transform(ops.rfft, a, n, axis, _swapped(norm)))
 
 
 # -- along several axes, in NumPy's order
@@ -71,21 +70,18 @@ def _each(op: Op, x: Any, axes: Sequence[tuple[Any, int]], norm: Any) -> Any:
     return x
 
 
-def fftn(op: Op, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
-    no_out(out)
+def fftn(op: Op, a: Any, s: Any, axes: Any, norm: Any) -> Any:
     x = as_array(a)
     return _each(op, x, _axes(x, s, axes)[::-1], norm)
 
 
-def rfftn(a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
-    no_out(out)
+def rfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
     x = as_array(a)
     *others, last = _axes(x, s, axes)
     return _each(ops.fft, _each(ops.rfft, x, [last], norm), others[::-1], norm)
 
 
-def irfftn(a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
-    no_out(out)
+def irfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
     x = as_array(a)
     *others, last = _axes(x, s, axes)
     return _each(ops.irfft, _each(ops.ifft, x, others, norm), [last], norm)
@@ -95,8 +91,8 @@ for _two, _many, _meaning in [
     (np.fft.fft2, np.fft.fftn, lambda *args: fftn(ops.fft, *args)), (np.fft.ifft2, np.fft.ifftn, lambda *args: fftn(ops.ifft, *args)),
     (np.fft.rfft2, np.fft.rfftn, rfftn), (np.fft.irfft2, np.fft.irfftn, irfftn),
 ]:
-    register(_two, lambda a, s=None, axes=(-2, -1), norm=None, out=None, f=_meaning: f(a, s, axes, norm, out))
-    register(_many, lambda a, s=None, axes=None, norm=None, out=None, f=_meaning: f(a, s, axes, norm, out))
+    register(_two, lambda a, s=None, axes=(-2, -1), norm=None, out=None, f=_meaning: f(a, s, axes, norm))
+    register(_many, lambda a, s=None, axes=None, norm=None, out=None, f=_meaning: f(a, s, axes, norm))
 
 # -- the zero frequency to the centre, and back
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad.frontends.common import as_array, static
 from tapegrad.rules import FOREIGN, Traced, means
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS
@@ -54,7 +54,6 @@ def _integers(indices: Any, mode: str, length: Callable[[], int]) -> Any:
 
 @means(np.take, np.ndarray.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
-    no_out(out)
     x, axis = _along(a, axis)
     return ops.take(x, _integers(indices, mode, lambda: shape_of(x)[axis]), axis=axis)
 
@@ -73,7 +72,6 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 @means(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    no_out(out)
     x, axis = _along(a, axis)
     mask = ops.astype(as_array(condition), dtype=np.dtype(bool))
     before = (slice(None),) * (axis % len(shape_of(x)))
@@ -104,7 +102,6 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 @means(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    no_out(out)
     choices = [as_array(choice) for choice in choices]
     which = _integers(a, mode, lambda: len(choices))
     shape = np.broadcast_shapes(shape_of(which), *map(shape_of, choices))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, no_out, static
+from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.shape import (
     along_axis,
     atleast,
@@ -39,14 +39,12 @@ def converted(arrays: Any, dtype: Any, casting: Any) -> list[Any]:
 
 @means(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
-    no_out(out)
     xs = converted(arrays, dtype, casting)
     return ops.concat(*map(ravel, xs), axis=0) if axis is None else ops.concat(*xs, axis=static(axis))
 
 
 @means(np.stack)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    no_out(out)
     return ops.stack(*converted(arrays, dtype, casting), axis=static(axis))
 
 

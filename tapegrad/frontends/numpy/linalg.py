@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.rules import means
@@ -39,7 +39,6 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @means(np.dot, np.ndarray.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    no_out(out)
     a, b = as_array(a), as_array(b)
     m, n = _ndim(a), _ndim(b)
     if not m or not n:
@@ -61,7 +60,6 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 @means(np.outer, np.linalg.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    no_out(out)
     return ops.multiply(ops.reshape(as_array(a), (-1, 1)), _flat(b))
 
 
@@ -100,7 +98,6 @@ def cross_of_three(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 @means(np.linalg.multi_dot)
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     """Multiply in the cheapest order (Cormen et al., Introduction to Algorithms, section 14.2)."""
-    no_out(out)
     xs = list(map(as_array, arrays))
     if len(xs) < 2:
         np.linalg.multi_dot([])  # ValueError, in NumPy's words
@@ -133,7 +130,6 @@ def tensordot_of_two(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 @means(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe") -> Any:
-    no_out(out)
     subscripts, given = _subscripts(operands)
     xs = list(map(as_array, given))
     if len(xs) == 1 and dtype is None:
@@ -195,7 +191,6 @@ def diagonal_of_last(x: Any, /, *, offset: int = 0) -> Any:
 
 @means(np.trace, np.ndarray.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    no_out(out)
     return ops.sum(diagonal(a, offset, axis1, axis2), **keywords(axis=-1, dtype=dtype))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, no_out
+from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
@@ -29,7 +29,6 @@ def _ranked(x: Any, ranks: Any) -> Any:
 
 @means(np.nanmedian)
 def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
-    no_out(out)
     if kind_of(as_array(a)) not in "fc":
         return median(a, axis, keepdims=keepdims)
     x, last, kept = _sorted(a, axis)
@@ -41,7 +40,6 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
 @means(np.nanquantile)
 def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
                 keepdims: Any = False, *, weights: Any = None) -> Any:
-    no_out(out)
     if kind_of(as_array(a)) not in "fc":
         return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
     if method != "linear" or weights is not None:
@@ -69,9 +67,8 @@ def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_i
     return nanquantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-def _place(op: Op, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _place(op: Op, worst: float, a: Any, axis: Any, keepdims: Any) -> Any:
     """Return where the largest or the smallest number is, nan taken for the worst."""
-    no_out(out)
     x = as_array(a)
     if kind_of(x) not in "fc":
         return op(x, **how(axis, keepdims))
@@ -83,9 +80,9 @@ def _place(op: Op, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> 
 
 @means(np.nanargmax, constant=True)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    return _place(ops.argmax, -np.inf, a, axis, out, keepdims)
+    return _place(ops.argmax, -np.inf, a, axis, keepdims)
 
 
 @means(np.nanargmin, constant=True)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    return _place(ops.argmin, np.inf, a, axis, out, keepdims)
+    return _place(ops.argmin, np.inf, a, axis, keepdims)

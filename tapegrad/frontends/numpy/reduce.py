@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import ravel, shape
 from tapegrad.ops.reduce import count
 from tapegrad.rules import Op, Traced, means
@@ -60,14 +60,12 @@ def present(a: Any, where: Any = True) -> Any:
 
 @means(np.sum, np.ndarray.sum)
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    no_out(out)
     y = ops.sum(masked(a, where, 0)[0], **how(axis, keepdims, dtype))
     return y if initial is None else y + initial
 
 
 @means(np.prod, np.ndarray.prod)
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    no_out(out)
     y = ops.prod(masked(a, where, 1)[0], **how(axis, keepdims, dtype))
     return y if initial is None else y * initial
 
@@ -75,7 +73,6 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 @means(np.logaddexp.reduce)
 def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
                      where: Any = True) -> Any:
-    no_out(out)
     x = masked(array, where, -np.inf)[0]
     y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
     return y if initial is None else ops.logaddexp(y, initial)
@@ -94,9 +91,8 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 # -- the largest and the smallest
 
 
-def extremum(op: Op, pair: Op, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
-    no_out(out)
     if initial is None:
         if where is not True:
             raise ValueError(f"reduction operation '{pair.__name__}' does not have an identity, "
@@ -107,38 +103,36 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any, out: Any, keepdims: Any, initi
 
 @means(np.max, np.amax, np.ndarray.max)
 def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.max, ops.maximum, a, axis, out, keepdims, initial, where)
+    return extremum(ops.max, ops.maximum, a, axis, keepdims, initial, where)
 
 
 @means(np.min, np.amin, np.ndarray.min)
 def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.min, ops.minimum, a, axis, out, keepdims, initial, where)
+    return extremum(ops.min, ops.minimum, a, axis, keepdims, initial, where)
 
 
 @means(np.nanmax)
 def nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.nanmax, ops.fmax, a, axis, out, keepdims, initial, where)
+    return extremum(ops.nanmax, ops.fmax, a, axis, keepdims, initial, where)
 
 
 @means(np.nanmin)
 def nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.nanmin, ops.fmin, a, axis, out, keepdims, initial, where)
+    return extremum(ops.nanmin, ops.fmin, a, axis, keepdims, initial, where)
 
 
 @means(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    return max(a, axis, out, keepdims) - min(a, axis, None, keepdims)
+    return max(a, axis, None, keepdims) - min(a, axis, None, keepdims)
 
 
 @means(np.argmax, np.ndarray.argmax, constant=True)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    no_out(out)
     return ops.argmax(as_array(a), **how(axis, keepdims))
 
 
 @means(np.argmin, np.ndarray.argmin, constant=True)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    no_out(out)
     return ops.argmin(as_array(a), **how(axis, keepdims))
 
 
@@ -163,14 +157,12 @@ def like(x: Any, y: Any) -> Any:
 
 @means(np.mean, np.ndarray.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-    no_out(out)
     return averaged(*masked(a, where, 0), how(axis, keepdims, dtype))
 
 
 @means(np.var, np.ndarray.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
         mean: Any = None, correction: Any = None) -> Any:
-    no_out(out)
     if correction is not None and ddof:
         raise ValueError("ddof and correction can't be provided simultaneously.")
     x, mask = masked(a, where, 0)
@@ -244,13 +236,11 @@ def _weights(w: Any, x: Any, axis: Any) -> Any:
 
 @means(np.any, np.ndarray.any, constant=True)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-    no_out(out)
     return ops.any(masked(a, where, False)[0], **how(axis, keepdims))
 
 
 @means(np.all, np.ndarray.all, constant=True)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-    no_out(out)
     return ops.all(masked(a, where, True)[0], **how(axis, keepdims))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.join import converted
 from tapegrad.frontends.numpy.reduce import kind_of, masked, present
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
@@ -20,9 +20,8 @@ from tapegrad.tangent import shape_of
 # -- running totals
 
 
-def running(op: Op, a: Any, axis: Any, dtype: Any, out: Any, **options: Any) -> Any:
+def running(op: Op, a: Any, axis: Any, dtype: Any, **options: Any) -> Any:
     """Apply a running total along an axis, over all elements if there is none."""
-    no_out(out)
     x = as_array(a)
     x, axis = (ravel(x) if rank(x) != 1 else x, 0) if axis is None or not rank(x) else (x, axis)
     return op(x, **keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), **options))
@@ -30,12 +29,12 @@ def running(op: Op, a: Any, axis: Any, dtype: Any, out: Any, **options: Any) -> 
 
 @means(np.cumsum, np.ndarray.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return running(ops.cumulative_sum, a, axis, dtype, out)
+    return running(ops.cumulative_sum, a, axis, dtype)
 
 
 @means(np.cumprod, np.ndarray.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return running(ops.cumulative_prod, a, axis, dtype, out)
+    return running(ops.cumulative_prod, a, axis, dtype)
 
 
 @means(np.nancumsum)
@@ -53,7 +52,7 @@ def _standard(op: Op) -> Callable[..., Any]:
     def total(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
         if axis is None and rank(x) > 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
-        return running(op, x, axis, dtype, out, include_initial=include_initial)
+        return running(op, x, axis, dtype, include_initial=include_initial)
     return total
 
 

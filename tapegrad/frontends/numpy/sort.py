@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, keywords, no_out, static
+from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.rules import Traced, means
@@ -102,7 +102,6 @@ def _ranked(x: Any, ranks: Sequence[int]) -> Any:
 
 @means(np.median)
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
-    no_out(out)
     x, kept = _leading(a, axis)
     n = shape_of(x)[0]
     middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
@@ -115,7 +114,6 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 @means(np.quantile)
 def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: Any = False, *, weights: Any = None) -> Any:
-    no_out(out)
     if method != "linear" or weights is not None:
         raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
     x, kept = _leading(a, axis)

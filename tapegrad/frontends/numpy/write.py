@@ -63,8 +63,8 @@ def _cyclic(values: Any, positions: Any) -> Any:
 
 def _write_flat(a: Any, positions: Any, values: Any) -> None:
     """Write at flat positions, which are plain integers; values repeat."""
-    where = np.unravel_index(positions, shape_of(owned(a)))
-    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))))
+    where, values = np.unravel_index(positions, shape_of(owned(a))), as_array(values)
+    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
 
 
 def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
@@ -130,17 +130,19 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
 
 
 class Flat:
-    """What `x.flat` gives: reads and writes by flat position."""
+    """What `x.flat` gives: reads and writes by flat position; what is read is no view."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
 
     def __getitem__(self, index: Any) -> Any:
-        return ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
+        if type(index) is int:  # the loop over elements
+            return ops.read(self.x, tuple(map(int, np.unravel_index(range(len(self))[index], shape_of(self.x)))))
+        y = ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
+        return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        positions = np.arange(int(np.prod(shape_of(self.x))))[index]
-        _write_flat(self.x, positions, value)
+        _write_flat(self.x, (range(len(self)) if type(index) is int else np.arange(len(self)))[index], value)
 
     def __len__(self) -> int:
         return int(np.prod(shape_of(self.x)))

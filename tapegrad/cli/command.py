@@ -1,0 +1,69 @@
+"""Command: one of the command line, and the arguments that several share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tapegrad.cli.program import Program, literal, load
+from tapegrad.grad import gradtape
+from tapegrad.tape import Tape
+from tapegrad.trace import trace
+
+PLAIN = ("plain", "compact", "rich")
+
+
+class Command(NamedTuple):
+    """What a command is called, what it does, how it is used; it is offered where what it `needs` is there."""
+
+    name: str
+    summary: str
+    examples: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+    details: str = ""
+    needs: Callable[[], bool] = lambda: True
+
+
+def program_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is to be run."""
+    parser.add_argument("what", help="an expression, pkg.mod:function, or a saved tape (- for standard input)")
+    parser.add_argument("args", nargs="*", metavar="value", help="name=value, or a value")
+    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name", help="a function or class that a saved tape uses")
+
+
+def format_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add how a tape is printed: as `Tape.show` can, and as text."""
+    shown = hasattr(Tape, "show")
+    parser.add_argument("--format", choices=(*PLAIN, "tree", "mirror", "summary") if shown else PLAIN, help="rich on a terminal, else plain")
+    if shown:
+        parser.add_argument("--group", choices=("line", "call"), help="a heading above each line or call")
+    parser.add_argument("--width", type=int, metavar="n", help="characters to a line; the terminal's, or as many as it takes")
+
+
+def seed_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the cotangent of the output."""
+    parser.add_argument("--seed", metavar="value", help="the cotangent of the output, needed where it is no real scalar")
+
+
+def program_of(options: argparse.Namespace) -> Program:
+    """Return what is to be run."""
+    return load(options.what, options.args, options.known)
+
+
+def seed_of(options: argparse.Namespace) -> Any:
+    """Return the seed that was asked for, or 1."""
+    return 1 if options.seed is None else literal(options.seed, "--seed")
+
+
+def primal_of(program: Program) -> Tape:
+    """Return the tape of a program, or the one that was saved."""
+    return program.tape if program.tape is not None else trace(program.fn, *program.args, **program.kwargs)[1]
+
+
+def gradient_of(program: Program, seed: Any) -> Tape:
+    """Return the gradient tape of a program."""
+    if program.tape is not None:
+        return gradtape(program.tape, seed=seed)
+    return gradtape(program.fn, *program.args, seed=seed, **program.kwargs)

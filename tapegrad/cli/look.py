@@ -1,0 +1,168 @@
+"""Commands that print and write tapes: show, diff, save, export."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.cli.command import (
+    Command,
+    format_arguments,
+    gradient_of,
+    primal_of,
+    program_arguments,
+    program_of,
+    seed_argument,
+    seed_of,
+)
+from tapegrad.cli.failure import Failure
+from tapegrad.cli.output import busy, print_found, print_tape, write
+from tapegrad.cli.program import Program, load
+from tapegrad.grad import gradtape
+from tapegrad.passes.primitivize import primitivize
+from tapegrad.rewrite import rewrite
+from tapegrad.store.format import MAGIC, VERSION
+from tapegrad.store.write import Writer, to_bytes
+from tapegrad.tape import Tape
+
+
+def run_show(options: argparse.Namespace) -> None:
+    """Print the tape, or all of them."""
+    program = program_of(options)
+    if program.tape is not None and options.args:
+        raise Failure("a saved tape is shown as it was recorded: give no values; play runs it on others")
+    show_program(program, options)
+
+
+def show_program(program: Program, options: argparse.Namespace) -> None:
+    """Print the primal tape, the gradient tape, or every stage."""
+    with busy("tracing"):
+        tape = gradient_of(program, seed_of(options)) if options.grad and not options.stages else primal_of(program)
+    print_stages(tape, options) if options.stages else print_tape(tape, options)
+
+
+def print_stages(tape: Tape, options: argparse.Namespace) -> None:
+    """Print a primal tape and what it becomes."""
+    gradient = gradtape(tape, seed=seed_of(options))
+    stages = [("primal tape: every call, as it was made", tape),
+              ("triples: each call with its pullback", rewrite(tape)),
+              ("gradient tape: the reverse sweep appended", gradient),
+              ("flat tape: rules and pullbacks dissolved into calls", primitivize(gradient))]
+    for number, (title, stage) in enumerate(stages, 1):
+        title = f"{number}. {title}"
+        print(f"{title}\n{'-' * len(title)}" if number == 1 else f"\n{title}\n{'-' * len(title)}")
+        print_tape(stage, options)
+
+
+def chosen(options: argparse.Namespace) -> Tape:
+    """Return the tape that was asked for: the primal one, the gradient's, or that made flat."""
+    program = program_of(options)
+    with busy("tracing"):
+        if not (options.grad or options.flat):
+            return primal_of(program)
+        gradient = gradient_of(program, seed_of(options))
+        return primitivize(gradient) if options.flat else gradient
+
+
+def run_save(options: argparse.Namespace) -> None:
+    """Write the tape to a file that load reads."""
+    tape = chosen(options)
+    with busy("writing"):
+        if options.output.strip() == "-":
+            write(b"".join(to_bytes(tape, not options.small)), "-")
+        else:
+            tape.save(options.output, values=not options.small)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """Write the tape as source, a picture or data."""
+    tape = chosen(options)
+    with busy("writing"):
+        content = exports()[options.to](tape)
+    write(content, options.output)
+
+
+def exports() -> dict[str, Callable[[Tape], Any]]:
+    """Return the formats that tapes can be exported to, and the functions that do it, where these are there."""
+    methods = {"python": "to_python", "dot": "to_dot", "svg": "to_svg", "html": "to_html"}
+    return {"text": Tape.format, "json": _json, **{name: getattr(Tape, method) for name, method in methods.items() if hasattr(Tape, method)}}
+
+
+def _json(tape: Tape) -> str:
+    """Return the columns of the file format, and the bytes of the arrays."""
+    writer = Writer(True)
+    columns = writer.tape(tape.check())
+    found = {"format": f"{MAGIC} {VERSION}", **columns, "bytes": base64.b64encode(b"".join(writer.pieces)).decode()}
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(column)}" for name, column in found.items()) + "\n}\n"
+
+
+def run_diff(options: argparse.Namespace) -> None:
+    """Print what differs between two saved tapes."""
+    first, second = (load(name, [], options.known).tape for name in (options.first, options.second))
+    if first is None or second is None:
+        raise Failure("diff compares two saved tapes: save writes them")
+    print_found(first.diff(second))  # type: ignore[attr-defined]
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    program_arguments(parser)
+    format_arguments(parser)
+    seed_argument(parser)
+    parser.add_argument("--grad", action="store_true", help="the gradient tape")
+    parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
+
+
+def _chosen(parser: argparse.ArgumentParser) -> None:
+    program_arguments(parser)
+    seed_argument(parser)
+    parser.add_argument("--grad", action="store_true", help="the gradient tape")
+    parser.add_argument("--flat", action="store_true", help="the gradient tape, rules and pullbacks dissolved into calls")
+
+
+def _save(parser: argparse.ArgumentParser) -> None:
+    _chosen(parser)
+    parser.add_argument("--small", action="store_true", help="leave out the arrays that a replay computes again")
+    parser.add_argument("-o", dest="output", default="-", metavar="file", help="where to; - is standard output")
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    _chosen(parser)
+    parser.add_argument("--to", choices=tuple(exports()), required=True, help="what to write")
+    parser.add_argument("-o", dest="output", default="-", metavar="file", help="where to; - is standard output")
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("first", help="a saved tape")
+    parser.add_argument("second", help="another; one of the two may be -, for standard input")
+    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name", help="a function or class that a saved tape uses")
+
+
+SHOW = Command("show", "print the tape, or with --grad the gradient's", """\
+  tapegrad show pkg.mod:function 2.0 "[1, 2, 3]" --grad
+  tapegrad show "x*x + x" x=3 --stages
+  tapegrad show saved.tape
+  tapegrad show - < saved.tape
+""", _show, run_show)
+
+SAVE = Command("save", "write the tape to a file", """\
+  tapegrad save pkg.mod:function 2.0 3.0 -o f.tape
+  tapegrad save "x * sin(x)" x=0.5 --flat --small -o df.tape
+  tapegrad save "x * x" x=3 | tapegrad play - 4.0
+""", _save, run_save, "tg.load and the other commands read it.")
+
+_EXPORTED = {
+    "text": '"x*x + x" x=3 --to text -o -', "json": "pkg.mod:function 2.0 3.0 --grad --to json -o f.json",
+    "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py", "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
+    "svg": "pkg.mod:function 2.0 3.0 --grad --to svg -o f.svg", "html": "saved.tape --to html -o f.html",
+}
+
+EXPORT = Command("export", "write the tape as source, a picture or data",
+                 "".join(f"  tapegrad export {_EXPORTED[name]}\n" for name in exports()), _export, run_export)
+
+DIFF = Command("diff", "print what differs between two saved tapes", """\
+  tapegrad diff before.tape after.tape
+  tapegrad save "x * x" x=3 | tapegrad diff - saved.tape
+""", _diff, run_diff, needs=lambda: hasattr(Tape, "diff"))

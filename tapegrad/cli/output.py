@@ -1,0 +1,97 @@
+"""What the commands print and write, and the sign of life while that takes long."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapegrad.tape import Tape
+
+PATIENCE = 0.5  # seconds until work counts as long
+
+
+def print_tape(tape: Tape, options: argparse.Namespace) -> None:
+    """Print a tape in the format, the grouping and the width that were asked for."""
+    group, style = getattr(options, "group", None), options.format
+    if group or style in ("tree", "mirror", "summary"):
+        tape.show(format="table" if style in (None, "rich") else style, group=group, width=options.width)  # type: ignore[attr-defined]
+    else:
+        print_shown(tape, functools.partial(tape.format, style or "plain"), style, options.width)
+
+
+def print_shown(shown: Any, text: Callable[[int | None], str], style: str | None = None, width: int | None = None) -> None:
+    """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
+    terminal = sys.stdout.isatty()
+    if style == "rich" or (style is None and terminal):
+        from rich.console import Console
+        Console(width=width).print(shown)
+    else:
+        print(text(width or (shutil.get_terminal_size().columns if terminal else None)))
+
+
+def print_found(found: Any) -> None:
+    """Print what one of tapegrad's functions returned, with rich on a terminal."""
+    print_shown(found, lambda width: str(found))
+
+
+def print_values(rows: list[tuple[str, Any]]) -> None:
+    """Print values under their names."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}} = " + written(value).replace("\n", "\n" + " " * (width + 3)))
+
+
+def written(value: Any) -> str:
+    """Write a value in full."""
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, separator=", ")
+    with np.printoptions(legacy="1.25"):  # a NumPy scalar in a structure prints as a number
+        return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def write(content: str | bytes, path: str) -> None:
+    """Write to a file, or to standard output where that is `-`."""
+    if path.strip() != "-":
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    elif isinstance(content, bytes):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        print(content, end="" if content.endswith("\n") else "\n")
+
+
+@contextlib.contextmanager
+def busy(doing: str) -> Iterator[None]:
+    """Say on standard error what takes long, if that is a terminal; nothing is imported for what is quick."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    status: list[Any] = []
+    lock, done = threading.Lock(), threading.Event()
+
+    def show() -> None:
+        from rich.console import Console
+        with lock:
+            if not done.is_set():
+                status.append(Console(file=sys.stderr).status(f"{doing} …"))
+                status[0].start()
+    timer = threading.Timer(PATIENCE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            done.set()
+            if status:
+                status[0].stop()

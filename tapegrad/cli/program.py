@@ -1,0 +1,212 @@
+"""What is to be run: an expression, a function of a module, or a saved tape, with its arguments."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import keyword
+import linecache
+import math
+import operator
+import os
+import re
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.cli.failure import Failure, one_line
+from tapegrad.store.format import MAGIC
+from tapegrad.store.read import from_bytes
+from tapegrad.tape import Tape
+
+EXPRESSION = "<expression>"
+
+
+class Program(NamedTuple):
+    """A function with its arguments, and the names under which gradients are printed; or a tape that was saved."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: list[str]
+    tape: Tape | None = None
+
+
+def load(what: str, given: list[str], known: list[str] | None = None) -> Program:
+    """Return the program that an expression, the name of a function or a saved tape, and its arguments mean.
+
+    `known` are the functions and classes, by name, that a saved tape may use.
+    """
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for text in given:
+        name, _, value = text.partition("=") if re.match(r"\s*[^\W\d]\w*\s*=(?!=)", text) else ("", "", text)
+        name = name.strip()
+        if keyword.iskeyword(name) or name in named:
+            raise Failure(f"the argument {name!r} is given twice" if name in named else f"{name!r} cannot be the name of an argument")
+        if name:
+            named[name] = literal(value, name)
+        elif named:
+            raise Failure(f"the value {text} stands after a named argument; give it before, or by name")
+        else:
+            positional.append(literal(text, f"argument {len(positional) + 1}"))
+    if is_saved(what.strip()):
+        return _saved(what.strip(), positional, named, known or [])
+    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", what.strip()):
+        return _bind(find(what.strip()), what.strip(), positional, named)
+    if positional:
+        raise Failure(f"an expression takes its arguments by name, and {given[0].strip()!r} has none: name={given[0].strip()}")
+    return Program(expression(what.strip(), list(named)), tuple(named.values()), {}, list(named))
+
+
+def is_saved(what: str) -> bool:
+    """True for what names a saved tape: `-`, a file that begins as one, or any name that ends in .tape."""
+    if what == "-" or (what.endswith(".tape") and re.fullmatch(r"[^()*+<>=]+", what)):
+        return True
+    try:
+        with open(what, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC.encode()
+    except (OSError, ValueError):  # no file; no name that a file could have
+        return False
+
+
+def _saved(what: str, positional: list[Any], named: dict[str, Any], known: list[str]) -> Program:
+    """Read a saved tape from a file or from standard input."""
+    if what != "-" and not Path(what).is_file():
+        raise Failure(f"there is no file {what!r}")
+    content = sys.stdin.buffer.read() if what == "-" else Path(what).read_bytes()
+    tape = from_bytes(content, {name: find(name) for name in known}, "standard input" if what == "-" else what)
+    if not (positional or named):
+        return Program(tape.play, *recorded(tape), arguments_of(tape), tape)
+    return Program(tape.play, tuple(positional), named, arguments_of(tape), tape)
+
+
+def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a tape was recorded with, by position and by name."""
+    leaves = [x.val for x in tape.inputs[1:]]
+    if tape.structure is None:
+        return tuple(leaves), {}
+    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves) for name, part in tape.structure.kwargs.items()}
+
+
+def arguments_of(tape: Tape) -> list[str]:
+    """Return the names of a tape's positional arguments, by what their inputs are called."""
+    labels = [x.label for x in tape.inputs[1:]]
+    if tape.structure is None:
+        return labels
+    firsts = [labels[part.start] if part.size else "" for part in tape.structure.args]
+    found = [re.match(r"\w+", label) for label in firsts]
+    return [name[0] if name else f"x{i}" for i, name in enumerate(found, 1)]
+
+
+def literal(text: str, name: str) -> Any:
+    """Read a Python literal, lists of numbers as arrays of floats.
+
+    >>> literal("[1, 2]", "x")
+    array([1., 2.])
+    """
+    try:
+        return _arrays(ast.literal_eval(text.strip()))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) or \"'text'\"") from None
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, list):
+        array = np.array(value)  # ValueError where it is ragged
+        if array.dtype.kind in "biu":
+            return array.astype(float)
+        return array if array.dtype.kind in "fc" else [_arrays(part) for part in value]
+    if isinstance(value, tuple):
+        return tuple(map(_arrays, value))
+    if isinstance(value, dict):
+        return {key: _arrays(part) for key, part in value.items()}
+    return value
+
+
+def expression(text: str, names: list[str]) -> Callable[..., Any]:
+    """Make a function of an expression: its arguments are `names`, the other names NumPy's and Python's.
+
+    >>> expression("a * b + pi - pi", ["a", "b"])(2.0, 3.0)
+    6.0
+    """
+    try:
+        body = ast.parse(text, EXPRESSION, "eval").body
+        module = ast.parse(f"def f({', '.join(names)}): return 0", EXPRESSION)
+        module.body[0].body[0].value = body  # type: ignore[attr-defined]
+        code = compile(module, EXPRESSION, "exec")
+    except (SyntaxError, ValueError) as err:
+        column = f", at column {err.offset}" if isinstance(err, SyntaxError) and err.offset else ""
+        raise Failure(f"the expression {text!r} does not parse: {getattr(err, 'msg', err)}{column}") from None
+    namespace = _namespace()
+    found = [node for node in ast.walk(body) if isinstance(node, (ast.Name, ast.arg))]
+    bound = {node.arg if isinstance(node, ast.arg) else node.id for node in found
+             if isinstance(node, ast.arg) or not isinstance(node.ctx, ast.Load)} | {*names, *namespace, *vars(builtins)}
+    free = [node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)) if isinstance(node, ast.Name)]
+    unknown = list(dict.fromkeys(name for name in free if name not in bound))
+    if unknown:
+        raise Failure(f"{' and '.join(unknown)} in {text!r} {'has' if len(unknown) == 1 else 'have'} no value: "
+                      f"add {' '.join(f'{name}=1.0' for name in unknown)} (a function in a file is pkg.mod:function)")
+    linecache.cache[EXPRESSION] = len(text), None, [f"{line}\n" for line in text.splitlines()], EXPRESSION
+    return FunctionType(next(const for const in code.co_consts if isinstance(const, CodeType)), namespace, "f")
+
+
+def _namespace() -> dict[str, Any]:
+    """Return NumPy's functions by bare name, but Python's abs, max, min …, which mean the same for a number."""
+    functions = {name: getattr(np, name) for name in np.__all__ if not hasattr(builtins, name)}
+    functions = {name: fn for name, fn in functions.items() if callable(fn) and not isinstance(fn, type)}
+    return {**functions, "sum": _sum, "np": np, "math": math, "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan, "__name__": EXPRESSION}
+
+
+def _sum(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Add up an array as NumPy does, anything else as Python does."""
+    return (np.sum if hasattr(x, "shape") else builtins.sum)(x, *args, **kwargs)
+
+
+def find(what: str) -> Callable[..., Any]:
+    """Import the function that `pkg.mod:function` names."""
+    name, _, path = what.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as err:
+        if err.name and (name == err.name or name.startswith(f"{err.name}.")):
+            raise Failure(f"there is no module {name!r}, neither installed nor in the current directory") from None
+        raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
+    except Exception as err:
+        raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
+    try:
+        fn = operator.attrgetter(path)(module)
+    except AttributeError:
+        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        like = get_close_matches(path, there, 1) or there[:5]
+        raise Failure(f"{name} has no function {path!r}" + (f"; it has {', '.join(like)}" if like else "")) from None
+    if not callable(fn):
+        raise Failure(f"{what} is no function: it is a {type(fn).__name__}")
+    return fn  # type: ignore[no-any-return]
+
+
+def _bind(fn: Callable[..., Any], what: str, positional: list[Any], named: dict[str, Any]) -> Program:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # written in C: it checks its arguments itself
+        return Program(fn, tuple(positional), named, [f"x{i}" for i in range(1, len(positional) + 1)])
+    try:
+        bound = signature.bind(*positional, **named)
+    except TypeError as err:
+        raise Failure(f"{what}{signature}: {err}") from None
+    names: list[str] = []
+    for name, value in bound.arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{name}[{i}]" for i in range(len(value))]
+        else:
+            names.append(name)
+    return Program(fn, bound.args, bound.kwargs, names)

@@ -1,0 +1,1 @@
+"""Asking a tape what went wrong: explain, find, step, profile."""

@@ -1,0 +1,245 @@
+"""explain: a function's value and gradient, which of its lines the gradient comes from, and the first thing that looks wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tapegrad.back import back
+from tapegrad.brief import type_name
+from tapegrad.context import DEFAULT
+from tapegrad.debug.find import LIMIT, MASK, Finding, Test, brought_along, first, lost
+from tapegrad.debug.report import Column, Report, Spans, paragraph, table
+from tapegrad.debug.values import figure, is_zero, norm, numbers
+from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
+from tapegrad.errors import Location
+from tapegrad.rewrite import differentiated, has_gradient, rewrite
+from tapegrad.show.line import short, tidy
+from tapegrad.tangent import ZERO, Accumulator, accumulate, dense
+from tapegrad.tape import Call, Input, Operation, Tape
+from tapegrad.trace import collector, record
+
+ARGUMENTS, LINES = 6, 12  # how many of them are shown: one screen
+SATURATED = 1e-8  # an operation that passes on less than this part of its cotangent
+
+
+@dataclass(eq=False)
+class Source:
+    """One line of the user's: its operations, the norm of the cotangents that arrive there, and what it adds to each input's gradient."""
+
+    where: Location | None
+    operations: int = 0
+    flow: float = 0.0
+    parts: dict[Input, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False, repr=False)
+class Explanation(Report):
+    """What `explain` returns; printing shows it on one screen.
+
+    `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran, `findings` what looks wrong,
+    worst first. `tape` is the primal tape, `reverse` that of the gradient; findings name operations on one of the two.
+    """
+
+    tape: Tape
+    reverse: Tape
+    value: Any
+    gradient: tuple[Any, ...]
+    gradients: dict[Input, Any]
+    sources: list[Source]
+    findings: list[Finding]
+
+    @property
+    def finding(self) -> Finding | None:
+        """The first thing that looks wrong."""
+        return self.findings[0] if self.findings else None
+
+    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
+        yield [(f"{self.tape.name or 'f'} = ", "title"), (written(self.value), "")]
+        names = {x: f"d{x.label or x.name}" for x in self.gradients}
+        rows = [("gradient", (f"  {names[x]}", written(dx), type_name(dx), remark(dx))) for x, dx in list(self.gradients.items())[:ARGUMENTS]]
+        yield from table([Column(""), Column("", least=12), Column("", least=8), Column("")], rows, width, ascii_only)[1:]
+        yield from more(len(self.gradients) - ARGUMENTS, "argument")
+        for finding in self.findings:
+            yield []
+            yield from finding.lines(width, ascii_only)
+        yield []
+        yield from self._contributions(names, width, ascii_only)
+
+    def _contributions(self, names: dict[Input, str], width: int | None, ascii_only: bool) -> Iterator[Spans]:
+        room = ARGUMENTS if width is None else max((width - 34) // 9, 1)
+        shown = sorted(self.gradients, key=lambda x: -order(norm(self.gradients[x])))[:room]
+        shown = [x for x in self.gradients if x in shown]
+        columns = [Column("line"), Column("ops", right=True), Column("flow", right=True),
+                   *(Column(heading(names[x], self.gradients[x]), right=True) for x in shown), Column("source", least=16)]
+        kept = sorted(self.sources, key=lambda s: -order(max([s.flow, *map(norm, s.parts.values())])))[:LINES]
+        rows = [("", (s.where.short if s.where else "", str(s.operations), figure(s.flow) if s.flow else "",
+                      *(amount(s.parts[x]) if x in s.parts else "" for x in shown), s.where.source if s.where else ""))
+                for s in self.sources if s in kept]
+        rows.append(("title", ("gradient", "", "", *(amount(self.gradients[x]) for x in shown), "")))
+        yield [("where the gradient comes from", "title")]
+        yield from table(columns, rows, width, ascii_only)
+        yield from more(len(self.sources) - LINES, "line")
+        yield from more(len(self.gradients) - len(shown), "argument")
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.tape.name or 'f'}: {len(self.sources)} lines, {self.finding!r}>"
+
+
+def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> Explanation:
+    """Say where the gradient of `f(*args, **kwargs)` comes from, line by line, and what looks wrong about it.
+
+    For each line of the program: how many operations it made, the 2-norm of the cotangents that flow into it, and what it contributes to
+    the gradient of each argument (a number, or an array's norm). What looks wrong is nan or inf, forward or backward, a gradient of zeros,
+    and an operation so flat that it passes nothing on. `seed` is that of `grad`. Floating-point warnings are not shown.
+
+    >>> found = explain(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    >>> found.value, found.gradient
+    (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
+    >>> [{x.label: dx for x, dx in source.parts.items()} for source in found.sources]
+    [{'a': 0.0743801652892562, 'b': -0.09917355371900827}]
+    """
+    with np.errstate(all="ignore"), collector:
+        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        reverse = back(rewrite(tape.check()), seed)
+        lines = Lines(reverse)
+        for visit in replayed(reverse, leaves_of(reverse, (), {})):
+            lines.see(visit)
+        value, gradient = lines.result
+        wrt = [x for k, x in enumerate(reverse.inputs) if k in differentiated(reverse) and has_gradient(x.val)]
+        gradients = dict(zip(wrt, lines.gradients))
+        findings = list(suspicions(tape, reverse, lines))
+    return Explanation(tape, reverse, value, gradient, gradients, list(lines.sources.values()), findings)
+
+
+class Lines:
+    """What a replay of the gradient tape shows of each line of the program."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.begin = tape, turn(tape)
+        self.sources: dict[Location | None, Source] = {}
+        self.places: dict[tuple[int, int], Location | None] = {}
+        self.result: tuple[Any, Any] = (None, None)
+        self.gradients: list[Any] = []
+        self.flat: list[tuple[Call, Visit, float, float]] = []  # operations that pass hardly anything on
+        self.arriving = 0.0  # the norm of the cotangent that the last pullback got
+        self.most = 0.0  # the largest norm of a cotangent
+
+    def of(self, op: Operation) -> Source:
+        """Return the line of an operation."""
+        key = id(op.code), op.lasti
+        if key not in self.places:  # resolved once for each place in the program, however often it ran
+            self.places[key] = op.where
+        where = self.places[key]
+        return self.sources.setdefault(where, Source(where))
+
+    def see(self, visit: Visit) -> None:
+        """Take in one operation of the replay."""
+        op, rr = visit.op, triple_of(visit.op)
+        if op is self.tape.result:
+            self.result, self.gradients = visit.value, visit.given[1:]
+        elif op.id < self.begin:
+            if type(op) is Call and not is_field(op):
+                self.of(op).operations += 1
+        elif rr is not None and isinstance(op, Call) and isinstance(op.fn, Operation):
+            self.arriving = norm(visit.given[0])
+            source, self.most = self.of(op), max(self.most, self.arriving)
+            source.flow = math.hypot(source.flow, self.arriving)
+        elif rr is not None:
+            self.pass_on(visit, rr)
+
+    def pass_on(self, visit: Visit, rr: Call) -> None:
+        """Take in the cotangent of one argument: what the call's line contributes, where that is an input."""
+        x = rr.args[1 + visit.op.args[1]]
+        if isinstance(x, Input):
+            parts = self.of(visit.op).parts
+            dx = visit.value.array.copy() if type(visit.value) is Accumulator else visit.value  # that goes on being written to
+            parts[x] = accumulate(parts.get(x, ZERO), dx)
+        elif len(rr.args) == 2:
+            passed = norm(visit.value)
+            if passed <= SATURATED * self.arriving and self.arriving:
+                self.flat.append((rr, visit, self.arriving, passed))
+
+
+def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
+    """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an operation that saturates."""
+    ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in tests().items()}
+    masked = not any(test(x).any() for test in tests().values() for x in numbers(lines.result[0]))
+    forward = earliest(tape, lambda: recorded(tape), [kind for kind in ill if kind == "nan" or any(ill.values())])
+    backward = earliest(reverse, lambda: (v for v in recorded(reverse) if v.op.id >= lines.begin), list(ill))
+    if forward is not None:
+        why = MASKED.format(kind=forward.kind) if backward else HARMLESS
+        yield replace(forward, message=f"{forward.message} {why}", try_=MASK if backward else "") if masked else forward
+    if backward is not None:
+        yield replace(backward, try_="") if forward is not None and masked else backward
+    if forward is None and backward is None:
+        brought = next(filter(None, (brought_along(tape, lambda: recorded(tape), kind, LIMIT) for kind in ill if ill[kind])), None)
+        other = brought or lost(reverse, recorded(reverse)) or saturated(reverse, lines)
+        yield from [other] if other is not None else []
+
+
+MASKED = "The result does not use it, but the reverse sweep goes through it all the same, with a cotangent of 0: 0 * {kind} is nan."
+HARMLESS = "Neither the result nor the gradient shows it."
+
+
+def tests() -> dict[str, Test]:
+    """Return what makes an element no finite number."""
+    return {"nan": np.isnan, "inf": np.isinf}
+
+
+def earliest(tape: Tape, visits: Callable[[], Iterable[Visit]], kinds: list[str]) -> Finding | None:
+    """Return what comes first on the tape of several kinds."""
+    found = [finding for finding in (first(tape, visits(), kind) for kind in kinds) if finding is not None]
+    return min(found, key=lambda finding: finding.operation.id, default=None)
+
+
+def saturated(tape: Tape, lines: Lines) -> Finding | None:
+    """Return the first operation so flat that nothing to speak of passes it, where an input's gradient suffers from it."""
+    for rr, visit, arriving, passed in lines.flat:
+        if any(norm(dx) <= SATURATED * lines.most for dx in lines.gradients if next(numbers(dx), None) is not None):
+            name = getattr(rr.args[0], "__name__", "")
+            return Finding("saturated", rr, tape, "backward", visit.value, f"{name} hardly changes with its argument here: a cotangent of norm "
+                           f"{figure(arriving)} arrives, and {visit.op.note} has norm {figure(passed)}.")
+    return None
+
+
+# -- cells
+
+
+def written(value: Any) -> str:
+    """Write a value without NumPy's padding."""
+    return tidy(short(value)).replace("[ ", "[")
+
+
+def remark(dx: Any) -> str:
+    """Say what is wrong about a gradient, or the norm of an array's."""
+    for kind, test in tests().items():
+        for x in numbers(dx):
+            if test(x).any():
+                return f"{kind} in {test(x).sum()} of {x.size}" if x.ndim else ""
+    return "zero" if is_zero(dx) else f"norm {figure(norm(dx))}" if getattr(dx, "shape", ()) else ""
+
+
+def heading(name: str, dx: Any) -> str:
+    """Name a column: that of an array holds norms."""
+    return f"|{name}|" if getattr(dx, "shape", ()) else name
+
+
+def amount(dx: Any) -> str:
+    """Write a contribution: a number, or the norm of an array."""
+    dx = dense(dx)
+    return figure(dx) if isinstance(dx, float) else figure(norm(dx))
+
+
+def order(x: float) -> float:
+    """Return a key by which nan is more than any number."""
+    return math.inf if math.isnan(x) else x
+
+
+def more(count: int, noun: str) -> list[Spans]:
+    """Say how many are not shown."""
+    return paragraph(f"and {count} {noun}{'s' * (count > 1)} more", "note", None) if count > 0 else []

@@ -1,0 +1,248 @@
+"""find: the first operation of a tape, forward or backward, whose value went wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapegrad.back import back
+from tapegrad.debug.report import Report, Spans, paragraph
+from tapegrad.debug.values import element, figure, is_zero, numbers
+from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
+from tapegrad.errors import ArgumentError, Location
+from tapegrad.ops import pack
+from tapegrad.rewrite import differentiated, has_gradient, leading, rewrite
+from tapegrad.tangent import conform
+from tapegrad.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tensors import is_tensor
+from tapegrad.trace import collector
+from tapegrad.tree import flatten, is_leaf
+
+KINDS = ("nan", "inf", "large", "zero-gradient")
+LIMIT = 1e10
+MASK = ("mask before the operation, not only after it: give it a harmless argument where its result is not used, "
+        "np.where(mask, x, 1.0), then mask what it returns")
+Test = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Finding(Report):
+    """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or "backward", and the value."""
+
+    kind: str
+    operation: Operation
+    tape: Tape
+    phase: str
+    value: Any
+    message: str
+    try_: str = ""
+
+    @property
+    def where(self) -> Location | None:
+        """The user's file, line and function."""
+        return self.operation.where
+
+    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
+        where = self.where
+        yield [(f"{self.kind}, {self.phase}", "finding"), (f", at {where.short} in {where.function}" if where else "", "finding")]
+        if where and where.source:
+            yield [("    ", ""), (where.source, "")]
+        yield from paragraph(self.message, "", width)
+        if self.try_:
+            yield from paragraph(f"try: {self.try_}", "advice", width)
+
+    def __repr__(self) -> str:
+        return f"<Finding: {self.kind}, {self.phase}, {self.operation!r}>"
+
+
+def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *, limit: float = LIMIT) -> Finding | None:
+    """Return the first operation whose value is `kind`, forward, then backward; None where there is none.
+
+    "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the gradient of
+    an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are looked at.
+    Of a primal tape the gradient tape is built, its seed 1 for each number of the result.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(), np.array([4.0, 1.0]))
+    >>> found = tape.find("nan", np.array([4.0, 0.0]))
+    >>> found.phase, found.operation.note, found.value.tolist()
+    ('backward', 'd%2', [0.25, nan])
+    """
+    if kind not in KINDS:
+        raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")
+    leaves = leaves_of(tape, args, kwargs or {}) if args or kwargs else None
+    if leaves is None and any(op.val is UNKNOWN for op in tape):
+        raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
+
+    with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
+        return _find(tape, kind, leaves, limit)
+
+
+def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Finding | None:
+    def visits() -> Iterable[Visit]:
+        return recorded(tape) if leaves is None else replayed(tape, leaves)
+
+    primal = turn(tape) > len(tape)
+    if kind != "zero-gradient" and (found := first(tape, visits(), kind, limit)) is not None:
+        return found
+    swept = with_reverse(tape if leaves is None else valued(tape, leaves)) if primal else None
+    if kind == "zero-gradient":
+        return lost(tape, visits()) if not primal else lost(swept, recorded(swept)) if swept is not None else None
+    found = first(swept, recorded(swept), kind, limit) if swept is not None else None
+    return found or brought_along(tape, visits, kind, limit)
+
+
+def with_reverse(tape: Tape) -> Tape | None:
+    """Return the gradient tape of a primal one, each number of its result seeded with 1; None where the result has no gradient."""
+    result = tape.check().result
+    leaves: list[Any] = []
+    structure = flatten(result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+    seeds = [seed_of(leaf) for leaf in leaves]
+    if all(seed is None for seed in seeds):
+        return None
+    return back(rewrite(tape), seeds[0] if structure.is_leaf else structure.mirror(seeds))
+
+
+def seed_of(y: Any) -> Any:
+    """Return a cotangent of ones for a leaf."""
+    if not has_gradient(y):
+        return None
+    if is_tensor(y):
+        return sys.modules["torch"].ones_like(y)
+    return np.ones_like(y) if isinstance(y, (np.ndarray, np.generic)) else 1.0
+
+
+def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, *, brought: bool = False) -> Finding | None:
+    """Return a finding for the first visit with such a number in its value.
+
+    What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only hands it on, unless `brought`.
+    """
+    test = tests(limit)[kind]
+    begin, pulled = turn(tape), None
+
+    usual = limit if kind == "large" else sys.float_info.max
+
+    def bad(value: Any) -> bool:
+        return not (type(value) in (float, np.float64) and abs(value) <= usual) and any(test(x).any() for x in numbers(value))
+
+    for visit in visits:
+        op = visit.op
+        if isinstance(op, Call) and isinstance(op.fn, Operation):
+            pulled = visit  # its cotangents are taken out, and looked at, one by one
+        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
+            phase = "backward" if op.id >= begin else "forward"
+            message, masked = describe(visit, pulled, kind, test, limit)
+            return Finding(kind, op, tape, phase, visit.value, message, MASK if masked else "")
+    return None
+
+
+def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
+    """True for a constant, an array filled with one, and what was given one: what went wrong by itself has been found before."""
+    return isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False) or (handed_on and any(map(bad, visit.given)))
+
+
+def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
+    """Return a finding for the first of what the program brought along, where the result suffers from it."""
+    last = None
+    for visit in visits():
+        last = visit if visit.op is tape.result else last
+    test = tests(limit)[kind]
+    suffers = last is not None and any(test(x).any() for x in numbers(last.value))
+    return first(tape, visits(), kind, limit, brought=True) if suffers else None
+
+
+def tests(limit: float) -> dict[str, Test]:
+    """Return what makes an element one of each kind."""
+    return {"nan": np.isnan, "inf": np.isinf, "large": lambda x: np.abs(x) > limit}
+
+
+def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, bool]:
+    """Say which element went wrong and what it was made of, and whether that was multiplied by a cotangent of zero."""
+    op, rr = visit.op, triple_of(visit.op)
+    x = next(x for x in numbers(visit.value) if test(x).any())
+    wrong = test(x)
+    index = tuple(map(int, np.argwhere(wrong)[0])) if x.ndim else ()
+    count = f" in {wrong.sum()} of {x.size} elements, first at [{', '.join(map(str, index))}]" if x.ndim else ""
+    what = kind if kind == "nan" else f"{x[index]:.4g}" + (f" (above {figure(limit)})" if kind == "large" else "")
+    if isinstance(op, (Input, Constant)):
+        return f"{'the input ' + (op.label or op.name) if isinstance(op, Input) else f'the constant `{op!r}`'} holds {what}{count}.", False
+    if rr is not None and pulled is not None and triple_of(pulled.op) is rr:
+        dy = element(pulled.given[0], index, x.shape)
+        parts = [f"dy={dy}", *operands_at(pulled.fn, index, x.shape)]
+        name = getattr(rr.args[0], "__name__", "")
+        return (f"The pullback of {name} makes {op.note}, `{op!r}`, {what}{count}, where {', '.join(parts)}.",
+                kind in ("nan", "inf") and dy in ("0.0", "-0.0"))
+    if visit.fn is conform:
+        return f"The {op.note}, `{op!r}`, is {what}{count}, as the sum of its contributions.", False
+    parts = [element(arg, index, x.shape) for arg in visit.given]
+    return f"`{op!r}` is {what}{count}: {visit.name}({', '.join(parts)}).", False
+
+
+def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[str]:
+    """Write the value and the arguments of the call that a pullback is of, at one element."""
+    args = [x for x in getattr(pullback, "args", ()) if is_leaf(x)]
+    for i, x in enumerate(args, 1):
+        yield f"x{i if len(args) > 1 else ''}={element(x, index, shape)}"
+    if hasattr(pullback, "y") and is_leaf(pullback.y):
+        yield f"y={element(pullback.y, index, shape)}"
+
+
+# -- gradients that are lost
+
+
+def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
+    """Return where the gradient got lost of the first input whose gradient is zero throughout."""
+    dying: list[tuple[Visit, str]] = []
+    pulled: Visit | None = None
+    gradients: list[Any] = []
+    for visit in visits:
+        op, rr = visit.op, triple_of(visit.op)
+        if op is tape.result:
+            gradients = visit.given[1:]
+        if isinstance(op, Call) and isinstance(op.fn, Operation):
+            pulled = visit
+        elif op.note.startswith(("d%", "accumulate ")) and is_zero(visit.value):
+            into = [pulled.given[0]] if rr is not None and pulled is not None else visit.given
+            if any(not is_zero(dy) and any(True for _ in numbers(dy)) for dy in into):
+                who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
+                dying.append((visit, who))
+    wrt = [x for k, x in enumerate(tape.inputs) if k in differentiated(tape)]
+    zero = next((x for x, dx in zip(wrt, gradients) if is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
+    if zero is None:
+        return None
+    later, label = depending(tape, zero), zero.label or zero.name
+    for visit, who in dying:
+        target = target_of(tape, visit.op)
+        if target is None or target in later:
+            return Finding("zero-gradient", visit.op, tape, "backward", visit.value,
+                           f"{who} makes {visit.op.note}, `{visit.op!r}`, zero throughout, and with it the gradient of {label}.")
+    return cut_off(tape, zero, later, label)
+
+
+def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Finding:
+    """Return a finding for an input to which nothing flowed: the first operation that takes what was made of it, and has no gradient."""
+    leads = leading(tape)
+    for op in tape.ops[:turn(tape) - 1]:
+        if isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):
+            return Finding("zero-gradient", op, tape, "forward", op.val, f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "
+                           f"returns is constant almost everywhere, so nothing flows to {label}.")
+    return Finding("zero-gradient", zero, tape, "forward", zero.val, f"Nothing flows to {label}: the result does not depend on it.")
+
+
+def depending(tape: Tape, x: Operation) -> set[Operation]:
+    """Return what is computed from an input, by whatever operation; and it."""
+    found = {x}
+    for op in tape.ops[:turn(tape) - 1]:
+        if any(used in found for used in operands(op)):
+            found.add(op)
+    return found
+
+
+def target_of(tape: Tape, op: Operation) -> Operation | None:
+    """Return the operation whose cotangent `op` makes, by its note, None where it does not say."""
+    number = op.note.rpartition("%")[2]
+    return tape[int(number)] if number.isdigit() and int(number) <= len(tape) else None

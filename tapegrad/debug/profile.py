@@ -1,0 +1,247 @@
+"""profile: the time, bytes and calls of a replay, by operation and by the user's line, forward and backward apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.debug.clock import clock_for
+from tapegrad.debug.report import Column, Report, Spans, table
+from tapegrad.debug.speedscope import speedscope
+from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
+from tapegrad.errors import ArgumentError, Location
+from tapegrad.replay.play import Run
+from tapegrad.rules import Cotangents
+from tapegrad.tangent import Accumulator
+from tapegrad.tape import Call, Operation, Tape
+from tapegrad.tensors import is_tensor
+from tapegrad.trace import collector
+
+ROWS = 12  # of each table; the others are added up
+UNITS = (("s", 1e9, 10e9), ("ms", 1e6, 1e6), ("us", 1e3, 0.0))  # what it is in nanoseconds, and from which total on
+BARS = {False: ("█", "░"), True: ("#", "=")}
+WHOLE = 99  # a column of numbers is shown whole or not at all
+HEAVY = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+
+
+class Part(NamedTuple):
+    """What a phase costs: nanoseconds, bytes of the arrays that its operations made, calls."""
+
+    time: int = 0
+    bytes: int = 0
+    calls: int = 0
+
+    def plus(self, other: Part) -> Part:
+        """Return the sum."""
+        return Part(*map(sum, zip(self, other)))
+
+
+class Cost(NamedTuple):
+    """What an operation's name, or a line of the user's, costs in each phase."""
+
+    name: str
+    where: Location | None
+    forward: Part = Part()
+    backward: Part = Part()
+
+    @property
+    def time(self) -> int:
+        """Nanoseconds, both phases together."""
+        return self.forward.time + self.backward.time
+
+
+class Profile(Report):
+    """What the fastest of several replays took; printing it shows two tables with bars.
+
+    `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each made. What it takes to
+    free a value counts as the next operation's time. `setup`, which is the first operation's, is the liveness analysis of a replay.
+    """
+
+    def __init__(self, tape: Tape, ends: list[int], sizes: list[int]) -> None:
+        self.tape, self.ends, self.sizes = tape, ends, sizes
+        self.turn = turn(tape)
+
+    @property
+    def setup(self) -> int:
+        """Nanoseconds before the first call."""
+        return self.ends[0] if self.ends else 0
+
+    @property
+    def total(self) -> int:
+        """Nanoseconds of the whole replay, the sum of its parts."""
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def times(self) -> list[int]:
+        """Nanoseconds of each operation."""
+        return [end - start for start, end in zip([0, *self.ends], self.ends)]
+
+    @cached_property
+    def operations(self) -> list[Cost]:
+        """The costs by operation, the dearest first."""
+        return self._costs(lambda op: (name_of(op), None))
+
+    @cached_property
+    def lines_of_source(self) -> list[Cost]:
+        """The costs by the user's line, the dearest first; what belongs to none last."""
+        places: dict[tuple[int, int], Location | None] = {}
+
+        def key(op: Operation) -> tuple[str, Location | None]:
+            at = id(op.code), op.lasti
+            if at not in places:  # resolved once for each place in the program, however often it ran
+                places[at] = op.where
+            where = places[at]
+            return "" if where is None else where.short, where
+        return self._costs(key)
+
+    def _costs(self, key: Callable[[Operation], tuple[str, Location | None]]) -> list[Cost]:
+        found: dict[tuple[str, Location | None], list[list[int]]] = {}
+        for op, time, size in zip(self.tape, self.times, self.sizes):
+            if op.id > 1:  # which stands for the setup
+                part = found.setdefault(key(op), [[0, 0, 0], [0, 0, 0]])[op.id >= self.turn]
+                part[0] += time
+                part[1] += size
+                part[2] += type(op) is Call and not is_field(op)
+        costs = [Cost(*at, Part(*forward), Part(*backward)) for at, (forward, backward) in found.items()]
+        return sorted(costs, key=lambda cost: (cost.name == "", -cost.time))
+
+    def to_speedscope(self, path: str | Path | None = None) -> str:
+        """Return the profile as JSON for https://www.speedscope.app, and write it to a file: phases, functions, lines, operations."""
+        text = speedscope(self.tape, self.ends, self.turn)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    # -- printing
+
+    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
+        unit, scale = next((unit, scale) for unit, scale, least in UNITS if self.total >= least)
+        sums = [sum(part) for part in zip(*((c.forward.time, c.backward.time) for c in self.operations))] or [0, 0]
+        full, light = BARS[ascii_only]
+        shares = [(f"forward {full}", sums[0]), (f"backward {light}", sums[1]), ("setup", self.setup)]
+        yield [(f"{self.tape.name or 'tape'}: {len(self.tape)} operations, {_amount(self.total, scale)} {unit}", "title")]
+        yield [("  " + ", ".join(f"{name} {_amount(time, scale)}" for name, time in shares if time), "")]
+        for name, costs in (("line", self.lines_of_source), ("operation", self.operations)):
+            yield []
+            yield from _table(name, costs, (unit, scale), width, ascii_only)
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.tape.name or 'a tape'}: {len(self.tape)} operations, {self.total / 1e6:.3f} ms>"
+
+
+def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:
+    """Replay a tape `repeats` times, timing each operation, and as often without, and return the Profile of the fastest.
+
+    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Raises what a replay raises.
+
+    >>> import tapegrad as tg
+    >>> found = tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0).profile(repeats=3)
+    >>> [(cost.forward.calls, cost.backward.calls) for cost in found.operations if cost.name == "divide"]
+    [(1, 1)]
+    """
+    if repeats < 1:
+        raise ArgumentError(f"profile: {repeats} repeats", try_="at least 1")
+    tape.check()
+    leaves = leaves_of(tape, args, kwargs or {})
+    with collector:
+        sizes, clock = _made(tape, leaves)
+        ends = clock.measure(lambda: Run(tape, leaves), repeats)
+    return Profile(tape, ends, sizes)
+
+
+def _made(tape: Tape, leaves: Sequence[Any]) -> tuple[list[int], Any]:
+    """Replay once without timing; return the bytes that each operation made, and the clock for such values."""
+    run, sizes = Run(tape, leaves), []
+    for op in run:
+        given = [run.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+        sizes.append(bytes_made(run.values[op.id], given) if isinstance(op, Call) else 0)
+    return sizes, clock_for([*leaves, *run.constants])
+
+
+def bytes_made(value: Any, given: Sequence[Any]) -> int:
+    """Return the bytes of the arrays in a value that share no memory with what the call was given."""
+    old = list(_arrays(given))
+    return sum(x.nbytes for x in _arrays([value]) if not any(_shared(x, y) for y in old))
+
+
+def _arrays(values: Sequence[Any]) -> Iterator[Any]:
+    stack = list(values)
+    while stack:
+        top = stack.pop()
+        if isinstance(top, (tuple, list)):
+            stack += top
+        elif type(top) is Cotangents:
+            stack.append(top.dy)
+        elif type(top) is Accumulator:
+            stack.append(top.array)
+        elif (isinstance(top, np.ndarray) and top.ndim) or is_tensor(top):
+            yield top
+
+
+def _shared(x: Any, y: Any) -> bool:
+    if isinstance(x, np.ndarray):
+        return isinstance(y, np.ndarray) and np.may_share_memory(x, y)
+    return is_tensor(y) and bool(x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr())
+
+
+# -- the tables
+
+
+def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | None, ascii_only: bool) -> list[Spans]:
+    """Return one table, its bars as long as the parts of the time; what is not shown is added up in a last row."""
+    shown, rest = costs[:ROWS], costs[ROWS:]
+    if rest:
+        parts = [Part(), Part()]
+        for cost in rest:
+            parts = [parts[0].plus(cost.forward), parts[1].plus(cost.backward)]
+        shown = [*shown, Cost(f"{len(rest)} more", None, *parts)]
+    both = any(cost.backward.time for cost in costs)
+    longest = max((cost.time for cost in shown), default=0) or 1
+    room = 20 if width is None or width >= 100 else 10 if width >= 80 else 6
+    rows = []
+    for cost in shown:
+        row = [cost.name or "(no line)", _amount(cost.forward.time, unit[1]), _amount(cost.backward.time, unit[1]) if both else "",
+               _both(cost.forward.calls, cost.backward.calls, both, str), _both(cost.forward.bytes, cost.backward.bytes, both, _heavy),
+               bar(cost, longest, room, ascii_only), cost.where.source if cost.where else ""]
+        rows.append(("", row))
+    columns = [Column(name), Column(f"{'forward ' if both else ''}{unit[0]}", right=True), Column("backward", right=True),
+               Column("calls", right=True), Column("bytes", right=True, least=WHOLE), Column(""), Column("source", least=12)]
+    lines = table(columns, rows, width, ascii_only)
+    return [lines[0], *(_coloured(line) for line in lines[1:])]
+
+
+def bar(cost: Cost, longest: int, room: int, ascii_only: bool) -> str:
+    """Draw the time, forward then backward, in two characters that differ without colour too."""
+    ends = round(cost.forward.time * room / longest), round(cost.time * room / longest)
+    full, light = BARS[ascii_only]
+    return full * ends[0] + light * (ends[1] - ends[0])
+
+
+def _coloured(line: Spans) -> Spans:
+    """Give the bar's two parts their colours."""
+    found: Spans = []
+    for text, style in line:
+        kinds = set(text.strip())
+        if kinds and kinds <= set("#=█░"):
+            full = text.rstrip("=░ ")
+            found += [(full, "forward"), (text[len(full):], "backward")]
+        else:
+            found.append((text, style))
+    return found
+
+
+def _amount(time: float, scale: float) -> str:
+    return f"{time / scale:.1f}" if scale == 1e3 else f"{time / scale:.3f}"
+
+
+def _both(forward: int, backward: int, both: bool, write: Callable[[int], str]) -> str:
+    return f"{write(forward)}+{write(backward)}" if both and (forward or backward) else write(forward) if forward else ""
+
+
+def _heavy(size: int) -> str:
+    name, scale = next(((name, scale) for name, scale in HEAVY if size >= scale), ("", 1.0))
+    return f"{size / scale:.{int(size / scale < 9.95 and scale > 1)}f}{name}"

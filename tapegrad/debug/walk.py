@@ -1,0 +1,123 @@
+"""walk: visit the operations of a tape in order, each with its value and what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tapegrad.errors import ArgumentError
+from tapegrad.ops import getfield, setitem
+from tapegrad.replay.play import Run, bind
+from tapegrad.rules import Op, rrule
+from tapegrad.show.line import role_of
+from tapegrad.tangent import Accumulator
+from tapegrad.tape import UNKNOWN, Call, Guard, Operation, Tape, copy_op, value_of
+
+
+class Visit(NamedTuple):
+    """An operation as it runs: the function applied, what it was given, and the value it made; None where that has no numbers to look at.
+
+    A triple stands for the call that it holds. Of a write, the value is what was written: the array may have been written to
+    again since, in place.
+    """
+
+    op: Operation
+    fn: Any
+    given: list[Any]
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self.fn, "__name__", self.fn))
+
+
+def leaves_of(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the inputs' values for a call; without arguments, those that the tape was recorded with."""
+    if args or kwargs:
+        return bind(tape, args, kwargs)
+    if any(x.val is UNKNOWN for x in tape.inputs):
+        raise ArgumentError(f"{tape.name or 'the tape'} has inputs without values", try_="pass arguments")
+    return [x.val for x in tape.inputs]
+
+
+def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
+    """Yield a visit for each operation of a replay, random numbers as they were recorded."""
+    run = Run(tape, leaves, redraw=False)
+    values = run.values
+    for op in run:
+        fn = values[op.fn.id] if isinstance(op, Call) and isinstance(op.fn, Operation) else getattr(op, "fn", None)
+        yield visit(op, fn, [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args], values[op.id])
+
+
+def recorded(tape: Tape) -> Iterator[Visit]:
+    """Yield a visit for each operation, with the values on the tape; those that later operations may have written to are None."""
+    for op in tape:
+        fn = value_of(op.fn) if isinstance(op, Call) else None
+        value = op.val
+        if type(value) is Accumulator or isinstance(value, UNKNOWN.__class__):
+            value = None
+        elif isinstance(fn, Op) and fn.owns:
+            value = fn.impl(*map(value_of, op.args), **op.kwargs)  # type: ignore[attr-defined]
+        yield visit(op, fn, list(map(value_of, op.args)), value)
+
+
+def valued(tape: Tape, leaves: list[Any]) -> Tape:
+    """Return a copy of a tape with the values of a replay on it."""
+    new = tape.blank()
+    at: dict[Operation, Operation] = {}
+    run = Run(tape, leaves, redraw=False)
+    for op in run:
+        copy = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+        copy.val = run.values[op.id] if not isinstance(op, Guard) else None
+        if isinstance(copy, Call):
+            copy.pb = None  # it is of the values recorded
+        new.push(copy)
+    new.result = None if tape.result is None else at[tape.result]
+    return new
+
+
+def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
+    """Return the visit of an operation."""
+    if fn is rrule:
+        fn, given, value = given[0], given[1:], value[0] if isinstance(value, tuple) else None
+    if fn is setitem:
+        value, given = given[1], [given[1]]
+    return Visit(op, fn, given, value)
+
+
+def turn(tape: Tape) -> int:
+    """Return the position at which the reverse sweep begins, one past the last where there is none."""
+    for op in tape:
+        if role_of(op) in ("seed", "pullback", "accumulation", "gradient"):
+            return op.id
+    return len(tape) + 1
+
+
+def triple_of(op: Operation) -> Call | None:
+    """Return the triple of which `op` calls the pullback, or takes a cotangent from such a call."""
+    call = op.args[0] if isinstance(op, Call) and op.args and not isinstance(op.fn, Operation) else op
+    pb = call.fn if isinstance(call, Call) else None
+    rr = pb.args[0] if isinstance(pb, Call) and pb.args else None
+    return rr if isinstance(rr, Call) and rr.fn is rrule else None
+
+
+def is_field(op: Operation) -> bool:
+    """True for what takes a triple, or the cotangents that a pullback returned, apart."""
+    of = op.args[0] if isinstance(op, Call) and op.fn is getfield else None
+    return isinstance(of, Call) and (of.fn is rrule or isinstance(of.fn, Operation))
+
+
+def name_of(op: Operation) -> str:
+    """Return the name of the function that a call is of; a triple, its pullback and its fields are of the function that it holds.
+
+    >>> from tapegrad.tape import call
+    >>> name_of(call(divmod, 7, 2))
+    'divmod'
+    """
+    if not isinstance(op, Call):
+        return op.kind
+    triple = op.args[0] if is_field(op) and op.args[0].fn is rrule else op
+    triple = triple if triple.fn is rrule else triple_of(op)
+    fn = op.fn if triple is None else triple.args[0]
+    return "accumulate" if op.note.startswith("accumulate ") else str(getattr(fn, "__name__", fn))

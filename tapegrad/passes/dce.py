@@ -1,0 +1,47 @@
+"""dce: operations that nothing needs vanish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.ops import default_rng, draw
+from tapegrad.passes.walk import Walk, own
+from tapegrad.tape import Call, Constant, Operation, Tape, operands
+
+
+def dce(tape: Tape) -> Tape:
+    """Return a tape of what its result and its guards need.
+
+    Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
+    value. An operation that would have raised, and whose value nobody needs, goes: it raises no more.
+    """
+    alive = bytearray(len(tape.ops) + 1)
+    if tape.result is not None:
+        alive[tape.result.id] = 1
+    for op in reversed(tape.ops):
+        if alive[op.id] or not _may_go(op):
+            alive[op.id] = 1
+            for used in operands(op):
+                alive[used.id] = 1
+    walk = Walk(tape)
+    for op in tape.ops:
+        if alive[op.id]:
+            walk.keep(op)
+    return walk.done()
+
+
+def _may_go(op: Operation) -> bool:
+    if isinstance(op, Constant):
+        return True
+    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng
+
+
+def _harmless(op: Call) -> bool:
+    """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback that one of them returned."""
+    fn: Any = op.fn
+    if isinstance(fn, Operation):
+        return True
+    if own(fn):
+        return True
+    named = op.args[0] if op.args and getattr(fn, "__name__", "") == "rrule" else fn
+    return own(named) or (named is fn and getattr(fn, "__module__", "").startswith("tapegrad.") and not hasattr(fn, "__wrapped__"))

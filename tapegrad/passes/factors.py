@@ -1,0 +1,241 @@
+"""factors: signs and constant factors travel to where they cost least, or vanish on the way.
+
+`sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it stands: what
+is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a sum (`a + (-b)` is
+`a - b`), takes it up before.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.ops import (
+    abs,
+    add,
+    broadcast_to,
+    cos,
+    divide,
+    dot,
+    expand_dims,
+    flip,
+    getitem,
+    matmul,
+    mean,
+    multiply,
+    negative,
+    permute_dims,
+    reshape,
+    scatter,
+    square,
+    squeeze,
+    subtract,
+    sum,
+    tensordot,
+    vecdot,
+    where,
+)
+from tapegrad.passes.walk import Walk, pure, same_type
+from tapegrad.tape import Call, Operation, Tape
+
+LINEAR = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem, sum, mean])  # in the first argument
+BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot])
+EVEN = frozenset([square, abs, cos])
+SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
+
+NEVER = (math.inf, math.inf)
+FREE = (0.0, 0.0)
+
+
+class Scaled(NamedTuple):
+    """What has become of an operation: a factor that is still to be applied, and the operation without it."""
+
+    factor: float
+    base: Operation
+
+
+def factors(tape: Tape) -> Tape:
+    """Return a tape on which constant factors stand where the arrays are smallest, and as few as can be.
+
+    Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
+    and pays for it with no more elements than it saves.
+    """
+    walk = Walk(tape, learn=True)
+    lazy = _plan(tape)
+    for op in tape.ops:
+        made = _scaled(walk, op) if isinstance(op, Call) and pure(op.fn) else None
+        if made is None:
+            walk.keep(op, tuple(_apply(walk, arg) for arg in op.args))
+        elif isinstance(made, Scaled) and isinstance(op, Call):
+            _settle(walk, op, made, lazy)
+        else:
+            walk.stand_in(op, made)
+    return walk.done()
+
+
+# -- where: what a factor on a value costs, in elements, if it is left to what uses the value; backwards, from users to used
+
+
+def _plan(tape: Tape) -> tuple[bytearray, bytearray]:
+    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users."""
+    count = len(tape.ops) + 1
+    total = ([0.0] * count, [0.0] * count)
+    lazy = (bytearray(count), bytearray(count))
+    uses = [0] * count
+    for op in tape.ops:
+        for arg in op.args:
+            if isinstance(arg, Operation):
+                uses[arg.id] += 1
+    if tape.result is not None:
+        total[0][tape.result.id] = total[1][tape.result.id] = math.inf
+    for op in reversed(tape.ops):
+        size = float(np.size(op.val)) if floating(op.val) else 0.0
+        costs = []
+        for of_kind, choice in zip(total, lazy):
+            choice[op.id] = of_kind[op.id] <= size
+            costs.append(min(of_kind[op.id], size))
+        for i, arg in enumerate(op.args):
+            if isinstance(arg, Operation) and arg not in op.args[:i]:
+                sign, other = _cost(op, i, (costs[0], costs[1]), uses)
+                total[0][arg.id] += sign
+                total[1][arg.id] += other
+    return lazy
+
+
+def _cost(op: Operation, i: int, costs: tuple[float, float], uses: list[int]) -> tuple[float, float]:
+    """Return what a sign and another factor of the i-th argument cost, once it is this call's; `costs` are those of its value."""
+    if not (isinstance(op, Call) and floating(op.val)):
+        return NEVER
+    fn, args = op.fn, op.args
+    if fn in LINEAR:
+        return costs if i == 0 and not (op.kwargs and op.kwargs.get("dtype")) else NEVER
+    if constant_factor(op) is not None:
+        return FREE
+    if fn in BILINEAR or fn is divide:
+        if args[0] is args[1]:
+            return 0.0, costs[1]
+        other = args[1 - i]
+        meets = isinstance(other, Call) and uses[other.id] == 1 and constant_factor(other) is not None and np.size(other.val) == np.size(op.val)
+        return FREE if meets else costs
+    if fn is add or (fn is subtract and i == 1):
+        return 0.0, math.inf
+    if fn is subtract:
+        return costs[0], math.inf
+    if fn in EVEN:
+        return 0.0, math.inf
+    if fn is scatter:
+        return costs if i == 0 and len(op.kwargs["ranks"]) == 1 else NEVER
+    return costs if fn is where and i and _zero(args[3 - i]) else NEVER
+
+
+def floating(val: Any) -> bool:
+    """True for a real floating number or array; not for one without axes, of which a product is a number."""
+    return type(val) is float or (getattr(getattr(val, "dtype", None), "kind", "") == "f" and not (type(val) is np.ndarray and not val.ndim))
+
+
+def _zero(x: Any) -> bool:
+    return isinstance(x, (int, float)) and x == 0
+
+
+def constant_factor(op: Call) -> tuple[float, Operation] | None:
+    """Return the factor of a call that is a constant times an operand, and the operand."""
+    fn, args = op.fn, op.args
+    if fn is negative:
+        found: tuple[Any, Any] = -1.0, args[0]
+    elif fn is multiply:
+        found = (args[0], args[1]) if not isinstance(args[0], Operation) else (args[1], args[0])
+    elif fn is divide and type(args[1]) in (int, float) and args[1]:
+        found = 1 / args[1], args[0]
+    elif fn is add and args[0] is args[1]:
+        found = 2.0, args[0]
+    else:
+        return None
+    factor, x = found
+    if not isinstance(x, Operation) or not isinstance(factor, (int, float, np.floating)) or isinstance(factor, bool) or not _fits(float(factor)):
+        return None
+    return (float(factor), x) if floating(x.val) and same_type(x.val, op.val) else None
+
+
+def _fits(factor: float) -> bool:
+    return SMALLEST <= builtin_abs(factor) <= LARGEST
+
+
+def builtin_abs(x: float) -> float:
+    """Return the absolute value of a plain number."""
+    return -x if x < 0 else x
+
+
+# -- how: forwards, from used to users
+
+
+def _scaled(walk: Walk, op: Call) -> Scaled | Operation | None:
+    """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
+    found = constant_factor(op)
+    if found is not None and found[1] in walk.at:
+        factor, base = _split(walk.at[found[1]])
+        return Scaled(found[0] * factor, base) if base in walk.known and _fits(found[0] * factor) else None
+    parts = [_split(walk.bind(arg)) for arg in op.args]
+    given = [factor for factor, _ in parts]
+    if all(factor == 1.0 for factor in given):
+        return None
+    args = [base for _, base in parts]
+    passed = _passed(op, given)
+    if passed is not None and _fits(passed):
+        return Scaled(passed, walk.make(op, op.fn, *args, **op.kwargs))
+    if op.fn is add and -1.0 in given and 1.0 in given:
+        return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
+    if op.fn is subtract and given == [1.0, -1.0]:
+        return walk.make(op, add, *args, val=op.val)
+    if op.fn is subtract and given == [-1.0, 1.0]:
+        return Scaled(-1.0, walk.make(op, add, *args))
+    return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
+
+
+def _passed(op: Call, given: list[float]) -> float | None:
+    """Return the factor of a call's value, where its arguments have these."""
+    fn = op.fn
+    if fn in BILINEAR:
+        return given[0] * given[1]
+    if fn is divide:
+        return given[0] / given[1]
+    if (fn is add or fn is subtract) and given[0] == given[1]:
+        return given[0]
+    if fn in LINEAR or (fn is scatter and len(op.kwargs["ranks"]) == 1):
+        return given[0]
+    return given[1] * given[2] if fn is where and (_zero(op.args[1]) or _zero(op.args[2])) else None
+
+
+def _split(x: Any) -> tuple[float, Any]:
+    return (x.factor, x.base) if type(x) is Scaled else (1.0, x)
+
+
+def _settle(walk: Walk, op: Call, made: Scaled, lazy: tuple[bytearray, bytearray]) -> None:
+    """Leave a factor to what uses the value, or apply it."""
+    if made.factor == 1.0:
+        walk.stand_in(op, made.base)
+    elif lazy[made.factor != -1.0][op.id]:
+        walk.at[op] = made
+    else:
+        found = constant_factor(op)
+        if found is not None and walk.at[found[1]] is made.base and made.factor == found[0]:
+            walk.keep(op)  # nothing has come to it
+        else:
+            walk.stand_in(op, _product(walk, op, made))
+
+
+def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
+    if x.factor == -1.0:
+        return walk.make(like, negative, x.base)
+    return walk.make(like, multiply, x.factor, x.base)
+
+
+def _apply(walk: Walk, arg: Any) -> Any:
+    """Return what stands for an argument, its factor applied, once for all that need it."""
+    made = walk.bind(arg)
+    if type(made) is Scaled:
+        made = walk.at[arg] = _product(walk, arg, made)
+    return made
+
+

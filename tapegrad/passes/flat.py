@@ -1,0 +1,128 @@
+"""flatgrad: a primal tape's gradient as a flat tape, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapegrad import proxy
+from tapegrad.back import start, sweep
+from tapegrad.context import DEFAULT, Tracer
+from tapegrad.interpose import interposition
+from tapegrad.ops import pack
+from tapegrad.rewrite import activity, differentiated
+from tapegrad.rules import Op, Traced
+from tapegrad.tangent import ZERO, conform, dense
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
+from tapegrad.trace import collector
+from tapegrad.tree import ValueAndGradients
+
+
+def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
+    """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
+
+    The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
+    the primitive calls they consist of: one step per call, where the stages take several. Raises what `grad` raises.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
+    >>> flatgrad(tape).play(4.0, 5.0)
+    (20.0, (None, 5.0, 4.0))
+    """
+    new = tape.blank()
+    tracer = _Scalars(new, DEFAULT, proxy.make)
+    leave = interposition.enter(tracer, {}, ())
+    with collector:
+        try:
+            shadow = _copy_primal(tape, new, tracer)
+            wrt = differentiated(tape)
+            active = activity(tape, wrt)
+            result = tape.result
+            assert result is not None
+            begun = start(result.val, seed)
+
+            def backwards(ops: list[Operation]) -> Iterator[Operation]:
+                for op in reversed(ops):
+                    mark = len(new.ops)
+                    yield op
+                    for made in new.ops[mark:]:
+                        made.at(op).note = f"pullback of {op.name}"
+            cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
+            mark = len(new.ops)
+            _put_result(tape, new, tracer, shadow, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
+            for made in new.ops[mark:]:
+                made.code = None  # no line of the program's
+        finally:
+            tracer.close()
+            leave()
+    return new
+
+
+class _Scalars(Tracer):
+    """Records a rule's `cos(x)` of a Python number as `math.cos` of it, as the sweep of `grad` computes it."""
+
+    __slots__ = ()
+
+    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
+        if val is UNKNOWN and op.scalar is not None and not kwargs:
+            given = [arg._val if isinstance(arg, Traced) else arg for arg in args]
+            if all(type(x) is float or type(x) is np.float64 for x in given):
+                val = op(*given)
+        return super().record(op, args, kwargs, val)
+
+
+def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
+    """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them."""
+    shadow = tape.blank()
+    flat: dict[Operation, Operation | None] = {}
+    ghost: dict[Operation, Operation] = {}
+
+    def bind(arg: Any) -> Any:
+        return flat[arg] if isinstance(arg, Operation) else arg
+
+    for op in tape.ops:
+        ghost[op] = seen = shadow.push(copy_op(op, lambda arg: ghost[arg] if isinstance(arg, Operation) else arg))
+        known = all(flat[arg] is not None for arg in op.args if isinstance(arg, Operation))
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or not known):
+            mark = len(new.ops)
+            args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
+            if op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
+                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
+            else:
+                seen.val = op.fn.run(*args, **op.kwargs)
+            for made in new.ops[mark:]:
+                made.at(op)
+            flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
+            continue
+        flat[op] = made = copy_op(op, bind)
+        new.ops.append(made)
+        made.id = len(new.ops)
+        if isinstance(made, Constant):
+            tracer.constants[id(made.val)] = (made.val, made)
+        elif isinstance(op, Guard):
+            tracer.guarded.add((made.args[0].id, op.fact))
+            continue
+        if isinstance(op, Call):
+            tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
+        if made.id > 1 and not (isinstance(op, Call) and op.fn is pack):
+            seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+    shadow.result = ghost[tape.result]  # type: ignore[index]
+    return shadow
+
+
+def _put_result(tape: Tape, new: Tape, tracer: Tracer, shadow: Tape, cotangents: list[Any]) -> None:
+    """Make (value, (df, *dargs)) the result, as `grad` returns it."""
+    result = tape.result
+    assert result is not None and shadow.result is not None and tape.structure is not None
+    value = shadow.result.val
+    y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
+    parts = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
+    into = ValueAndGradients(tape.structure, result.val)
+    for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):  # keyword arguments come last, and have no gradient
+        dx = dense(ZERO if dx is None else dx)
+        dx = dx if isinstance(dx, Traced) else conform(dx, x.val)
+        made = tracer.lift(dx)
+        parts.append(made if isinstance(made, Operation) else new.push(Constant(dx)))
+    new.result = new.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), note="result"))

@@ -1,0 +1,165 @@
+"""forwarding: what has just been written into an array is read from where it came.
+
+A loop that fills an array one element or row at a time reads what it wrote a step before, and its reverse sweep adds into one
+element of a cotangent, reads it, and clears it. Of all this the numbers remain, and of an array only what somebody looks at as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import add, getitem, scatter, setitem
+from tapegrad.passes.walk import Walk, is_call, literal, same_type
+from tapegrad.tape import Call, Constant, Operation, Tape, operands
+
+Key = tuple[int, ...]
+"""The constant integers of an index, counted from the front: one element or row."""
+
+
+class Writes:
+    """The writes into one array, one after the other, each into one element or row."""
+
+    __slots__ = ("found", "rank", "root", "version")
+
+    def __init__(self, root: Operation, rank: int) -> None:
+        self.root, self.rank, self.version = root, rank, 0
+        self.found: dict[Key, list[tuple[int, Any]]] = {}  # by place: when something was written there, and what
+
+    def write(self, key: Key, value: Any) -> int:
+        """Note the next write; return its number."""
+        self.version += 1
+        self.found.setdefault(key, []).append((self.version, value))
+        return self.version
+
+    def read(self, key: Key, version: int) -> Any:
+        """Return what stands at a place after so many writes, None where nothing was written."""
+        for when, value in reversed(self.found.get(key, ())):
+            if when <= version:
+                return value
+        return None
+
+
+def forwarding(tape: Tape) -> Tape:
+    """Return a tape on which an element or row that was written is not read back, is not written where it is overwritten unread,
+    and a piece that is added to a larger array is added at its place instead of to zeros of that size.
+    """
+    walk = Walk(tape, learn=True)
+    for op in tape.ops:
+        for used in operands(op):
+            walk.count(used)
+    escaping = _escaping(tape)
+    at: dict[Operation, tuple[Writes, int]] = {}
+    for op in tape.ops:
+        made = None
+        if is_call(op, getitem):
+            made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])  # type: ignore[union-attr]
+        elif is_call(op, setitem):
+            made = _write(walk, op, at, *walk.args(op), **op.kwargs)  # type: ignore[attr-defined]
+        elif is_call(op, add):
+            made = _add(walk, op, at, escaping[op.id])
+        if made is None:
+            walk.keep(op)
+        else:
+            walk.stand_in(op, made)
+    return walk.done()
+
+
+def _escaping(tape: Tape) -> bytearray:
+    """Return, by position, which arrays are looked at otherwise than by element or row, in all that is written into them, too."""
+    escapes = bytearray(len(tape.ops) + 1)
+    if tape.result is not None:
+        escapes[tape.result.id] = 1
+    for op in reversed(tape.ops):
+        for i, arg in enumerate(op.args):
+            if isinstance(arg, Operation) and not (i == 0 and is_call(op, getitem) and _constants(op.args[1:])):
+                passes = (i == 0 and is_call(op, setitem) and _constants(op.args[2:])) or (is_call(op, add) and _piece(op.args[1 - i]) is not None)
+                escapes[arg.id] |= escapes[op.id] if passes else 1
+    return escapes
+
+
+def _constants(index: tuple[Any, ...]) -> bool:
+    return bool(index) and all(type(part) is int for part in index)
+
+
+def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
+    """Return the place that an index means, None where it is not one element or row."""
+    shape = getattr(x.val, "shape", ())
+    if not _constants(index) or len(index) > len(shape):
+        return None
+    return tuple(part % n for part, n in zip(index, shape) if n)
+
+
+def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...], escapes: int = 1) -> Any:
+    """Return what a read finds, or the read of what the array was before, None where the read is to stay."""
+    x, *index = args
+    if not isinstance(x, Operation) or x not in at or x not in walk.known:
+        return None
+    writes, version = at[x]
+    key = _key(tuple(index), x)
+    if key is None or len(key) != writes.rank:
+        return None
+    found = writes.read(key, version)
+    if found is not None:
+        return _fit(found, op.val)
+    root = writes.root
+    if isinstance(root, Constant):
+        return root.val[key] if literal(root.val[key]) else None
+    return None if escapes else walk.make(op, getitem, root, *index, val=op.val)
+
+
+def _fit(found: Any, val: Any) -> Any:
+    """Return what was written if it is what was read, of that type; a plain number is made so."""
+    if isinstance(found, Operation):
+        return found if same_type(found.val, val) else None
+    return val.dtype.type(found) if isinstance(val, np.floating) and type(found) in (int, float) else None
+
+
+def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any, through: Any = ()) -> Any:
+    """Note a write; one that only this one could see, of the same place, is left out."""
+    key = None if through or not isinstance(x, Operation) or x not in walk.known else _key(index, x)
+    if key is None:
+        return None
+    writes, version = at.get(x, (None, 0))
+    if writes is None or writes.rank != len(key) or version != writes.version:
+        writes = Writes(x, len(key))
+    if is_call(x, setitem) and walk.once(x) and not x.kwargs.get("through") and _key(x.args[2:], x) == key:  # type: ignore[attr-defined]
+        x = x.args[0]
+    made = walk.make(op, setitem, x, value, *index, val=op.val)
+    at[made] = writes, writes.write(key, value)
+    return made
+
+
+def _piece(x: Any) -> Call | None:
+    """Return a scatter of one piece at a constant place, or None."""
+    if isinstance(x, Call) and x.fn is scatter and len(x.kwargs["ranks"]) == 1 and _basic(x.args[1:]):
+        return x
+    return None
+
+
+def _basic(index: tuple[Any, ...]) -> bool:
+    return all(type(part) is int or part is Ellipsis or (isinstance(part, slice) and not any(
+        isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
+
+
+def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
+    """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
+    for x, y in (walk.args(op), walk.args(op)[::-1]):
+        scattered = _piece(y)
+        if scattered is None or not walk.once(scattered) or not isinstance(x, Operation) or x not in walk.known or scattered not in walk.known:
+            continue
+        piece, *index = scattered.args
+        part = x.val[tuple(index)] if same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim else None
+        if part is None or 2 * np.size(part) > np.size(op.val) or np.result_type(*_dtypes(part, piece)) != op.val.dtype:
+            continue
+        like = Call(getitem, (), None, part, op.note).at(op)
+        found = _read(walk, like, at, (x, *index), escapes)
+        total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
+        return _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
+    return None
+
+
+def _dtypes(part: Any, piece: Any) -> list[Any]:
+    val = piece.val if isinstance(piece, Operation) else piece
+    return [part.dtype, getattr(val, "dtype", val)]

@@ -1,0 +1,95 @@
+"""Path: the steps from an array to a view of it, which is read, written or added to where it lies in the array's memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad import tensorindex
+from tapegrad.brief import brief
+from tapegrad.lazy import torch
+from tapegrad.tensorarray import TensorArray, unwrap
+from tapegrad.tensors import is_tensor, share_memory
+
+
+class Step(NamedTuple):
+    """One step from an array to a view of it: `getitem(1:)`, `permute_dims()`."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __repr__(self) -> str:
+        shown = [brief(arg) for arg in self.args] + [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()]
+        return f"{self.op.__name__}({', '.join(shown)})"
+
+
+Path = tuple[Step, ...]
+
+
+def follow(x: Any, path: Path) -> Any:
+    """Return the view that a path leads to; of a NumPy array it shares the memory."""
+    for step in path:
+        x = step.op.run(x, *step.args, **step.kwargs)
+    return x
+
+
+def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
+    """Write in place, with NumPy's own meaning and errors."""
+    view, at = reach(x, index, path)
+    view[at] = value
+
+
+def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
+    """Add in place at an index of a view, as often as an integer array repeats a place."""
+    view, at = reach(x, index, path) if path or type(x) is not np.ndarray else (x, index)
+    if type(view) is TensorArray:
+        tensorindex.add_at(view.tensor, unwrap(piece), unwrap(at))
+    elif may_repeat(at):
+        np.add.at(view, at, piece)
+    else:
+        view[at] += piece
+
+
+def may_repeat(index: tuple[Any, ...]) -> bool:
+    """True if an index may name a place more than once."""
+    return any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index)
+
+
+def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:
+    """Return a view of x's memory, and the index of it that names the places which `index` names at the end of a path.
+
+    That is the path's own view, unless a reshape on the way was a view of another memory layout, and of x is a copy.
+    Of a tensor, the view is a TensorArray.
+    """
+    if type(x) is not np.ndarray and (type(x) is TensorArray or is_tensor(x)):
+        return _reach_in_tensor(unwrap(x), unwrap(index), path)
+    view = follow(x, path)
+    if not path or hasattr(type(x), "_tracer") or np.may_share_memory(view, x) or not view.flags.writeable:
+        return view, index  # what may not be written to raises
+    places: Any = np.arange(x.size).reshape(x.shape)
+    if x.dtype.kind != "c":
+        return x, np.unravel_index(follow(places, path)[index], x.shape)
+    found = np.asarray(follow(places + 1j * (places + x.size), path)[index])
+    if found.dtype.kind == "c":
+        return x, np.unravel_index(found.real.astype(np.intp), x.shape)
+    imaginary = bool(np.all(found >= x.size))  # the path leads through .imag, or else .real
+    return (x.imag if imaginary else x.real), np.unravel_index(found.astype(np.intp) - imaginary * x.size, x.shape)
+
+
+def _reach_in_tensor(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:
+    """Go through as much of a path as torch has views for, and by the numbers of places through the rest."""
+    at = 0
+    while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
+        x, at = part, at + 1
+    if at == len(path):
+        return TensorArray(x), index
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    if not x.is_complex():
+        return TensorArray(x), torch.unravel_index(tensorindex.read(follow(places, path[at:]), index), tuple(x.shape))
+    found = tensorindex.read(follow(torch.complex(places.double(), (places + x.numel()).double()), path[at:]), index)
+    if found.is_complex():
+        return TensorArray(x), torch.unravel_index(found.real.long(), tuple(x.shape))
+    imaginary = bool((found >= x.numel()).all())  # the path leads through .imag, or else .real
+    return TensorArray(x.imag if imaginary else x.real), torch.unravel_index(found.long() - imaginary * x.numel(), tuple(x.shape))

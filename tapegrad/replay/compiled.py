@@ -1,0 +1,108 @@
+"""compiled: a tape as a Python function."""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from tapegrad.errors import GuardError
+from tapegrad.replay.source import Source, write_source
+from tapegrad.replay.unpack import Unpacked
+from tapegrad.tape import Guard, Tape
+
+_numbers = count(1)
+
+
+class Miss(GuardError):
+    """A compiled tape met arguments, or a value, that would have taken the program down another path."""
+
+    def __init__(self, tape: Tape, guard: Guard | None) -> None:
+        self.tape, self.guard = tape, guard
+        if guard is None:
+            super().__init__(f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None,
+                             "compile the function, which traces again, or trace it with these arguments")
+        else:
+            super().__init__(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the program "
+                             "might take another path", guard.where, "compile the function, which traces again, or trace it with these arguments")
+
+
+    def describe(self) -> str:
+        """Return in a few words what differed."""
+        if self.guard is None:
+            return "the type, shape or static value of an argument, or what the function read besides"
+        return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
+
+
+def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+    """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
+
+    `fresh` is asked at each call whether what the program read besides its arguments is still the same.
+    """
+    tape.check()
+    source = write_source(tape, buffers)
+    text = assemble(tape, source, fresh)
+    names: dict[str, Any] = {**source.names, "__name__": "tapegrad.compiled"}
+    names["miss"] = lambda number=-1: Miss(tape, None if number < 0 else source.guards[number])
+    names["again"] = _again(tape)
+    if fresh is not None:
+        names["fresh"] = fresh
+    file = f"<tapegrad {tape.name} {next(_numbers)}>"
+    exec(compile(text, file, "exec"), names)
+    function: Any = names["compiled"]
+    if source.kept:
+        names["pool"] = []
+    function.source, function.tape, function.__name__ = text, tape, tape.name
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
+    weakref.finalize(function, linecache.cache.pop, file, None)
+    return function  # type: ignore[no-any-return]
+
+
+def _again(tape: Tape) -> Callable[..., Any]:
+    """Return what computes the tape with NumPy's own numbers, where Python's raised an error."""
+    def again(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return tape.play(*args, **kwargs)
+        except GuardError as err:
+            raise Miss(tape, None) from err
+    return again
+
+
+def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> str:
+    """Put the text of a function together: the check of its arguments, its buffers, its body."""
+    unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
+    lines = []
+    if source.setup:
+        lines += ["def make():", *(f"    {line}" for line in source.setup), f"    return {_tuple(source.kept)}", "", ""]
+    lines.append(f"def compiled({unpacked.parameters}):")
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines]
+    if source.kept:
+        # a list's pop and append are atomic: each of several threads, or of nested calls, has buffers of its own
+        body += ["try:", "    kept = pool.pop()", "except IndexError:", "    kept = make()", f"{_tuple(source.kept)} = kept"]
+    if source.floats:
+        body += ["try:", *(f"    {line}" for line in source.body), f"    result = {source.result}",
+                 "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
+                 f"    return again({_passed(unpacked.parameters)})"]
+    else:
+        body += source.body
+        if source.kept:
+            body.append(f"result = {source.result}")
+    if source.kept:
+        body.append("pool.append(kept)")
+    body.append("return result" if source.kept or source.floats else f"return {source.result}")
+    return "\n".join([*lines, *(f"    {line}" for line in body), ""])
+
+
+def _tuple(names: list[str]) -> str:
+    return ", ".join(names) + ("," if len(names) == 1 else "")
+
+
+def _passed(parameters: str) -> str:
+    """Write parameters as the arguments of a call."""
+    if parameters.startswith("*args"):
+        return parameters
+    positional, _, keywords = parameters.partition("*")
+    names = [part.strip() for part in positional.split(",") if part.strip() not in ("", "/")]
+    return ", ".join(names + [f"{key}={key}" for part in keywords.split(",") if (key := part.strip())])

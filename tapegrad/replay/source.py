@@ -1,0 +1,440 @@
+"""source: a tape as straight-line Python that calls NumPy."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.brief import PYTHON, is_python, plain
+from tapegrad.errors import Location
+from tapegrad.passes.specialise import FIXED
+from tapegrad.replay.plan import Plan, is_array, make_plan
+from tapegrad.replay.play import FACTS
+from tapegrad.replay.spelling import BINARY, FLOATING, SHAPED, UNARY, index_text, is_elementwise, spelling, ufunc_of, write_ufunc, writes
+from tapegrad.replay.unpack import nested
+from tapegrad.rules import Op
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tree import ValueAndGradients
+
+RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs"}  # what is around a body
+LONGEST = 90  # characters of an expression that is still written into another
+
+
+class Source(NamedTuple):
+    """A function's text, and what it refers to by name.
+
+    `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers, `kept` their names.
+    `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan or inf.
+    """
+
+    body: list[str]
+    result: str
+    setup: list[str]
+    kept: list[str]
+    leaves: list[str]
+    names: dict[str, Any]
+    bind: Callable[..., str]
+    guards: list[Guard]
+    floats: bool
+
+
+Spelled = Callable[[Any], "str | None"]
+
+
+def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
+    """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
+
+    With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
+    the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
+    """
+    return _Writer(tape, buffers, floats, miss, spelled).write()
+
+
+class Names:
+    """The names of a source, each for one thing."""
+
+    def __init__(self, spelled: Spelled) -> None:
+        self.spelled = spelled
+        self.objects: dict[str, Any] = {}
+        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
+        self._of: dict[Any, str] = {}
+
+    def fresh(self, hint: str) -> str:
+        """Return a new name like the hint."""
+        hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
+        hint = f"x{hint}" if hint[0].isdigit() else hint
+        name, number = hint, 1
+        while name in self.taken:
+            number += 1
+            name = f"{hint}_{number}"
+        self.taken.add(name)
+        return name
+
+    def bind(self, value: Any, hint: str = "") -> str:
+        """Return the name of a thing, the same for the same one."""
+        label = getattr(value, "__name__", None) or "constant"
+        if getattr(builtins, label, None) is value:
+            return str(label)
+        if (text := self.spelled(value)) is not None:
+            return text
+        key: Any = id(value)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            key = (value.dtype.char, value.tobytes())
+        if key not in self._of:
+            name = self.fresh(hint or label)
+            self._of[key], self.objects[name] = name, value
+        return self._of[key]
+
+
+class _Site:
+    """What a spelling sees of the call that is being written."""
+
+    args: Sequence[str]
+
+    def __init__(self, writer: _Writer, op: Call, args: Sequence[str], out: str) -> None:
+        self.op, self.args, self.out, self.text = op, args, out, writer.text
+        self.name = writer.names.bind
+
+
+class _Writer:
+    """Writes one tape, operation by operation."""
+
+    def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
+        self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
+        self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers)
+        self.uses = Counter(arg for op in tape.ops for arg in operands(op))
+        self.expr: dict[Operation, str] = {}
+        self.pending: set[Operation] = set()  # expressions that will be written into what uses them
+        self.float: set[Operation] = set()  # those that are Python's floats here
+        self.body: list[str] = []
+        self.setup: list[str] = []
+        self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
+        self.lines: dict[tuple[Any, int], str] = {}
+        self.kept: dict[str, None] = {}  # a set, in order
+        self.guards: list[Guard] = []
+        self.floats = False
+        self.line = ""
+
+    def write(self) -> Source:
+        for number in range(len(self.plan.sizes)):
+            self.setup.append(f"buffer{number} = {self.names.bind(np.empty)}({self.plan.sizes[number]}, {self.names.bind(np.uint8)})")
+            self.names.taken.add(f"buffer{number}")
+        result = ""
+        for op in self.tape.ops:
+            if op is self.tape.result and isinstance(op, Call) and op.fn is ops.pack:
+                result = self.packed(op)
+            elif isinstance(op, Input):
+                self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
+                self.float.update([op] if type(op.val) is float else [])
+            elif isinstance(op, Constant):
+                self.expr[op] = self.text(op.val)
+                self.float.update([op] if type(op.val) is float else [])
+            elif isinstance(op, Guard):
+                self.guard(op)
+            elif isinstance(op, Call):
+                self.call(op)
+        assert self.tape.result is not None
+        result = result or self.finished(self.tape.result)
+        leaves = [self.expr[x] for x in self.tape.inputs[1:]]
+        return Source(self.body, result, self.setup, list(self.kept), leaves, self.names.objects, self.names.bind, self.guards, self.floats)
+
+    # -- pieces of text
+
+    def text(self, value: Any) -> str:
+        """Write what stands among a call's arguments."""
+        if isinstance(value, Operation):
+            return self.use(value)
+        if value is None or type(value) in (bool, int, str) or value is Ellipsis:
+            return repr(value)
+        if type(value) is float:
+            return repr(value) if math.isfinite(value) else self.names.bind(value, "inf" if math.isinf(value) else "nan")
+        if type(value) is tuple:
+            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
+        if type(value) is list:
+            return f"[{', '.join(map(self.text, value))}]"
+        if type(value) is slice:
+            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+        if isinstance(value, np.dtype) and value == np.dtype(value.type):
+            value = value.type
+        return self.names.bind(value)
+
+    def use(self, op: Operation) -> str:
+        """Return the text by which an operation's value is used."""
+        if op in self.pending:
+            self.pending.discard(op)
+            return f"({self.expr[op]})"
+        return self.expr[op]
+
+    def materialise(self, op: Operation) -> None:
+        """Give a pending expression a statement of its own."""
+        if op in self.pending:
+            self.pending.discard(op)
+            name = self.names.fresh(f"v{op.id}")
+            self.statement(op, f"{name} = {self.expr[op]}")
+            self.expr[op] = name
+
+    def statement(self, op: Operation, text: str) -> None:
+        """Append a statement, below the user's line that it comes from."""
+        line = self.lines.get((op.code, op.lasti))
+        if line is None:
+            line = self.lines[op.code, op.lasti] = "" if op.where is None else comment(op.where)
+        if line and line != self.line:
+            self.line = line
+            self.body.append(line)
+        self.body.append(text)
+
+    # -- calls
+
+    def call(self, op: Call) -> None:
+        if self.scalar(op):
+            return
+        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) and "through" not in op.kwargs:
+            self.setitem(op)
+        elif op.fn is ops.scatter and is_array(op.val) and writes(op):
+            self.scatter(op)
+        else:
+            self.array(op)
+
+    def scalar(self, op: Call) -> bool:
+        """Write a call of Python's numbers as an expression, into what uses it where that is one; return False for another call."""
+        if op.kwargs or any(isinstance(arg.val, np.ndarray) for arg in operands(op)) or isinstance(op.val, np.ndarray) or type(op.fn) is not Op:
+            return False
+        operator = BINARY.get(op.fn) if len(op.args) == 2 else UNARY.get(op.fn)
+        floats = self.allowed and type(op.val) is np.float64 and all(self.is_float(arg) for arg in op.args)
+        if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
+            self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
+            self.floats = self.floats or (floats and op.fn in FLOATING)
+            args = [self.operand(arg) for arg in op.args]
+            self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
+            return True
+        if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
+            self.float.update([op] if type(op.val) is float or floats else [])
+            self.floats = self.floats or floats
+            name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
+            self.inline(op, f"{name}({', '.join(self.bare(arg) for arg in op.args)})")
+            return True
+        return False
+
+    def is_float(self, arg: Any) -> bool:
+        """True for what is a Python float here, or a Python int."""
+        return arg in self.float if isinstance(arg, Operation) else type(arg) in (float, int)
+
+    def operand(self, arg: Any) -> str:
+        text = self.text(arg)
+        return f"({text})" if text.startswith("-") else text
+
+    def bare(self, arg: Any) -> str:
+        """Return the text of an argument that stands between parentheses or commas."""
+        inline = isinstance(arg, Operation) and arg in self.pending
+        text = self.text(arg)
+        return text[1:-1] if inline else text
+
+    def inline(self, op: Call, text: str) -> None:
+        """Keep an expression for its only use, or give it a name."""
+        self.expr[op] = text
+        self.pending.add(op)
+        if self.uses[op] != 1 or len(text) > LONGEST or op is self.tape.result:
+            self.materialise(op)
+
+    def array(self, op: Call) -> None:
+        """Write a call as a statement that gives its value a name, or puts it into a buffer."""
+        if not self.buffers and len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
+            self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
+            return
+        out = self.buffer(op) if self.plan.slot(op) is not None and writes(op) else ""
+        args = [self.bare(arg) for arg in op.args]
+        site = _Site(self, op, args, out)
+        row, ufunc = spelling(op), ufunc_of(op)
+        if op in self.plan.varies and op.fn in SHAPED:
+            row = None
+        if row is not None:
+            text = row[2](site)
+        elif ufunc is not None and (is_array(op.val) or not self.is_pythonic(op)):
+            text = write_ufunc(site, ufunc)
+        else:
+            text = self.generic(op, args)
+        if out:
+            self.statement(op, text)
+            self.expr[op] = out
+            return
+        if op.fn is ops.getitem and text.endswith(")") and ".item(" in text:
+            self.float.add(op)
+            self.floats = True
+        self.named(op, text)
+
+    def is_pythonic(self, op: Call) -> bool:
+        """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
+        return type(op.val) in PYTHON or (type(op.val) is tuple and all(type(part) in PYTHON for part in op.val))
+
+    def generic(self, op: Call, args: list[str]) -> str:
+        """Write a call of the op's own implementation."""
+        fn = op.fn.impl if isinstance(op.fn, Op) else op.fn
+        kwargs = [f"{key}={self.text(value)}" for key, value in op.kwargs.items()]
+        name = self.use(op.fn) if isinstance(op.fn, Operation) else self.names.bind(fn, getattr(op.fn, "__name__", "fn"))
+        text = f"{name}({', '.join(args + kwargs)})"
+        scalar = isinstance(op.fn, Op) and self.is_pythonic(op) and all(is_python(plain(x.val) if isinstance(x, Operation) else x) for x in op.args)
+        return f"{self.names.bind(to_python)}({text})" if scalar else text
+
+    def named(self, op: Call, text: str) -> None:
+        if self.is_kept_view(op):
+            self.expr[op] = self.place(text, f"view{len(self.places)}")
+            return
+        self.expr[op] = name = self.names.fresh(f"v{op.id}")
+        self.statement(op, f"{name} = {text}")
+
+    def place(self, text: str, hint: str) -> str:
+        """Return the name of an array that is made once, by an expression: the same for the same one."""
+        name = self.places.get(text)
+        if name is None:
+            self.places[text] = name = self.names.fresh(hint)
+            self.setup.append(f"{name} = {text}")
+            self.kept[name] = None
+        return name
+
+    def is_kept_view(self, op: Call) -> bool:
+        """True for a view of a buffer by constants: made once, when the buffer is."""
+        if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not is_array(op.val):
+            return False
+        return self.expr[op.args[0]] in self.kept and not any(isinstance(arg, Operation) for arg in op.args[1:]) and not self.may_copy(op)
+
+    def may_copy(self, op: Call) -> bool:
+        """True for a view that may be a copy: by an array of integers, through a path, or a reshape of what is not contiguous."""
+        if "through" in op.kwargs:
+            return True
+        if op.fn is ops.getitem:
+            return any(isinstance(part, (np.ndarray, list)) for part in op.args[1:])
+        x = op.args[0].val
+        return op.fn is ops.reshape and not (x.flags.c_contiguous and x.nbytes == self.plan.storage[op].nbytes)
+
+    def buffer(self, op: Call) -> str:
+        """Return the name of an operation's place in a buffer."""
+        slot, strides = self.plan.slot(op), dense_strides(op.val)
+        where = f"{self.text(op.val.shape)}, {self.text(op.val.dtype)}, buffer{slot}" + ("" if strides is None else f", 0, {strides}")
+        return self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{slot}")
+
+    def setitem(self, op: Call) -> None:
+        """Write into the array itself where nothing uses what was in it, else into a copy."""
+        x, value, *index = op.args
+        texts = [self.bare(part) for part in index]
+        if op in self.plan.in_place:
+            name = self.use(x)
+        elif self.plan.slot(op) is not None:
+            name = self.buffer(op)
+            self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.use(x)})")
+        else:
+            name = self.names.fresh(f"v{op.id}")
+            self.statement(op, f"{name} = {self.use(x)}.copy('K')")
+        self.statement(op, f"{name}[{index_text(_Site(self, op, [], ''), index, texts)}] = {self.bare(value)}")
+        self.expr[op] = name
+
+    def scatter(self, op: Call) -> None:
+        """Add pieces into zeros: the first of basic indices is written, the others are added in place."""
+        parts, at = list(op.args), 0
+        if self.plan.slot(op) is not None:
+            name = self.buffer(op)
+            self.statement(op, f"{name}.fill(0)")
+        else:
+            name = self.names.fresh(f"v{op.id}")
+            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.val.shape)}, {self.text(op.val.dtype)})")
+        for rank in op.kwargs["ranks"]:
+            piece, index = parts[at], parts[at + 1: at + 1 + rank]
+            at += 1 + rank
+            text = index_text(_Site(self, op, [], ""), index, [self.bare(part) for part in index])
+            if at == 1 + rank:
+                self.statement(op, f"{name}[{text}] = {self.bare(piece)}")
+            else:
+                self.statement(op, f"{name}[{text}] += {self.bare(piece)}")
+        self.expr[op] = name
+
+    # -- guards and the result
+
+    def guard(self, op: Guard) -> None:
+        """Write a fact that steered the program, unless it follows from the types of the arguments."""
+        subject = op.args[0]
+        if isinstance(subject, Input) and op.fact in FIXED and not isinstance(subject.val, tuple):
+            return
+        self.guards.append(op)
+        miss = f"raise {self.miss}({len(self.guards) - 1})"
+        if op.fact == "bool":
+            self.statement(op, f"if {'not ' if op.expected else ''}{self.use(subject)}: {miss}")
+        elif op.fact == "raises":
+            self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
+        elif op.fact == "dtype":
+            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'dtype_of')}({self.use(subject)})) != {str(op.expected)!r}: {miss}")
+        else:
+            fact = self.names.bind(FACTS[op.fact], f"{op.fact}_of")
+            self.statement(op, f"if {fact}({self.use(subject)}) != {self.text(op.expected)}: {miss}")
+
+    def packed(self, op: Call) -> str:
+        """Write the nesting of the result around its parts."""
+        into = op.kwargs["into"]
+        if not isinstance(into, ValueAndGradients):
+            return nested(into, list(map(self.finished, op.args)), self.names.bind, mirror=False)
+        value = self.finished(op.args[0])
+        parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
+        return f"{value}, ({', '.join([nested(part, parts, self.names.bind, mirror=True) for part in into.signature.parts])}{',' * (len(into.signature.parts) == 1)})"
+
+    def finished(self, op: Any) -> str:
+        """Write a result: in memory of its own, and of the type that was recorded."""
+        text = self.bare(op)
+        if not isinstance(op, Operation):
+            return text
+        if op in self.float and type(op.val) is np.float64:
+            return f"{self.names.bind(np.float64)}({text})"
+        storage = self.plan.storage.get(op)
+        if storage is not None and (not storage.owned or self.given.get(id(storage))):
+            return f"{text}.copy()"
+        if storage is not None:
+            self.given[id(storage)] = True
+        return text
+
+    @property
+    def given(self) -> dict[int, bool]:
+        """The storages that are in the result already."""
+        return self.__dict__.setdefault("_given", {})  # type: ignore[no-any-return]
+
+    def gradient(self, dx: Any, x: Input) -> str:
+        """Write an input's gradient, with the input's type, shape and dtype."""
+        val = dx.val if isinstance(dx, Operation) else dx
+        if isinstance(x.val, float) and type(x.val) is float and isinstance(dx, Operation) and dx in self.float:
+            return self.bare(dx)
+        if isinstance(x.val, np.ndarray) and type(val) is np.ndarray and (val.shape, val.dtype) == (x.val.shape, x.val.dtype):
+            return self.finished(dx)
+        if isinstance(x.val, np.ndarray) and val is not None:
+            dtype = f", {self.text(x.val.dtype)}" if x.val.dtype.kind in "fc" else ""
+            return f"{self.names.bind(np.array)}({self.names.bind(np.broadcast_to)}({self.bare(dx)}, {self.text(x.val.shape)}){dtype})"
+        if type(x.val) in (float, int, complex) and val is not None:
+            return f"{'complex' if type(x.val) is complex else 'float'}({self.bare(dx)})"
+        if isinstance(x.val, np.generic) and val is not None:
+            return f"{self.names.bind(x.val.dtype.type if x.val.dtype.kind in 'fc' else np.float64)}({self.bare(dx)})"
+        return self.bare(dx)
+
+
+def comment(where: Location) -> str:
+    """Write a source line as a comment."""
+    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
+
+
+def to_python(x: Any) -> Any:
+    """Return NumPy's number as Python's."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
+    if x.flags.c_contiguous:
+        return None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    strides, step = [0] * x.ndim, x.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(x.shape[axis], 1)
+    return tuple(strides)

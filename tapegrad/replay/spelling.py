@@ -1,0 +1,284 @@
+"""spelling: how a call is written in NumPy, with the least overhead that means the same.
+
+One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of `np.sum`, a method half of
+NumPy's Python wrapper. A row returns source text; what it names beyond its arguments it gets from `site.name`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.rules import FOREIGN, Op
+from tapegrad.tape import Call, Constant, Operation, value_of
+
+
+class Site(Protocol):
+    """A call that is being written: its operation, its arguments as source text, where its value goes ("" for a new array)."""
+
+    op: Call
+    args: Sequence[str]
+    out: str
+
+    def name(self, value: Any, hint: str = "") -> str:
+        """Return a name by which the source knows a function, an array, a dtype."""
+
+    def text(self, value: Any) -> str:
+        """Write a value that is no operation: a number, a slice, a tuple of them."""
+
+
+# -- ufuncs: the same for every op that one implements
+
+UFUNCS: dict[Op, np.ufunc] = {}
+for _fn, _meaning in FOREIGN.items():
+    if isinstance(_fn, np.ufunc) and isinstance(_meaning, Op) and _fn.nout == 1 and _fn.signature is None:
+        UFUNCS.setdefault(_meaning, _fn)
+
+BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", ops.floor_divide: "//", ops.remainder: "%", ops.pow: "**",
+          ops.less: "<", ops.less_equal: "<=", ops.greater: ">", ops.greater_equal: ">=", ops.equal: "==", ops.not_equal: "!=",
+          ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
+          ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
+UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
+_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them
+_BLAS = frozenset("fdFD")
+
+
+def ufunc_of(op: Call) -> np.ufunc | None:
+    """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
+    found = UFUNCS.get(op.fn) if not op.kwargs else None
+    if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
+        exponent = op.args[1]
+        if type(exponent) in (int, float) and exponent in _POWERS:
+            return _POWERS[exponent]
+    return found
+
+
+def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
+    """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
+    args = [_boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
+    out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []  # those two want it by name
+    return f"{site.name(ufunc)}({', '.join([*args, *out])})"
+
+
+def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
+    if type(arg) not in (int, float) or len(site.args) != 2 or ufunc in (np.power, np.float_power, np.ldexp):
+        return text
+    other = value_of(site.op.args[1 if arg is site.op.args[0] else 0])
+    if not isinstance(other, np.ndarray) or other.dtype.kind != "f":
+        return text
+    return site.name(np.array(arg, other.dtype), "number")  # it takes the dtype of the array that it meets
+
+
+def is_elementwise(op: Call) -> bool:
+    """True for a call that may write its value over an argument: each element depends on those in its place alone."""
+    return ufunc_of(op) is not None
+
+
+# -- reductions
+
+REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
+                                  ops.any: np.logical_or, ops.all: np.logical_and}
+_REDUCE = {ufunc: ufunc.reduce for ufunc in REDUCTIONS.values()}
+
+
+def reduced(op: Call) -> tuple[np.ufunc, Any, bool, Any] | None:
+    """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce` computes, None for another call."""
+    ufunc = np.add if op.fn is ops.mean else REDUCTIONS.get(op.fn)
+    x = value_of(op.args[0]) if op.args else None
+    if ufunc is None or type(x) is not np.ndarray or x.dtype.kind not in "fc" or len(op.args) > 1 or x.dtype.char == "e" or not x.size:
+        return None
+    if not op.kwargs.keys() <= {"axis", "keepdims"}:
+        return None
+    axis = op.kwargs.get("axis")
+    along = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    count = math.prod(x.shape[a] for a in along) if op.fn is ops.mean else None
+    return ufunc, axis, bool(op.kwargs.get("keepdims", False)), count
+
+
+def _reduction(site: Site) -> str:
+    found = reduced(site.op)
+    assert found is not None
+    ufunc, axis, keep, count = found
+    args = [site.args[0], site.text(axis)]
+    if site.out or keep:
+        args += ["None", site.out or "None"]
+    text = f"{site.name(_REDUCE[ufunc], f'{ufunc.__name__}_reduce')}({', '.join([*args, *(['True'] if keep else [])])})"
+    if count is None:
+        return text
+    if site.out:
+        return f"{site.name(np.divide)}({text}, {site.text(count)}, {site.out})"
+    return f"{text} / {site.text(count)}"
+
+
+# -- shapes and indices
+
+def _reshape(site: Site) -> str:
+    return f"{site.args[0]}.reshape({site.text(site.op.val.shape)})"
+
+
+def _permute(site: Site) -> str:
+    axes, ndim = site.op.kwargs.get("axes"), site.op.val.ndim
+    if axes is None or tuple(a % ndim for a in axes) == tuple(range(ndim))[::-1]:
+        return f"{site.args[0]}.T"
+    return f"{site.args[0]}.transpose({site.text(axes)})"
+
+
+def index_text(site: Site, index: Sequence[Any], texts: Sequence[str]) -> str:
+    """Write an index as it stands between brackets."""
+    written = ", ".join(_part(site, part, text) for part, text in zip(index, texts))
+    return f"{written}," if len(index) == 1 and written.startswith("(") else written or "()"
+
+
+def _part(site: Site, part: Any, text: str) -> str:
+    if isinstance(part, slice):
+        ends = ["" if end is None else site.text(end) for end in (part.start, part.stop, part.step)]
+        return ":".join(ends if part.step is not None else ends[:2])
+    return "..." if part is Ellipsis else text
+
+
+def _getitem(site: Site) -> str:
+    x, y, index = value_of(site.op.args[0]), site.op.val, site.op.args[1:]
+    if type(y) is np.float64 and type(x) is np.ndarray and all(type(value_of(part)) is int for part in index):
+        return f"{site.args[0]}.item({', '.join(site.args[1:])})"  # as Python's number: its arithmetic is twice as fast
+    return f"{site.args[0]}[{index_text(site, index, site.args[1:])}]"
+
+
+def _getfield(site: Site) -> str:
+    return f"{site.args[0]}[{site.args[1]}]"
+
+
+def _take(site: Site) -> str:
+    return f"{site.args[0]}.take({site.args[1]}, {site.text(site.op.kwargs.get('axis', 0))})"
+
+
+def _concat(site: Site) -> str:
+    given = f"({', '.join(site.args)},), {site.text(site.op.kwargs.get('axis', 0))}"
+    return f"{site.name(np.concatenate)}({given}{f', {site.out}' if site.out else ''})"
+
+
+def _astype(site: Site) -> str:
+    if site.out:
+        return f"{site.name(np.copyto)}({site.out}, {site.args[0]}, 'unsafe')"
+    return f"{site.args[0]}.astype({site.text(site.op.val.dtype)})"
+
+
+def _copy(site: Site) -> str:
+    return f"{site.name(np.copyto)}({site.out}, {site.args[0]})" if site.out else f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"
+
+
+# -- products
+
+def _matmul(site: Site) -> str:
+    a, b = (value_of(arg) for arg in site.op.args)
+    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.val.dtype and a.dtype.char in _BLAS
+    if flat and site.op.val.flags.c_contiguous:
+        return f"{site.name(np.dot)}({', '.join([*site.args, site.out] if site.out else site.args)})"
+    return f"{site.name(np.matmul)}({', '.join([*site.args, site.out] if site.out else site.args)})"
+
+
+def _where(site: Site) -> str:
+    if not site.out:
+        return f"{site.name(np.where)}({', '.join(site.args)})"
+    c, a, b = site.args
+    copyto = site.name(np.copyto)
+    return f"{copyto}({site.out}, {b}); {copyto}({site.out}, {a}, where={c})"
+
+
+_MANY = 4096  # elements, from which on np.where's new array costs more than a second call
+
+
+def _writes_where(op: Call) -> bool:
+    c, a, b = map(value_of, op.args)
+    return op.val.size >= _MANY and getattr(c, "dtype", None) == bool and all(
+        type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
+
+
+def _plain_kwargs(*names: str) -> Callable[[Call], bool]:
+    return lambda op: op.kwargs.keys() <= set(names)
+
+
+def _array_first(op: Call) -> bool:
+    return bool(op.args) and type(value_of(op.args[0])) is np.ndarray and type(op.val) is np.ndarray
+
+
+def may_repeat(op: Call) -> bool:
+    """True for a scatter by an array that may name a place twice: a plain `x[index] += piece` would add one of them."""
+    at = 0
+    for rank in op.kwargs["ranks"]:
+        index = op.args[at + 1: at + 1 + rank]
+        at += 1 + rank
+        arrays = [part.val if isinstance(part, Operation) else part for part in index if isinstance(getattr(part, "val", part), (np.ndarray, list))]
+        if any(np.asarray(array).dtype.kind != "b" for array in arrays):
+            if any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
+                return True
+            places = np.arange(op.val.size).reshape(op.val.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
+            if np.unique(places).size < places.size:
+                return True
+    return False
+
+
+# -- the table: op -> (does the row apply, can it write where it is told to, how it is written)
+
+Row = tuple[Callable[[Call], bool], Callable[[Call], bool], Callable[[Site], str]]
+
+
+def _always(op: Call) -> bool:
+    return True
+
+
+def _never(op: Call) -> bool:
+    return False
+
+
+def _is_array(op: Call) -> bool:
+    return type(op.val) is np.ndarray and op.val.ndim > 0
+
+
+def _is_read(op: Call) -> bool:
+    return not op.kwargs and isinstance(value_of(op.args[0]), np.ndarray)
+
+
+SPELLINGS: dict[Op, Row] = {
+    **dict.fromkeys([*REDUCTIONS, ops.mean], (lambda op: reduced(op) is not None, _is_array, _reduction)),
+    **dict.fromkeys([ops.reshape, ops.expand_dims, ops.squeeze], (_array_first, _never, _reshape)),
+    ops.permute_dims: (_array_first, _never, _permute),
+    ops.getitem: (_is_read, _never, _getitem),
+    ops.getitem_masked: (_is_read, _never, _getitem),
+    ops.getfield: (_always, _never, _getfield),
+    ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
+    ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
+    ops.astype: (_array_first, _is_array, _astype),
+    ops.copy: (lambda op: _array_first(op) and op.kwargs.get("order", "K") == "K", _is_array, _copy),
+    ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
+    ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
+}
+
+
+SHAPED = frozenset([ops.reshape, ops.expand_dims, ops.squeeze, ops.mean])  # whose rows write a shape down
+
+
+def spelling(op: Call) -> Row | None:
+    """Return the row that a call is written by, None where there is none."""
+    row = SPELLINGS.get(op.fn)
+    return row if row is not None and row[0](op) else None
+
+
+def writes(op: Call) -> bool:
+    """True for a call that can put its value, an array, where it is told to."""
+    if op.fn is ops.scatter:
+        return "through" not in op.kwargs and not may_repeat(op)
+    row = spelling(op)
+    if row is not None:
+        return row[1](op)
+    return ufunc_of(op) is not None and _is_array(op) and op.val.dtype.kind in "biufc"
+
+
+# -- Python's numbers
+
+FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.positive])
+"""Ops that mean the same of Python's floats as of NumPy's, but for errors."""
+

@@ -1,0 +1,227 @@
+"""unpack: the source that takes a call's arguments apart and checks them, and that nests what it returns.
+
+Everything that a tape was specialised to is checked here: how the arguments are nested, the type of each number, the dtype and shape of each
+array. What has no short source (objects that refer to each other, the user's kinds of dict) is left to `tree`, at the cost of a few microseconds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.parts import Closure, Container, Leaf, Static
+from tapegrad.replay.play import bind as bind_leaves
+from tapegrad.tape import Tape
+from tapegrad.tree import Signature, Structure
+
+Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
+
+
+class Unpacked:
+    """The parameters of a function, and the lines that check them and name their leaves; `miss` is what a check that fails does."""
+
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, standalone: bool = False) -> None:
+        self.standalone = standalone  # what the function captured becomes a keyword argument
+        self.captures: list[str] = []
+        self.tape, self.leaves, self.name, self.miss = tape, leaves, name, miss
+        self.lines: list[str] = []
+        self.mutable: list[str] = []
+        self.seen: set[int] = set()
+        self.count = 0
+        structure = tape.structure
+        if structure is None:
+            self.parameters = ", ".join([*leaves, "/"]) if leaves else ""
+            for number, leaf in enumerate(leaves):
+                self.leaf(number, leaf)
+            return
+        try:
+            self.parameters = self.signature(structure)
+        except _Intricate:
+            if standalone:
+                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have no source", None,
+                                    "pass tuples, lists and dicts") from None
+            self.lines.clear()
+            self.parameters = "*args, **kwargs"
+            text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"
+            self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs, miss)")
+            for number, leaf in enumerate(leaves):
+                self.leaf(number, leaf)
+
+    def signature(self, structure: Signature) -> str:
+        """Write the parameters, and take each apart."""
+        if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
+            self.captured(structure)
+        shared = Counter(key for part in (*structure.args, *structure.kwargs.values()) for key, node in part.seen.items()
+                         if getattr(node, "volatile", False))
+        if any(count > 1 for count in shared.values()):
+            raise _Intricate  # one list for two arguments
+        names = _parameter_names(structure)
+        taken = set(self.leaves)
+        given = []
+        for part, label in zip(structure.args, names):
+            given.append(self.parameter(part, label, taken))
+        for key, part in structure.kwargs.items():
+            if not isinstance(part.spec, Leaf) or self.leaves[part.spec.index] != key:
+                if not key.isidentifier() or key in taken:
+                    raise _Intricate
+            self.node(part.spec, key)
+        if len(self.mutable) > 1:
+            self.check(f"len({{{', '.join(f'id({text})' for text in self.mutable)}}}) != {len(self.mutable)}")
+        keywords = ["*", *structure.kwargs, *self.captures] if structure.kwargs or self.captures else []
+        return ", ".join([*given, *(["/"] if given else []), *keywords])
+
+    def parameter(self, part: Structure, label: str, taken: set[str]) -> str:
+        name = self.leaves[part.spec.index] if isinstance(part.spec, Leaf) else label if label not in taken else f"{label}_"
+        self.node(part.spec, name)
+        return name
+
+    def captured(self, structure: Signature) -> None:
+        """Read what the function captured, anew at each call."""
+        spec = structure.function.spec
+        if not isinstance(spec, Closure):
+            raise _Intricate
+        cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
+        for label, child in zip(spec.names, spec.children):
+            if self.standalone:
+                self.capture(child)
+                continue
+            self.node(child, f"{self.name(cells[label], f'cell_{label}')}.cell_contents")
+
+    def capture(self, child: Any) -> None:
+        """Make a captured number or array a keyword argument, with the value it had."""
+        if isinstance(child, Leaf):
+            name, val = self.leaves[child.index], self.tape.inputs[child.index + 1].val
+            self.captures.append(f"{name}={repr(val) if type(val) in (int, float) and val == val and abs(val) != math.inf else self.name(val)}")
+            self.leaf(child.index, name)
+        elif child.leafy:
+            raise _Intricate
+
+    # -- one part
+
+    def node(self, node: Any, text: str) -> None:
+        """Check a part, and name the leaves in it."""
+        if isinstance(node, Leaf):
+            name = self.leaves[node.index]
+            if text != name:
+                self.lines.append(f"{name} = {text}")
+            self.leaf(node.index, name)
+        elif type(node) is Static:
+            self.static(node.value, text)
+        elif isinstance(node, Container) and node.type in (tuple, list, dict):
+            self.container(node, text)
+        else:
+            raise _Intricate
+
+    def container(self, node: Container, text: str) -> None:
+        if id(node) in self.seen:
+            raise _Intricate  # one list in two places
+        self.seen.add(id(node))
+        if not text.isidentifier():
+            self.count += 1
+            self.lines.append(f"part{self.count} = {text}")
+            text = f"part{self.count}"
+        metadata: Any = node.metadata
+        keys = list(metadata) if node.type is dict else list(range(len(node.children)))
+        self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
+        if node.volatile:
+            self.mutable.append(text)
+        if node.type is dict:
+            if not all(type(key) is str for key in keys):
+                raise _Intricate
+            self.check(f"{text}.keys() != {self.name(frozenset(keys), 'keys')}")
+        for key, child in zip(keys, node.children):
+            self.node(child, f"{text}[{key!r}]")
+
+    def static(self, value: Any, text: str) -> None:
+        if value is None or type(value) in (bool, type(Ellipsis)):
+            self.check(f"{text} is not {value!r}")
+        elif type(value) is str:
+            self.check(f"{text} != {value!r}")
+        else:
+            self.check(f"{self.name(_differs)}({text}, {self.name(value, 'static')})")
+
+    def leaf(self, number: int, name: str) -> None:
+        """Check the type of a leaf, and of an array its dtype and shape."""
+        val = self.tape.inputs[number + 1].val
+        self.check(f"type({name}) is not {self.name(type(val))}")
+        if isinstance(val, np.ndarray):
+            dtype = self.name(val.dtype, f"{val.dtype}_dtype")
+            self.check(f"{name}.shape != {val.shape!r} or ({name}.dtype is not {dtype} and {name}.dtype != {dtype})")
+
+    def check(self, wrong: str) -> None:
+        self.lines.append(f"if {wrong}: {self.miss}")
+
+
+class _Intricate(Exception):
+    """There is no short source for this nesting."""
+
+
+def _parameter_names(structure: Signature) -> list[str]:
+    try:
+        parameters = [p.name for p in inspect.signature(structure.fn).parameters.values()
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        parameters = []
+    names = parameters[: len(structure.args)]
+    return names + [f"x{i + 1}" for i in range(len(names), len(structure.args))]
+
+
+def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
+    try:
+        return bind_leaves(tape, args, kwargs)
+    except (ArgumentError, GuardError):
+        raise miss() from None
+
+
+def _differs(a: Any, b: Any) -> bool:
+    """Return whether a static argument is another than the one recorded."""
+    if a is b:
+        return False
+    try:
+        return type(a) is not type(b) or not bool(a == b)
+    except (TypeError, ValueError):
+        return True
+
+
+# -- the way back: nests around texts
+
+
+def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> str:
+    """Write the nesting of a structure around the texts of its leaves: of the gradients, if `mirror`, else of the values."""
+    try:
+        return _nested(structure.spec, texts, mirror, set())
+    except _Intricate:
+        text = f"[{', '.join(text or 'None' for text in texts)}]"
+        return f"{name(structure.mirror if mirror else structure.build, 'nest')}({text})"
+
+
+def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
+    if isinstance(node, Leaf):
+        return texts[node.index]
+    if mirror and not node.leafy:
+        return "None"
+    if id(node) in seen:
+        raise _Intricate  # one list in two places
+    seen.add(id(node))
+    if type(node) is Static and node.value is None:
+        return "None"
+    if isinstance(node, Closure) and mirror:
+        parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy]
+        return f"{{{', '.join(f'{label!r}: {_nested(child, texts, mirror, seen)}' for label, child in parts)}}}"
+    if not isinstance(node, Container) or node.type not in (tuple, list, dict):
+        raise _Intricate
+    written = [_nested(child, texts, mirror, seen) for child in node.children]
+    if node.type is list:
+        return f"[{', '.join(written)}]"
+    if node.type is dict:
+        keys: Any = node.metadata
+        if not all(type(key) is str for key in keys):
+            raise _Intricate
+        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(keys, written))}}}"
+    return f"({', '.join(written)}{',' if len(written) == 1 else ''})"

@@ -1,0 +1,159 @@
+"""vendor: definitions that a standalone module needs, as source: NumPy's by import, constants as literals, tapegrad's own functions copied."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import inspect
+import math
+import textwrap
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError
+from tapegrad.path import Step
+from tapegrad.rules import Op, Traced
+from tapegrad.tape import Raised
+
+_SHORT = 64  # elements of an array that is still written as a list
+_PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special", "scipy.linalg", "scipy.signal")
+
+
+class Vendor:
+    """Collects imports and definitions, each name once, in an order in which they can be executed."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.definitions: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+
+    def define(self, name: str, value: Any) -> None:
+        """Make `name` mean `value`; raise ArgumentError for what has no source."""
+        if name in self.values:
+            if self.values[name] is not value and not isinstance(value, (int, float, str, tuple)):
+                raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and {self.values[name]!r}")
+            return
+        self.values[name] = value
+        text = self.expression(value)
+        if text is not None:
+            self.definitions[name] = f"{name} = {text}"
+        elif isinstance(value, FunctionType):
+            self.function(name, value)
+        else:
+            raise ArgumentError(f"{value!r} has no source: this tape cannot be written as a module", None,
+                                "tape.save(path), or compile(tape) in the same process")
+
+    def expression(self, value: Any) -> str | None:
+        """Write a value as an expression of imported names, None where there is none."""
+        if isinstance(value, ModuleType):
+            self.imports.add(f"import {value.__name__}")
+            return value.__name__
+        if value is Traced:
+            return "()"  # isinstance(x, Traced): there is no trace there
+        if isinstance(value, (bool, int, str, bytes, type(None), slice)) or value is Ellipsis:
+            return repr(value)
+        if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
+            return repr(value) if isinstance(value, float) and math.isfinite(value) else f"{type(value).__name__}({str(value)!r})"
+        if isinstance(value, np.dtype):
+            self.imports.add("import numpy as np")
+            return f"np.dtype({value.str!r})"
+        if isinstance(value, (np.ndarray, np.generic)):
+            return self.array(value)
+        if isinstance(value, (tuple, list, frozenset)) and not isinstance(value, (Step, Raised)):
+            parts = [self.expression(part) for part in value]
+            if any(part is None for part in parts):
+                return None
+            inner = ", ".join(map(str, parts)) + ("," if len(parts) == 1 else "")
+            return f"frozenset([{inner}])" if isinstance(value, frozenset) else f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        if isinstance(value, Op):
+            return None
+        return self.imported(value)
+
+    def imported(self, value: Any) -> str | None:
+        """Write what a package holds by its name there."""
+        name = getattr(value, "__name__", None)
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, np.ufunc) and isinstance(value, BuiltinFunctionType):
+            inner = self.expression(owner)
+            return None if inner is None else f"{inner}.{name}"
+        for package in _PACKAGES if isinstance(name, str) else ():
+            module = _loaded(package)
+            if module is not None and getattr(module, str(name), None) is value:
+                if package.startswith("numpy"):
+                    self.imports.add("import numpy as np")
+                    return f"{package.replace('numpy', 'np')}.{name}"
+                self.imports.add(f"import {package}")
+                return f"{package}.{name}"
+        return None
+
+    def array(self, value: Any) -> str:
+        """Write an array: short ones as lists, others by their bytes."""
+        self.imports.add("import numpy as np")
+        if value.dtype.kind not in "biufc":
+            raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a module")
+        finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
+        if isinstance(value, np.generic):
+            return f"np.{value.dtype.name}({str(value.item())!r})" if not finite or value.dtype.kind == "c" else f"np.{value.dtype.name}({value.item()!r})"
+        if value.size <= _SHORT and finite and value.size:
+            return f"np.array({value.tolist()!r}, {value.dtype.str!r})"
+        self.imports.add("import base64")
+        flat = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return f"np.frombuffer(base64.b64decode({flat!r}), {value.dtype.str!r}).reshape({value.shape!r})"
+
+    def function(self, name: str, fn: FunctionType) -> None:
+        """Copy a function, and what it refers to."""
+        for other in sorted(_global_names(fn.__code__)):
+            if other in fn.__globals__ and other != name:
+                value = fn.__globals__[other]
+                self.define(other, value.impl if isinstance(value, Op) else value) if not isinstance(value, ModuleType) else self.module(other, value)
+        text = _source_of(fn)
+        is_lambda = fn.__name__ == "<lambda>"
+        if fn.__closure__:
+            cells = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__)))
+            given = []
+            for key, value in cells.items():
+                written = self.expression(value)
+                if written is None:
+                    raise ArgumentError(f"{fn.__qualname__} has no source of its own: it captured {key}")
+                given.append(written)
+            inner = f"    return {text}" if is_lambda else textwrap.indent(text, "    ") + f"\n    return {fn.__name__}"
+            self.definitions[name] = f"def _make_{name}({', '.join(cells)}):\n{inner}\n\n\n{name} = _make_{name}({', '.join(given)})"
+        elif is_lambda:
+            self.definitions[name] = f"{name} = {text}"
+        else:
+            self.definitions[name] = text + (f"\n\n\n{name} = {fn.__name__}" if name != fn.__name__ else "")
+
+    def module(self, name: str, value: ModuleType) -> None:
+        """Import a module under the name it has in the copied function."""
+        if value.__name__.partition(".")[0] == "tapegrad":
+            raise ArgumentError(f"a function of this tape needs {value.__name__}: it cannot be written as a module")
+        self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
+
+
+def _loaded(package: str) -> ModuleType | None:
+    import sys
+    return sys.modules.get(package)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            names |= _global_names(part)
+    return names
+
+
+def _source_of(fn: FunctionType) -> str:
+    """Return the source of a function, or of a lambda wherever it stands."""
+    if fn.__name__ != "<lambda>":
+        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+    lines, _ = inspect.findsource(fn)
+    module = ast.parse("".join(lines))
+    found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda) and node.lineno == fn.__code__.co_firstlineno]
+    for text in map(ast.unparse, found):
+        code = eval(text, {}).__code__  # a lambda, not called: several may stand on one line
+        if len(found) == 1 or all(getattr(code, part) == getattr(fn.__code__, part) for part in ("co_varnames", "co_names", "co_consts")):
+            return text
+    raise ArgumentError(f"the source of {fn!r} was not found")

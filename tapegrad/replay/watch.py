@@ -1,0 +1,189 @@
+"""watch: what a function read besides its arguments, and whether that is still the same.
+
+A compiled tape holds the values of globals, defaults and class attributes as constants. They are looked at again at every call: a number or
+a string by identity, an array by its content, a list, dict or object by what is in it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten
+
+_MISSING = object()
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
+
+
+def watch(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], structure: Signature) -> Callable[[], bool] | None:
+    """Return a function that says whether what `f` and the functions it can reach read is unchanged; None if they read nothing.
+
+    What `f` captured itself is among the inputs, and so may change. Followed are the names that a function's code mentions:
+    globals, attributes of the user's modules and classes, defaults, captured variables of the functions it calls. Foreign packages
+    are left out.
+    """
+    seen: set[int] = set()
+    checks: list[Callable[[], bool]] = []
+    places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+    inputs = {key for part in (structure.function, *structure.args, *structure.kwargs.values()) for key in part.seen}
+    for fn in _reached([f, *args, *kwargs.values()], places):
+        if id(fn.__code__) in seen:
+            continue
+        seen.add(id(fn.__code__))
+        checks.append(_same_function(fn, captured=id(fn) not in inputs))
+    quick = [(scope, name, value) for scope, name, value in places.values() if isinstance(value, (*_PLAIN, FunctionType, type))]
+    slow = [_unchanged(scope, name, value) for scope, name, value in places.values() if not isinstance(value, (*_PLAIN, FunctionType, type))]
+    code = [check for check in checks if check is not _always]
+    if not quick and not slow and not code:
+        return None
+
+    def fresh() -> bool:
+        for scope, name, value in quick:
+            found = scope.get(name, _MISSING)
+            if found is not value and not _equal(found, value):
+                return False
+        for check in code:
+            if not check():
+                return False
+        return all(check() for check in slow)
+    return fresh
+
+
+def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]]) -> Iterator[FunctionType]:
+    """Yield the user's functions that can be reached from a function and the classes of its arguments; note the names they read."""
+    stack = roots
+    known: set[int] = set()
+    keep: list[Any] = []  # what is known by its id must live
+    while stack:
+        thing = stack.pop()
+        if id(thing) in known:
+            continue
+        known.add(id(thing))
+        keep.append(thing)
+        if isinstance(thing, functools.partial):
+            stack += [thing.func, *thing.args, *thing.keywords.values()]
+        elif isinstance(thing, MethodType):
+            stack += [thing.__func__, thing.__self__]
+        elif isinstance(thing, FunctionType):
+            if _is_foreign(thing.__module__):
+                continue
+            yield thing
+            names = _names(thing.__code__)
+            stack += _note(thing.__globals__, names, names, places)
+            stack += [cell.cell_contents for cell in thing.__closure__ or () if _filled(cell)]
+            stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+            if hasattr(thing, "__wrapped__"):
+                stack.append(thing.__wrapped__)
+        elif isinstance(thing, type):
+            if not _is_foreign(thing.__module__):
+                data = frozenset(name for name, part in vars(thing).items() if not (name.startswith("__") or hasattr(type(part), "__get__")))
+                stack += [*thing.__mro__[1:], *(_function(part) for part in vars(thing).values()), *_note(vars(thing), data, data, places)]
+        elif isinstance(thing, (list, tuple, set, frozenset, dict)):
+            stack += thing.values() if isinstance(thing, dict) else thing
+        elif not isinstance(thing, (*_PLAIN, np.ndarray, ModuleType)):
+            stack.append(type(thing))
+            stack += getattr(thing, "__dict__", {}).values() if not _is_foreign(type(thing).__module__) else ()
+
+
+def _note(scope: Mapping[str, Any], names: frozenset[str], all_names: frozenset[str],
+          places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]]) -> list[Any]:
+    """Note the names that a scope holds, and return what may lead on."""
+    leads = []
+    for name in names:
+        if name not in scope or (id(scope), name) in places:
+            continue
+        value = scope[name]
+        if isinstance(value, ModuleType):
+            if not _is_foreign(value.__name__):
+                leads += _note(vars(value), all_names, all_names, places)
+            continue
+        if _is_foreign(getattr(value, "__module__", None) or "") and not isinstance(value, (*_PLAIN, np.ndarray)):
+            continue
+        places[id(scope), name] = (scope, name, value)
+        if isinstance(value, type):
+            leads += _note(vars(value), all_names, all_names, places)
+        leads.append(value)
+    return leads
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: CodeType) -> frozenset[str]:
+    """Return the names that a code object, and those inside it, mention."""
+    inner = [_names(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return frozenset(code.co_names).union(*inner)
+
+
+def _function(part: Any) -> Any:
+    """Return the function behind a class's property, static or class method."""
+    return getattr(part, "fget", None) or getattr(part, "__func__", part)
+
+
+def _is_foreign(module: Any) -> bool:
+    return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+# -- is it the same?
+
+
+def _always() -> bool:
+    return True
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and isinstance(a, _PLAIN) and (a == b or (a != a and b != b))
+
+
+def _same_function(fn: FunctionType, captured: bool) -> Callable[[], bool]:
+    """Return a check of what a function holds itself: its code, its defaults, and, if `captured`, its variables."""
+    parts = [_content(part) for part in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())]
+    cells = [cell for cell in fn.__closure__ or () if captured and _filled(cell)]
+    held = [(cell, cell.cell_contents, _content(cell.cell_contents)) for cell in cells]
+    if not parts and not held:
+        return _always
+    defaults, keywords = fn.__defaults__, fn.__kwdefaults__
+
+    def same() -> bool:
+        return fn.__defaults__ is defaults and fn.__kwdefaults__ is keywords and all(part() for part in parts) \
+            and all((cell.cell_contents is value or _equal(cell.cell_contents, value)) and content() for cell, value, content in held)
+    return same
+
+
+def _unchanged(scope: Mapping[str, Any], name: str, value: Any) -> Callable[[], bool]:
+    content = _content(value)
+    return lambda: scope.get(name, _MISSING) is value and content()
+
+
+def _content(value: Any) -> Callable[[], bool]:
+    """Return a check that what is in a mutable thing has not changed."""
+    if isinstance(value, (*_PLAIN, FunctionType, type, ModuleType)):
+        return _always
+    if isinstance(value, np.ndarray):
+        if not value.flags.writeable and value.base is None:
+            return _always
+        shape, dtype, then = value.shape, value.dtype, value.tobytes()
+        return lambda: value.shape == shape and value.dtype == dtype and value.tobytes() == then
+    leaves: list[Any] = []
+    structure = flatten(value, "", leaves, [])
+    if structure.is_leaf:
+        return _always
+    contents = [(leaf, _content(leaf)) for leaf in leaves]
+
+    def same() -> bool:
+        now: list[Any] = []
+        if flatten(value, "", now, []) != structure:
+            return False
+        return all((a is b or _equal(a, b)) and check() for a, (b, check) in zip(now, contents))
+    return same
+

@@ -1,0 +1,219 @@
+"""fold: a box for each operation, with the plumbing of triples, pullbacks, constants and guards folded in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tapegrad.back import is_triple
+from tapegrad.errors import Location
+from tapegrad.ops import default_rng, draw, getfield, pack
+from tapegrad.rules import rrule
+from tapegrad.show.graph.cost import cost_of
+from tapegrad.show.graph.network import place_of
+from tapegrad.show.graph.picture import Arrow, Box, Picture
+from tapegrad.show.graph.sides import Sides
+from tapegrad.show.graph.words import constant, derivative, expression, value_text
+from tapegrad.show.line import heading, role_of, short, shorten, tidy
+from tapegrad.tangent import conform
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands
+
+WIDEST = 32  # characters of a box
+
+
+def fold(tape: Tape) -> Picture:
+    """Return a picture with a box for each operation that computes something.
+
+    A triple is one box, and so is a pullback's call with the cotangents taken out of it. Constants are written where they
+    are used, and guards belong to the box of what they guard.
+    """
+    return _Folding(tape).picture()
+
+
+class _Folding:
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.sides = tape, Sides(tape)
+        self.triples = any(map(is_triple, tape))
+        self.home: dict[Operation, Operation] = {}  # what an operation is drawn with: the first operation of its box
+        self.groups: dict[Operation, list[Operation]] = {}
+        self.guards: dict[Operation, list[Guard]] = {}
+        self.places: dict[tuple[int, int], Location] = {}
+        self.varies = varying(tape)
+        self.partial = _partial_sums(tape)
+        used = {arg for op in tape for arg in operands(op)}
+        for op in tape:
+            self._settle(op, used)
+
+    def _settle(self, op: Operation, used: set[Operation]) -> None:
+        """Decide which box an operation belongs to, if it is drawn at all."""
+        kept = op is self.sides.value or op is self.tape.result or op in self.sides.gradients
+        if op is self.sides.end or (op.id == 1 and op not in used and not kept):
+            return
+        if isinstance(op, Guard):
+            home = self.home.get(op.args[0])
+            if home is not None:
+                self.guards.setdefault(home, []).append(op)
+            return
+        if op not in self.varies and op.note != "seed" and not kept:
+            return
+        home = op
+        if isinstance(op, Call) and op.fn is getfield and isinstance(op.args[0], Call):
+            of = self.home.get(op.args[0])
+            if of is not None and self.sides.reverse(of) == self.sides.reverse(op):
+                home = of
+        if isinstance(op, Call) and op.fn is conform and self._sums(op.args[0]):
+            home = self.home[op.args[0]]
+        if isinstance(op, Call) and op.fn is pack:  # a tuple that is taken apart and packed again
+            homes = {self.home.get(part) for part in operands(op)}
+            again = homes.pop() if len(homes) == 1 else None
+            home = again if isinstance(again, Call) and again.fn is pack else home
+        self.home[op] = home
+        self.groups.setdefault(home, []).append(op)
+
+    def _sums(self, op: Any) -> bool:
+        """True for the sum that is a gradient but for its type and shape."""
+        return op in self.home and role_of(op) == "accumulation" and self.home[op] is op
+
+    def picture(self) -> Picture:
+        boxes: dict[int, Box] = {}
+        arrows: Counter[tuple[int, int]] = Counter()
+        before = None
+        for home, group in self.groups.items():
+            before = self._beside(home, before) if self.sides.reverse(home) else None
+            boxes[home.id] = self._box(home, group, before)
+            for op in group:
+                for used in flowing(op):
+                    tail = self.home.get(used)
+                    if tail is not None and tail is not home:
+                        arrows[tail.id, home.id] += 1
+        return Picture(heading(self.tape), boxes, [Arrow(*ends, count) for ends, count in arrows.items()])
+
+    def _beside(self, home: Operation, before: int | None) -> int | None:
+        """Return the forward box beside which an operation stands; one that does not tell stands where the one before it does."""
+        partner = self.sides.partner(home) if home not in self.partial else None
+        found = self.home.get(partner) if partner is not None else None
+        return before if found is None or self.sides.reverse(found) else found.id
+
+    # -- what is written
+
+    def _box(self, home: Operation, group: list[Operation], beside: int | None) -> Box:
+        shown = next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0), home)  # type: ignore[attr-defined]
+        guards = self.guards.get(home, [])
+        title, detail = self._texts(home, shown, group)
+        return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
+                   self._hover(group, shown, guards), reverse=self.sides.reverse(home), beside=beside, lift=home in self.partial,
+                   guards=len(guards), marked=self.sides.value in group)
+
+    def _role(self, home: Operation, group: list[Operation]) -> str:
+        role = role_of(home)
+        if any(op in self.sides.gradients for op in group):
+            return "gradient"
+        if role == "primal" and self.sides.reverse(home):
+            return "pullback"
+        if role == "primal" and self.triples:
+            return "constant"  # no gradient passes here
+        return "operation" if role in ("primal", "triple") else role
+
+    def _texts(self, home: Operation, shown: Operation, group: list[Operation]) -> tuple[str, str]:
+        """Return what is computed, and what came out."""
+        value = value_text(group[-1] if self._role(home, group) == "gradient" else shown)
+        if home in self.sides.gradients:
+            wanted = ", ".join(derivative(x.label or x.name) for x in self.sides.gradients[home])
+            return (wanted, value) if self.triples or not isinstance(home, Call) else (f"{wanted} = {self._expression(home)}", value)
+        if isinstance(home, Input):
+            return home.label or home.name, value
+        if type(home) is Constant:
+            seed = derivative(self.name(self.sides.value)) if home.note == "seed" and self.sides.value is not None else home.name
+            return f"{seed} = {constant(home.val)}", home.note or value
+        if isinstance(home, Call) and isinstance(home.fn, Operation):
+            given = ", ".join(self.name(arg) for arg in home.args if isinstance(arg, Operation))
+            fields = ", ".join(dict.fromkeys(self.name(op) for op in group[1:])) or home.name
+            return f"{fields} ← {given}", f"pullback of {self._pulled(home)}"
+        if isinstance(home, Call):
+            name = self.name(shown)
+            return f"{name} {'←' if name.startswith('d') else '='} {self._expression(home)}", self._detail(shown, value)
+        return shown.body, value
+
+    def _detail(self, shown: Operation, value: str) -> str:
+        return f"{self.tape.name or 'result'} = {value}" if shown is self.sides.value else value
+
+    def _pulled(self, home: Call) -> str:
+        """Return the name of the function that a pullback belongs to."""
+        triple = self.sides.partner(home)
+        return tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple) else "a call"
+
+    def _expression(self, op: Call) -> str:
+        fn, args = (op.args[0], op.args[1:]) if op.fn is rrule else (op.fn, op.args)
+        return tidy(expression(fn, args, op.kwargs, self.name))
+
+    def name(self, op: Operation) -> str:
+        """Write an operation where it is used: an input by its label, a constant by its value, a cotangent as one."""
+        if isinstance(op, Input):
+            return op.label or op.name
+        if op not in self.home:
+            return constant(op.val) if op not in self.varies else op.name
+        if self.triples and self.sides.reverse(op):
+            if op.note == "seed":
+                return derivative(self.name(self.sides.value)) if self.sides.value is not None else op.name
+            partner = self.sides.partner(op) if op.note.removeprefix("accumulate ").startswith("d%") else None
+            if partner is not None:
+                return derivative(self.name(partner))
+        return op.name
+
+    def _hover(self, group: list[Operation], shown: Operation, guards: list[Guard]) -> str:
+        lines = [tidy(repr(op)) for op in group[:12]] + ["…"] * (len(group) > 12)
+        costs = [cost_of(op) for op in group]
+        where = place_of(group[0], self.places)
+        size, flops = cost_of(shown).bytes, sum(cost.flops or 0 for cost in costs)
+        facts: list[tuple[str, Any]] = [
+            ("type", shown.type), ("value", _value(shown)),
+            ("line", f"{where.short} in {where.function}" if where else ""), ("source", where.source if where else ""),
+            ("note", "; ".join(op.note for op in group if op.note)),
+            ("cost", ", ".join(filter(None, [amount(size, "B"), amount(flops, "flop")])))]
+        facts += [("guard", tidy(guard.body.removeprefix("guard "))) for guard in guards]
+        return "\n".join(lines + [f"{name}: {fact}" for name, fact in facts if fact])
+
+
+def _value(op: Operation) -> str:
+    """Write a value in brief, "" where that says no more than the type."""
+    found = "" if op.val is UNKNOWN else tidy(short(op.val, 120))
+    return "" if found == f"<{op.type}>" else found
+
+
+def varying(tape: Tape) -> set[Operation]:
+    """Return what depends on an input or on chance; the rest is constant, and written where it is used. So is nothing on a tape without inputs."""
+    if len(tape.inputs) < 2:
+        return set(tape)
+    found: set[Operation] = set()
+    for op in tape:
+        if isinstance(op, Input) or (isinstance(op, Call) and op.fn in (draw, default_rng)) or any(used in found for used in operands(op)):
+            found.add(op)
+    return found
+
+
+def _partial_sums(tape: Tape) -> set[Operation]:
+    """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the last beside its variable."""
+    sums = [op for op in tape if op.note.startswith("accumulate ")]
+    last = {op.note: op for op in sums}
+    return {op for op in sums if last[op.note] is not op}
+
+
+def flowing(op: Operation) -> list[Operation]:
+    """Return the operations whose values flow into one: `conform` only looks at its input's shape."""
+    return operands(op)[:1] if isinstance(op, Call) and op.fn is conform and isinstance(op.args[0], Operation) else operands(op)
+
+
+def amount(count: int | None, unit: str) -> str:
+    """Write a number of bytes or flops; "" for none.
+
+    >>> amount(24, "B"), amount(12_345_678, "flop"), amount(0, "flop")
+    ('24 B', '12.3 Mflop', '')
+    """
+    if not count:
+        return ""
+    size = float(count)
+    prefixes = ["", "k", "M", "G", "T"]
+    while size >= 999.5 and len(prefixes) > 1:
+        size /= 1000
+        del prefixes[0]
+    return f"{size:.3g} {prefixes[0]}{unit}"

@@ -1,0 +1,88 @@
+"""Sides: which operations of a tape are its reverse sweep, and which forward operation each of them belongs to."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tapegrad.ops import getfield, pack
+from tapegrad.rewrite import differentiated
+from tapegrad.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tree import ValueAndGradients
+
+_NOTE = re.compile(r"(?:pullback of |(?:accumulate )?d)%(\d+)$")
+_REVERSE = ("seed", "pullback of ", "accumulate d", "d%", "gradient of ")
+
+
+class Sides:
+    """How a tape divides into a forward and a reverse half.
+
+    `begin` is the number of the first operation of the reverse sweep (beyond the last one where there is none), `value` what
+    the function returned, `gradients` the labels of the inputs whose gradient an operation is.
+    """
+
+    __slots__ = ("begin", "end", "gradients", "tape", "value")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.value = tape, tape.result
+        self.end: Operation | None = None  # what packs value and gradients into the result: no part of the mathematics
+        self.gradients: dict[Operation, list[Input]] = {}
+        parts = _value_and_gradients(tape)
+        if parts is not None:
+            self.end, self.value = tape.result, parts[0] if isinstance(parts[0], Operation) else None
+            wrt = differentiated(tape)
+            for part, x in zip(parts[1:], (x for k, x in enumerate(tape.inputs) if k in wrt)):
+                if isinstance(part, Operation):
+                    self.gradients.setdefault(part, []).append(x)
+        self.begin = self._begin()
+
+    def _begin(self) -> int:
+        """The seed; on a flat tape, where it has dissolved, the first operation behind the value that speaks of a cotangent."""
+        if self.end is None:
+            return len(self.tape) + 1
+        seeds = [op.id for op in self.tape if type(op) is Constant and op.note == "seed"]
+        if seeds:
+            return seeds[-1]
+        after = max((part.id for part in self._parts()), default=0)
+        marked = (op.id for op in self.tape.ops[after:] if op.note.startswith(_REVERSE))
+        return next(marked, self.end.id)
+
+    def _parts(self) -> list[Operation]:
+        """Return what the value is made of: a tuple is packed anew behind the reverse sweep."""
+        found: list[Operation] = []
+        stack = [] if self.value is None else [self.value]
+        while stack:
+            op = stack.pop()
+            if isinstance(op, Call) and op.fn in (pack, getfield):
+                stack += operands(op)
+            else:
+                found.append(op)
+        return found
+
+    def reverse(self, op: Operation) -> bool:
+        """True for an operation of the reverse sweep."""
+        return op.id >= self.begin and op is not self.value
+
+    def partner(self, op: Operation) -> Operation | None:
+        """Return the operation of the forward half that one of the reverse half stands beside, None where nothing tells."""
+        if op in self.gradients:
+            return self.gradients[op][0]
+        if op.note == "seed":
+            return self.value
+        fn = op.fn if isinstance(op, Call) else None
+        triple = fn.args[0] if isinstance(fn, Call) and fn.fn is getfield else None
+        if isinstance(triple, Operation):
+            return triple  # of a pullback's call
+        found = _NOTE.search(op.note)
+        number = int(found[1]) if found else 0
+        return self.tape[number] if 0 < number < self.begin else None
+
+
+def _value_and_gradients(tape: Tape) -> tuple[Any, ...] | None:
+    """Return what the result of a gradient tape holds, None on any other tape."""
+    end = tape.result
+    if not isinstance(end, Call) or end.note != "result":
+        return None
+    if end.fn is pack and isinstance(end.kwargs.get("into"), ValueAndGradients):
+        return end.args
+    return end.args if end.fn is not pack and any(op.note == "seed" for op in tape) else None

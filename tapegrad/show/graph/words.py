@@ -1,0 +1,111 @@
+"""Words: how an operation is written in a picture, as mathematics where there is a notation for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.brief import brief, plain
+from tapegrad.show.line import short, shorten, tidy, untraced
+from tapegrad.tangent import Accumulator, Scatter
+from tapegrad.tape import UNKNOWN, Operation
+
+INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%",
+         "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",
+         "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+PREFIX = {"negative": "−", "positive": "+", "logical_not": "¬", "bitwise_invert": "~", "sqrt": "√"}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Name = Callable[[Operation], str]
+
+
+def expression(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Name) -> str:
+    """Write a call.
+
+    >>> from tapegrad.ops import multiply, pow
+    >>> expression(multiply, (2, -0.5), {}, str), expression(pow, (3.0, 2), {}, str)
+    ('2 · (−0.5)', '3²')
+    """
+    op = brief(fn)
+    parts = [argument(arg, name) for arg in args]
+    named = [f"{key}={argument(arg, name)}" for key, arg in kwargs.items()]
+    if op == "pack":
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    if not named and len(args) == 2:
+        if op in INFIX:
+            return f"{_bracket(parts[0])} {INFIX[op]} {_bracket(parts[1])}"
+        if op == "pow":
+            exponent = plain(args[1])
+            if type(exponent) is int:
+                return _bracket(parts[0]) + str(exponent).translate(_RAISED)
+            return f"{_bracket(parts[0])} ^ {_bracket(parts[1])}"
+    if not named and len(args) == 1 and op in PREFIX:
+        return PREFIX[op] + _bracket(parts[0])
+    if op == "getitem" and len(parts) > 1:
+        return f"{parts[0]}[{', '.join(parts[1:])}]"
+    if op == "permute_dims" and list(kwargs.get("axes") or ()) == [1, 0]:
+        return f"{_bracket(parts[0])}ᵀ"
+    return f"{op}({', '.join(parts + named)})"
+
+
+def argument(arg: Any, name: Name) -> str:
+    """Write an argument: an operation by its name, anything else by its value."""
+    if isinstance(arg, Operation):
+        return name(arg)
+    if type(untraced(arg)) is tuple and any(isinstance(part, Operation) for part in arg):
+        return f"({', '.join(argument(part, name) for part in arg)})"
+    return constant(arg)
+
+
+def constant(value: Any) -> str:
+    """Write a value that the program brought along; an array of equal numbers as one of them.
+
+    >>> import numpy as np
+    >>> constant(np.ones(3)), constant(slice(1, None))
+    ('1', '1:')
+    """
+    value = untraced(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiuc" and 0 < value.size <= 1000 and (value == value.flat[0]).all():
+        value = value.flat[0]
+    return number(value) or tidy(short(value, 24))
+
+
+def number(value: Any, digits: int = 6) -> str:
+    """Write a number in a few digits; "" for anything else.
+
+    >>> number(0.18181818181818182), number(-3), number([1])
+    ('0.181818', '−3', '')
+    """
+    value = plain(value)
+    shape = getattr(value, "shape", None)
+    if shape == () and callable(getattr(value, "item", None)):
+        value = value.item()
+    if type(value) is bool:
+        return str(value)
+    if type(value) not in (int, float, complex) or (type(value) is int and value.bit_length() > 64):
+        return ""
+    text = str(value) if type(value) is int else f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-")
+    return text.replace("-", "−")
+
+
+def value_text(op: Operation) -> str:
+    """Write what an operation's value is: the number itself, or the type of an array."""
+    if op.val is UNKNOWN or type(op.val) in (Scatter, Accumulator):  # those are written in the end, by `conform`
+        return ""
+    return number(op.val) or op.type
+
+
+def derivative(of: str) -> str:
+    """Write the cotangent of a variable.
+
+    >>> derivative("a"), derivative("%4"), derivative("w['b']")
+    ('da', 'd%4', "d(w['b'])")
+    """
+    return f"d{of}" if of.isidentifier() or of.startswith("%") else f"d({shorten(of, 20, '…')})"
+
+
+def _bracket(part: str) -> str:
+    """Put a part between brackets where it would be read wrongly without."""
+    return f"({part})" if part.startswith("−") or (" " in part and part[0] not in "[(") else part

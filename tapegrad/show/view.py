@@ -1,0 +1,48 @@
+"""View: a tape on a console, in one of its formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any, NamedTuple
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from tapegrad.errors import ArgumentError
+from tapegrad.show import FORMATS, GROUPS, mirror, summary, table, tree
+from tapegrad.show.line import heading
+from tapegrad.show.styles import STYLES
+from tapegrad.tape import Tape
+from tapegrad.trace import collector
+
+
+class View(NamedTuple):
+    """A tape, and how it is to be shown."""
+
+    tape: Tape
+    format: str = "table"
+    group: str | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        if self.format == "tree":
+            yield from tree.render(self.tape, self.group, console, options)
+        elif self.format == "mirror":
+            yield from mirror.render(self.tape, self.group or "line", console, options)
+        elif self.format == "summary":
+            yield Text(heading(self.tape), STYLES["title"])
+            yield summary.sheet(self.tape, options.max_width, limit=None)
+        else:
+            yield from table.render(self.tape, self.group, console, options, compact=self.format == "compact")
+
+
+def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None, file: IO[str] | None = None,
+         console: Console | None = None) -> None:
+    """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
+    if format not in FORMATS:
+        raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
+    if group is not None and group not in GROUPS:
+        raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
+    if console is not None and file is not None:
+        raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
+    with collector:
+        (console or Console(file=file, width=width)).print(View(tape, format, group), width=width)

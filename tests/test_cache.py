@@ -1,0 +1,309 @@
+"""Compiled functions: paths, what they read besides their arguments, threads, nesting, memory, eviction."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tests.test_compile import same
+from tests.test_promises import POINTS, kept, random_program, weigh
+
+SCALE = 2.0
+TABLE = np.arange(3.0)
+CONFIG: dict[str, Any] = {"power": 2, "weights": [1.0, 2.0]}
+
+
+def helper(x: Any) -> Any:
+    return x * SCALE
+
+
+class Settings:
+    factor = 3.0
+
+    def __init__(self) -> None:
+        self.bias = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.factor + self.bias
+
+
+def test_globals_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        return (helper(x) ** CONFIG["power"] * TABLE).sum() * CONFIG["weights"][0]
+    step, x = tg.value_and_grad(f), np.ones(3)
+
+    def check(traces: int) -> None:
+        same(step(x), tg.grad(f, x))
+        same(step(x), tg.grad(f, x))
+        assert step.stats.traces == traces
+    check(1)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    check(2)
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    check(2)  # the first tape fits again
+    try:
+        TABLE[1] = 7.0
+        check(3)
+    finally:
+        TABLE[1] = 1.0
+    check(3)
+    monkeypatch.setitem(CONFIG, "power", 3)
+    check(4)
+    monkeypatch.setitem(CONFIG, "weights", [1.0, 2.0])
+    check(4)  # equal, if not the same
+    CONFIG["weights"][0] = 5.0
+    check(5)
+    monkeypatch.setitem(globals(), "helper", lambda x: x * 10.0)
+    check(6)
+
+
+def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings()
+    step = tg.value_and_grad(settings)
+    same(step(2.0), tg.grad(settings, 2.0))
+    monkeypatch.setattr(Settings, "factor", 5.0)
+    same(step(2.0), tg.grad(settings, 2.0))
+    settings.bias = 4.0  # an input: no new trace
+    same(step(2.0), tg.grad(settings, 2.0))
+    assert step.stats.traces == 2
+
+    def f(x: Any, k: float = 2.0) -> Any:
+        return x * k
+    step = tg.value_and_grad(f)
+    assert step(3.0)[0] == 6.0
+    f.__defaults__ = (5.0,)
+    assert step(3.0)[0] == 15.0
+
+
+def test_captured_variables_are_inputs() -> None:
+    w = np.ones(2)
+
+    def f(x: Any) -> Any:
+        return (x * w).sum()
+    step = tg.value_and_grad(f)
+    for k in range(4):
+        w = w + k
+        same(step(np.arange(2.0)), tg.grad(f, np.arange(2.0)))
+    assert step.stats.traces == 1
+    w = np.ones((3, 1))
+    same(step(np.arange(2.0)), tg.grad(f, np.arange(2.0)))
+    assert step.stats.traces == 2
+
+
+def test_kinds_of_arguments() -> None:
+    def f(p: Any, mode: str = "a", k: Any = None) -> Any:
+        y = p["x"] * (2.0 if mode == "a" else 3.0)
+        return np.sum(y if k is None else y * k)
+    step = tg.value_and_grad(f)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        (({"x": 1.0},), {}), (({"x": np.ones(2)},), {}), (({"x": np.ones(2, np.float32)},), {}), (({"x": 1},), {}), (({"x": 1.0}, "b"), {}),
+        (({"x": 1.0},), {"mode": "b"}), (({"x": 1.0}, "a", 2.0), {}), (({"x": np.ones((2, 1))},), {})]
+    for _ in range(2):
+        for args, kwargs in calls:
+            same(step(*args, **kwargs), tg.grad(f, *args, **kwargs))
+    assert step.stats.traces == len(calls) == step.stats.hits
+
+
+def test_objects_and_shared_lists() -> None:
+    def f(a: Any, b: Any) -> Any:
+        return a.w * b[0][0] + b[1][0]
+    step, row = tg.value_and_grad(f), [2.0]
+    for args in ((SimpleNamespace(w=2.0), ([1.0], [3.0])), (SimpleNamespace(w=4.0), ([1.5], [3.0])), (SimpleNamespace(w=4.0), (row, row))):
+        found, expected = step(*args), tg.grad(f, *args)
+        assert found[0] == expected[0] and found[1][1].w == expected[1][1].w and found[1][2] == expected[1][2]
+    assert step.stats.traces == 2
+
+
+def test_results_are_the_callers() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x + y, x, np.exp(x)[1:], np.exp(x)
+    fast = tg.compile(f)
+    x, y = np.ones(4), np.arange(4.0)
+    fast(x, y)
+    first = fast(x, y)
+    copies = [part.copy() for part in first]
+    for part in fast(2 * x, 3 * y):
+        part[:] = 9.0
+    for part, copy in zip(first, copies):
+        np.testing.assert_array_equal(part, copy)
+    assert (x == 1).all() and not any(np.may_share_memory(a, b) for a in first for b in (x, y))
+    step = tg.value_and_grad(lambda x, y: (x * y).sum())
+    _, (_, dx, dy) = step(x, y)
+    _, (_, dx, dy) = step(x, y)
+    dx[:] = dy[:] = 7.0
+    assert (x == 1).all() and (y == np.arange(4.0)).all()
+
+
+def test_inside_another_trace() -> None:
+    step = tg.value_and_grad(lambda x: x ** 3)
+    step(2.0)
+    assert tg.grad(lambda x: step(x)[1][1] * 1.0, 2.0) == (12.0, (None, 12.0))
+    assert tg.grad(lambda x: tg.compile(lambda y: x * y)(3.0), 2.0) == (6.0, (None, 3.0))
+    outer = tg.value_and_grad(lambda x: tg.grad(lambda y: y ** 4, x)[1][1])
+    assert outer(2.0)[0] == 32.0 and outer(2.0)[1][1] == 48.0
+
+
+def test_threads() -> None:
+    def f(x: Any) -> Any:
+        y = np.tanh(x) * np.exp(-x)
+        return np.sum(y * y) if y[0] > 0 else np.sum(y)
+    step = tg.value_and_grad(f)
+    points = [np.random.default_rng(k).normal(size=500) for k in range(16)]
+    expected = [tg.grad(f, x) for x in points]
+    wrong: list[Any] = []
+
+    def work(k: int) -> None:
+        for i in range(40):
+            at = (k + i) % 16
+            value, (_, dx) = step(points[at])
+            if abs(value - expected[at][0]) > 1e-12 * abs(value) or not np.allclose(dx, expected[at][1][1], 1e-12, 1e-14):
+                wrong.append(at)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and step.stats.hits + step.stats.traces == 240
+
+
+def test_called_by_a_function_that_it_calls() -> None:
+    @tg.primitive
+    def again(x: Any) -> Any:
+        return x if x.sum() > 40 else step(x * 2)[0] * x
+
+    @tg.rrule(again)
+    def _(x: Any) -> Any:
+        return again(x), lambda dy: (dy,)
+
+    def f(x: Any) -> Any:
+        y = np.exp(x * 0.01)
+        return np.sum(again(x * 1.0) * y)
+    step = tg.value_and_grad(f)
+    for _ in range(3):
+        same(step(np.ones(3)), tg.grad(f, np.ones(3)))
+
+
+def test_the_least_recently_used_tape_leaves() -> None:
+    def f(x: float, times: str) -> Any:
+        return x ** int(times)
+    step = tg.value_and_grad(f, max_tapes=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for times in "123123":
+            assert step(2.0, times)[0] == 2.0 ** int(times)
+    with pytest.warns(tg.RetraceWarning, match="what keeps changing is the type, shape or static value"):
+        step(2.0, "4")
+    assert len(step.tapes) == 3 and step.stats.traces == 4
+    step(2.0, "3")
+    step(2.0, "2")
+    assert step.stats.traces == 4
+    step(2.0, "1")
+    assert step.stats.traces == 5
+
+    def g(x: float) -> Any:
+        return x * 2.0 if x > LIMIT["now"] else x
+    step = tg.value_and_grad(g, max_tapes=2)
+    with pytest.warns(tg.RetraceWarning, match="what keeps changing"):
+        for limit in range(4):
+            LIMIT["now"] = float(limit)
+            same(step(2.5), tg.grad(g, 2.5))
+
+
+LIMIT = {"now": 0.0}
+
+
+def test_errors_are_the_programs() -> None:
+    step = tg.value_and_grad(lambda x: np.linalg.cholesky(x).sum())
+    step(np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        step(-np.eye(2))
+    same(step(np.eye(2)), tg.grad(lambda x: np.linalg.cholesky(x).sum(), np.eye(2)))
+    with pytest.raises(TypeError):
+        step()
+    with pytest.raises(tg.ArgumentError, match="backend"):
+        tg.compile(lambda x: x, backend="abacus")
+
+
+def test_numbers_beyond_pythons() -> None:
+    def f(x: Any) -> Any:
+        y = np.float64(1.0) * x
+        return np.exp(y) / (y - 1.0) + np.sqrt(y)
+    step = tg.value_and_grad(f)
+    with np.errstate(all="ignore"):
+        for x in (2.0, 1.0, 1000.0, -1.0, 0.0, np.nan, np.inf):
+            same(step(np.float64(x)), tg.grad(f, np.float64(x)))
+    assert step.stats.traces == 1
+
+
+def test_a_tapes_function_refuses_what_does_not_fit() -> None:
+    run = tg.compile(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1])
+    np.testing.assert_array_equal(run(3.0, np.arange(3.0)), 3.0 * np.arange(3.0))
+    for args in ((-1.0, np.ones(3)), (2.0, np.ones(4)), (2, np.ones(3)), (2.0, np.ones(3, np.float32)), (2.0, [1.0, 1.0, 1.0])):
+        with pytest.raises(tg.GuardError):
+            run(*args)
+
+
+BRANCHES = """if {a}.sum() > {s}: {a} = {a} * 0.5|if {a}.max() > 1: {a} = {a} - {b}.mean()
+|while np.abs({a}).sum() > 2 + abs({s}): {a} = {a} * 0.7|for k in range(int(abs({s}) * 3)): {a} = {a} + k * {b}.sum() * 0.1
+|{a} = np.where({a} > {s}, {a} ** 2, {b}.mean())|{a}[{a} > {s}] = {s}|{a}[{a} < 0] *= 0.1|{s} = {s} * 0.5 if {a}[0] > {b}[0] else {s} + 0.1
+|{s} = {a}[{a} > 0.3].sum() * 0.2|{a} = np.maximum({a}, {b} * {s})|{a} = np.sort({a})|{s} = {a}[np.argmax({b})]|{a} = {a}[{b} > 0.2].sum() + {b}
+|for v in {a}: {s} = {s} + v * 0.1 if v > 0.5 else {s} - 0.05|{a} = {a} / (1 + np.abs({a}).sum())|{a}[0], {a}[-1] = {a}[-1], {a}[0]
+|{s} = min({s}, {a}.mean())|{b} = {a} * {s} if {a}.sum() * {b}.sum() > 0 else {b}"""
+
+
+def branching_program(seed: int) -> str:
+    rng = random.Random(seed)
+    rows = BRANCHES.replace("\n", "").split("|")
+    lines = [rng.choice(rows).format(a=rng.choice("xy"), b=rng.choice("xy"), s="s") for _ in range(6)]
+    return "def f(x, y, s):\n" + "".join(f"    {line}\n" for line in lines) + "    return (x * x).sum() + (y * np.arange(1., 5.)).sum() + s\n"
+
+
+@pytest.mark.parametrize("start", range(0, 200, 25))
+def test_branching_programs_made_at_random(start: int) -> None:
+    ran = 0
+    for seed in range(start, start + 25):
+        namespace: dict[str, Any] = {"np": np}
+        exec(branching_program(seed), namespace)
+        f, rng = namespace["f"], np.random.default_rng(seed)
+        step = tg.value_and_grad(f, max_tapes=100)
+        for _ in range(8):
+            args = rng.normal(size=4), rng.normal(size=4), float(rng.normal())
+            same(step(*map(kept, args)), tg.grad(f, *args), 1e-9)
+            ran += 1
+        same(step(*map(kept, args)), tg.grad(f, *args), 1e-9)
+        assert step.stats.hits > 0
+    assert ran == 200
+
+
+@pytest.mark.parametrize("start", range(0, 200, 50))
+def test_writing_programs_made_at_random(start: int) -> None:
+    ran = 0
+    for seed in range(start, start + 50):
+        source = random_program(seed)
+        namespace: dict[str, Any] = {"np": np, "math": __import__("math"), "w": weigh}
+        exec(source, namespace)
+        f, rng = namespace["f"], np.random.default_rng(seed)
+        step = tg.value_and_grad(f)
+        with np.errstate(all="ignore"):
+            for k in range(4):
+                args = POINTS[seed % 4](rng)
+                before = [kept(x) for x in args]
+                try:
+                    expected = tg.grad(f, *map(kept, args))
+                except (ValueError, TypeError, IndexError, tg.TapeError):
+                    break
+                if not np.isfinite(expected[0]) or abs(expected[0]) > 1e6:
+                    break
+                same(step(*args), expected, 1e-8)
+                same(step(*args), expected, 1e-8)
+                for x, y in zip(args, before):
+                    np.testing.assert_array_equal(x, y)
+                ran += 1
+    assert ran > 60

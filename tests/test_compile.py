@@ -1,0 +1,71 @@
+"""compile and value_and_grad: every op, every kind of argument, paths, what a function reads, memory, threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.testing import contract
+from tapegrad.tree import leaves_of
+from tests.cases import CASES
+from tests.cases.case import Case
+from tests.test_ops import differentiable
+
+ROWS = [pytest.param(case, id=case.name) for case in CASES]
+
+
+def same(found: Any, expected: Any, tolerance: float = 1e-11) -> None:
+    """Check that results agree in nesting, type, dtype, shape and value."""
+    ours, theirs = leaves_of(found), leaves_of(expected)
+    assert len(ours) == len(theirs), (found, expected)
+    for a, b in zip(ours, theirs):
+        assert type(a) is type(b) or {type(a), type(b)} == {float, np.float64}, (type(a), type(b))
+        assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype, (a, b)
+        if np.asarray(a).dtype.kind in "fc":
+            loose = 1e-4 if np.asarray(a).dtype.itemsize <= 4 * (1 + (np.asarray(a).dtype.kind == "c")) else tolerance
+            np.testing.assert_allclose(a, b, loose, loose)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_every_case(case: Case) -> None:
+    for args in case.samples:
+        value, tape = tg.trace(case.fn, *args)
+        if tape.result is not None and "draw" not in case.name and "random" not in case.name:
+            fast = tg.compile(case.fn)
+            same(fast(*args), value)
+            same(fast(*args), value)
+        if differentiable(case, args):
+            def f(*xs: Any, fn: Any = case.fn) -> Any:
+                return contract(fn(*xs))
+            expected = tg.grad(f, *args)
+            step = tg.value_and_grad(f)
+            for _ in range(3):  # into fresh memory, then into what the last call left
+                same(step(*args), expected)
+            assert step.stats.traces == 1
+
+
+def test_shapes_that_values_decide() -> None:
+    def f(x: Any) -> Any:
+        positive = x[x > 0]
+        return np.sum(positive.reshape(-1, 1) ** 2 * np.mean(positive)) + np.sum(x[np.nonzero(x < -1)[0]])
+    step = tg.value_and_grad(f)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = rng.normal(size=8) + 0.5
+        same(step(x), tg.grad(f, x))
+
+
+def test_paths_and_stats() -> None:
+    def f(x: float) -> Any:
+        while x < 10.0:
+            x = x * 2.0
+        return x * x
+    step = tg.value_and_grad(f)
+    for x in (1.0, 3.0, 6.0, 20.0, 1.5, 3.5):
+        same(step(x), tg.grad(f, x))
+    assert step.stats.traces == 5 == len(step.tapes) and step.stats.hits == 1
