@@ -125,9 +125,9 @@ for _name, _fn in (("pow", _power), ("rpow", _reflected(ops.pow, operator.pow)))
 def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
         result = fn(self, other)
-        if is_tensor(plain_value(self._val)):
-            raise UnknownFunction("a tensor is written to in place, which is not recorded yet", user_location(), "x = x + y, which makes a new one")
         if not isinstance(self._val, np.ndarray):
+            if is_tensor(plain_value(self._val)):
+                raise UnknownFunction("a tensor is written to in place, which is not recorded yet", user_location(), "x = x + y, which makes a new one")
             return result
         views.check_cast(self, result)
         views.replace(self, result)

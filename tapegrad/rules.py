@@ -17,7 +17,7 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
-from tapegrad.tangent import SPECIAL, ZERO, ZeroTangent, dense, project
+from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
@@ -102,7 +102,7 @@ class Op:
         if self.nested:
             return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
         for arg in args:
-            if type(arg) not in ORDINARY:
+            if type(arg) not in _AS_EVER:
                 return self._dispatch(args, kwargs, args)
         return self.impl(*args, **kwargs)
 
@@ -167,7 +167,7 @@ class Op:
         """Return the cotangent of positional argument `i`, projected to it."""
         if type(dy) is ZeroTangent:
             return dy
-        if holds_tensor((dy, y, *args)):
+        if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
             return unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
         partials = self.partials
         if isinstance(partials, tuple):
@@ -251,6 +251,9 @@ class Cotangents:
     def __repr__(self) -> str:
         return f"<cotangents of {self.pullback.op.__name__}>"
 
+
+_NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
+_AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
 
 # -- the registries, filled at import
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tapegrad.brief import plain
 from tapegrad.lazy import torch
 from tapegrad.path import Path, add_at
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import device_of, holds_tensor, is_tensor, numpy_dtype, result_type, to_tensor
+from tapegrad.tensors import ORDINARY, device_of, is_tensor, numpy_dtype, result_type, to_tensor
 
 
 class Absorbing:
@@ -101,8 +101,8 @@ class Scatter:
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
         links = list(self.chain())[::-1]
-        pieces, indices, paths = [link.piece for link in links], [link.index for link in links], [link.path for link in links]
-        return self.base + unwrap(self.build(self.x, pieces, indices, paths))
+        dx = self.build(self.x, [link.piece for link in links], [link.index for link in links], [link.path for link in links])
+        return self.base + (dx.tensor if type(dx) is TensorArray else dx)
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
@@ -141,7 +141,7 @@ class Accumulator:
         """
         if type(dy) is cls:
             return dy
-        if holds_tensor((unwrap(dy), unwrap(y))):
+        if _on_torch((dy, y)):
             x = to_tensor(unwrap(dy), device_of((unwrap(dy), unwrap(y))))
             return cls(TensorArray(x.broadcast_to(shape_of(y)).clone()))
         array = np.empty_like(plain(y), np.asarray(dy).dtype)
@@ -158,7 +158,7 @@ class Accumulator:
         if any(hasattr(type(part), "_tracer") for part in (*parts, *places)):
             return self.array + dense(other)  # of an outer trace, which must see the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
-        if type(self.array) is TensorArray or holds_tensor(map(unwrap, parts)):
+        if type(self.array) is TensorArray or _on_torch(parts):
             return self._add_to_tensor(other, parts)
         if parts and np.result_type(self.array, *parts) != self.array.dtype:
             return Accumulator(self.array + dense(other))
@@ -193,10 +193,16 @@ class Accumulator:
 SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are no numbers, and add by methods of their own
 
 
+def _on_torch(xs: Iterable[Any]) -> bool:
+    for x in xs:  # noqa: SIM110  (no generator: an accumulator asks at every sum)
+        if type(x) not in ORDINARY and (type(x) is TensorArray or is_tensor(x)):
+            return True
+    return False
+
+
 def copied(x: Any) -> Any:
     """Return a value as an array in memory of its own; a tensor's as a TensorArray."""
-    x = wrap(x)
-    return TensorArray(x.tensor.clone()) if type(x) is TensorArray else np.array(x)
+    return TensorArray(unwrap(x).clone()) if _on_torch((x,)) else np.array(x)
 
 
 def dense(dy: Any) -> Any:
@@ -214,6 +220,7 @@ def accumulate(a: Any, b: Any) -> Any:
 
 
 _REALS = frozenset([float, int, np.float64])
+_NUMPYS = frozenset([np.ndarray, np.float64, np.float32, np.complex128])
 _AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, Accumulator, tuple, list, dict])
 
 
@@ -223,19 +230,20 @@ def shape_of(x: Any) -> tuple[int, ...]:
     What rules and composites read shapes with. The tape that a proxy's tracer records is then specialised to the
     shapes of its inputs, and guards them.
     """
-    shape = x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())
-    return shape if type(shape) is tuple else tuple(shape)
+    return x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())  # type: ignore[no-any-return]
 
 
 def dtype_of(x: Any) -> Any:
     """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number; read as `shape_of` reads."""
+    if type(x) in _NUMPYS:
+        return x.dtype
     dtype = x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
 def layout_of(x: Any) -> Any:
     """Return how an array lies in memory: "C", "F", or its strides in elements. A tensor's place in memory means nothing: "C"."""
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, np.ndarray) or type(x) is TensorArray:
         return "C"
     return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
 

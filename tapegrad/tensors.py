@@ -25,14 +25,13 @@ ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np
 
 def is_tensor(x: Any) -> bool:
     """True for a torch tensor, without importing torch."""
-    module = sys.modules.get("torch")
-    return module is not None and isinstance(x, module.Tensor)
+    return is_tensor_type(type(x))
 
 
 def is_tensor_type(kind: type) -> bool:
     """True for torch's class of tensors and those derived from it."""
-    module = sys.modules.get("torch")
-    return module is not None and issubclass(kind, module.Tensor)
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
+    return tensor is not None and issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
 
 
 def holds_tensor(xs: Iterable[Any]) -> bool:
