@@ -127,7 +127,7 @@ def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
         result = fn(self, other)
         if not isinstance(self._val, np.ndarray):
             if is_tensor(plain_value(self._val)):
-                raise UnknownFunction("a tensor is written to in place, which is not recorded yet", user_location(), "x = x + y, which makes a new one")
+                raise UnknownFunction("a tensor is written to in place, which is not recorded yet", user_location(), "x = x + y")
             return result
         views.check_cast(self, result)
         views.replace(self, result)

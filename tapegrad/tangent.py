@@ -11,7 +11,7 @@ from tapegrad.brief import plain
 from tapegrad.lazy import torch
 from tapegrad.path import Path, add_at
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import ORDINARY, device_of, is_tensor, numpy_dtype, result_type, to_tensor
+from tapegrad.tensors import ORDINARY, PYTHON, device_of, is_tensor, numpy_dtype, result_type, to_tensor
 
 
 class Absorbing:
@@ -257,6 +257,8 @@ def project(dx: Any, x: Any) -> Any:
     """
     if (type(dx) in _REALS and type(x) in _REALS) or type(dx) in _AS_THEY_ARE:
         return dx
+    if type(x) is TensorArray:
+        dx = _beside(dx, x)
     shape, wide = shape_of(x), shape_of(dx)
     if shape != wide:
         dx = unbroadcast(dx, wide, shape)
@@ -274,6 +276,13 @@ def project(dx: Any, x: Any) -> Any:
     if dtype.kind == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
     return dx
+
+
+def _beside(dx: Any, x: TensorArray) -> Any:
+    """Return a cotangent on the device of its input: NumPy's arrays and numbers do not add to tensors as ours do."""
+    if type(dx) is TensorArray or hasattr(type(dx), "_tracer") or (type(dx) in PYTHON and not x.ndim):
+        return dx
+    return TensorArray(to_tensor(dx, x.tensor.device))
 
 
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.errors import GuardError
+from tapegrad.errors import ArgumentError, GuardError, MissingRule
 from tapegrad.rules import OPS
 from tapegrad.tensors import torch_dtype
 from tapegrad.testing import contract
@@ -66,13 +66,13 @@ def replayed(tape: tg.Tape, args: tuple[Any, ...], dtype: str, device: str) -> N
 
 
 def gradient_of(case: Case, value: Any, args: tuple[Any, ...], dtype: str) -> tg.Tape | None:
-    """Return the gradient's tape, or None where there is none: of an integer, or of what has no complex derivative."""
+    """Return the gradient's tape, or None where there is none: of an integer, or where tapegrad says that there is no complex derivative."""
     if not any(np.asarray(leaf).dtype.kind in "fc" for leaf in leaves_of(value)):
         return None
     try:
         return tg.gradtape(lambda *xs: contract(case.fn(*xs)), *fresh(args, dtype))
-    except Exception:
-        if dtype == "complex128":
+    except MissingRule as err:
+        if dtype == "complex128" and "has no derivative by a complex argument" in str(err):
             return None
         raise
 
@@ -81,16 +81,17 @@ def gradient_of(case: Case, value: Any, args: tuple[Any, ...], dtype: str) -> tg
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("case", ROWS)
 def test_every_case_replays_on_tensors(case: Case, dtype: str, device: str) -> None:
-    for number, args in enumerate(case.samples if dtype == "float64" else case.samples[:2]):
+    for number, args in enumerate(case.samples if dtype == "float64" else case.samples[:1]):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's and SciPy's own, of the numbers that a row is about
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
             try:
                 value = case.fn(*fresh(args, dtype))
-                _, tape = tg.trace(case.fn, *fresh(args, dtype))
-            except Exception:
+            except (TypeError, np.exceptions.ComplexWarning):
                 if dtype != "complex128":
                     raise
                 continue  # NumPy has no such function of complex numbers
+            _, tape = tg.trace(case.fn, *fresh(args, dtype))
             replayed(tape, args, dtype, device)
             gradient = gradient_of(case, value, args, dtype)
             if gradient is not None:
@@ -282,6 +283,128 @@ def test_grad_of_tensors() -> None:
     value, (_, dw, dx) = tg.grad(lambda w, x: ((x @ w) ** 2 / 2).sum() - abs(x[1:]).sum(), *map(torch.tensor, (w, x)))
     expected, (_, *gradients) = tg.grad(lambda w, x: ((x @ w) ** 2 / 2).sum() - abs(x[1:]).sum(), w, x)
     agree((value, dw, dx), (expected, *gradients), "float64", "cpu")
+
+
+@pytest.mark.parametrize("make", [tg.compile, tg.value_and_grad])
+def test_compiled_functions_refuse_tensors(make: Any) -> None:
+    x = draw(3)
+    given = torch.tensor(x)
+    for run, args in [(make(lambda x: (x * 2).sum()), (given,)), (make(lambda p: p["a"][0].sum()), ({"a": [given]},)),
+                      (make(lambda x: (x * given).sum()), (x,)), (make(lambda x, y: (x * y).sum()), (x, given)), (make(lambda a: a * a), (given[0],))]:
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="meets a tensor") as caught:
+                run(*args)
+            assert "tape.play(*tensors)" in str(caught.value)
+        assert run.stats.traces <= 2 and not run.tapes
+    run = make(lambda x: (x * 2).sum())
+    expected = run(x)
+    with pytest.raises(ArgumentError):
+        run(given)  # no tape of arrays takes a tensor for one
+    np.testing.assert_equal(run(x), expected)
+    with pytest.raises(GuardError):
+        tg.compile(tg.trace(lambda x: x * 2, x)[1])(given)
+
+
+# -- views, by their paths
+
+
+def through_a_reshape(x: Any) -> Any:
+    y = np.zeros((4, 6), x.dtype)
+    y[:, :3] = x
+    v = y.reshape(2, 2, 6)[:, ::-1]
+    v[0, 1, 2:] = 5.0
+    v[..., 0] *= x[:2, :2]
+    return y * np.arange(24.0).reshape(4, 6).astype(x.dtype) + v.sum()
+
+
+def row_by_row(x: Any) -> Any:
+    y = x * 1
+    t = y.T[::-1]
+    s = 0.0
+    for i in range(3):
+        t[i, 1:] = t[i, :-1] * x[0, i]
+        s = s + t[i].sum() * t[i, np.array([0, 0, 1])].sum()
+    return s + y[:, 1].sum()
+
+
+def parts_of_complex_numbers(x: Any) -> Any:
+    y = (x + 0j) * (1 + 2j)
+    y.real[::-1][1:] = x[1:] * 2
+    y.imag.reshape(-1)[::2] += 3 * x.reshape(-1)[::2]
+    y[::-1].imag[0] = x[1]
+    z = y[::-1].real[1:, ::-1] * y.imag[0]
+    return np.sum(z) + np.abs(y).sum()
+
+
+def in_fortran_order(x: Any) -> Any:
+    y = np.asfortranarray(x * 2)
+    v = y.T.reshape(-1)
+    v[::3] = 7.0
+    y.reshape(-1, order="F")[1] = x[0, 0]
+    return (y * x).sum() + v[4] * v[5]
+
+
+def element_by_element(x: Any) -> Any:
+    y = np.zeros((3, 4), x.dtype)
+    for i in range(3):
+        row = y[i]
+        for j in range(3):
+            row[j] = x[j, i] * (row[j - 1] if j else 1.0)
+            row[::-1][0] += row[j] ** 2
+    return y[::-1][:2] @ np.arange(4.0).astype(x.dtype)
+
+
+def by_integers_and_masks(x: Any) -> Any:
+    y = x * 1
+    d = y[1:]
+    d[np.array([0, 0, 2])] = x[:3] * 2
+    d[d > 0.3] = x[0, 0]
+    return y.ravel()[::2].sum() + d[::-1][np.array([1, 1, 0])].sum()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("f", [through_a_reshape, row_by_row, parts_of_complex_numbers, in_fortran_order, element_by_element, by_integers_and_masks])
+def test_views_are_read_and_written_through_their_paths(f: Any, dtype: str) -> None:
+    args = fresh((draw(4, 3),), dtype)
+    _, tape = tg.trace(f, *args)
+    _, total = tg.trace(lambda x: np.sum(f(x)), *args)
+    gradient = tg.gradtape(lambda x: np.sum(f(x)), *args)
+    assert any("through" in op.kwargs for op in tape if op.kind == "call")
+    for played in (tape, gradient, tg.primitivize(gradient), tg.passes.flatgrad(total), tg.passes.optimise(tape)):
+        replayed(played, args, dtype, "cpu")
+
+
+def test_optimised_and_flat_tapes_play_on_tensors() -> None:
+    def loss(w: Any, x: Any, n: float) -> Any:
+        return np.sum(np.tanh(x @ w) * n + n * 0)
+
+    args = (draw(3, 2), draw(4, 3), 2.0)
+    flat = tg.passes.flatgrad(tg.trace(loss, *args)[1])
+    for tape in (flat, tg.passes.optimise(flat)):
+        value, (_, dw, dx, dn) = tape.play(torch.tensor(args[0]), args[1], args[2])  # an array beside a tensor goes to its device
+        expected, (_, *gradients) = tg.grad(loss, *args)
+        agree((value, dw, dx), (expected, *gradients[:2]), "float64", "cpu")
+        assert type(dn) is float and dn == pytest.approx(gradients[2])
+        given = torch.tensor(args[2], dtype=torch.float64)
+        assert float(tape.play(*map(torch.tensor, args[:2]), given)[1][3]) == pytest.approx(gradients[2])
+
+
+def test_the_debugger_runs_on_tensors() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y[1:] = x[1:] * CAPTURED[1:] * 2
+        y[0] = y[1]
+        return (y * y).sum()
+
+    tape = tg.gradtape(f, draw(3))
+    x = torch.tensor(draw(3, seed=1))
+    stepper = tape.step(x)
+    stepper.forward(len(tape))
+    agree(stepper.value, tape.play(x.numpy()), "float64", "cpu")
+    assert isinstance(stepper.until("nothing") or stepper.values[tape[2]], torch.Tensor) and stepper.done
+    stepper.goto(1)
+    assert stepper.until("multiply") is not None and isinstance(stepper.value[0], torch.Tensor)
+    assert tape.profile(x).total > 0
 
 
 def test_a_loop_that_fills_an_array_copies_it_once() -> None:

@@ -177,7 +177,7 @@ def _arrays(values: Sequence[Any]) -> Iterator[Any]:
         elif type(top) is Cotangents:
             stack.append(top.dy)
         elif type(top) is Accumulator:
-            stack.append(top.array)
+            stack.append(top.dense())
         elif (isinstance(top, np.ndarray) and top.ndim) or is_tensor(top):
             yield top
 

@@ -61,10 +61,10 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
     return derivative
 
 
-def _real(name: str, x: Any) -> Any:
-    """Return `x` if it is real; refuse what is scaled by its absolute value, and so not holomorphic, for complex numbers."""
+def _real(name: str, x: Any, try_: str = "the unscaled function, and the scale written out") -> Any:
+    """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not holomorphic, or no function of SciPy's."""
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
-        raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), "the unscaled function, and the scale written out")
+        raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), try_)
     return x
 
 
@@ -106,7 +106,7 @@ gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(
 gammaln = special("gammaln", lambda y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
-digamma = special("digamma", lambda y, x: polygamma(x, n=1), on_torch="digamma")
+digamma = special("digamma", lambda y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1), on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
                    (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),),
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
