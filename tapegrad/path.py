@@ -6,11 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad import tensorindex
 from tapegrad.brief import brief
-from tapegrad.lazy import torch
-from tapegrad.tensorarray import TensorArray, unwrap
-from tapegrad.tensors import is_tensor, share_memory
 
 
 class Step(NamedTuple):
@@ -44,8 +40,8 @@ def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
 def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
     """Add in place at an index of a view, as often as an integer array repeats a place."""
     view, at = reach(x, index, path) if path or type(x) is not np.ndarray else (x, index)
-    if type(view) is TensorArray:
-        tensorindex.add_at(view.tensor, unwrap(piece), unwrap(at))
+    if type(view) is not np.ndarray and hasattr(type(view), "_add_at"):
+        view._add_at(piece, at)  # type: ignore[union-attr]
     elif may_repeat(at):
         np.add.at(view, at, piece)
     else:
@@ -61,10 +57,10 @@ def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, .
     """Return a view of x's memory, and the index of it that names the places which `index` names at the end of a path.
 
     That is the path's own view, unless a reshape on the way was a view of another memory layout, and of x is a copy.
-    Of a tensor, the view is a TensorArray.
+    A tensor has fewer views, and no meaning is in how it lies in memory: a TensorArray finds those places itself.
     """
-    if type(x) is not np.ndarray and (type(x) is TensorArray or is_tensor(x)):
-        return _reach_in_tensor(unwrap(x), unwrap(index), path)
+    if type(x) is not np.ndarray and hasattr(type(x), "_reach"):
+        return x._reach(index, path)  # type: ignore[no-any-return]
     view = follow(x, path)
     if not path or hasattr(type(x), "_tracer") or np.may_share_memory(view, x) or not view.flags.writeable:
         return view, index  # what may not be written to raises
@@ -76,20 +72,3 @@ def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, .
         return x, np.unravel_index(found.real.astype(np.intp), x.shape)
     imaginary = bool(np.all(found >= x.size))  # the path leads through .imag, or else .real
     return (x.imag if imaginary else x.real), np.unravel_index(found.astype(np.intp) - imaginary * x.size, x.shape)
-
-
-def _reach_in_tensor(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:
-    """Go through as much of a path as torch has views for, and by the numbers of places through the rest."""
-    at = 0
-    while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
-        x, at = part, at + 1
-    if at == len(path):
-        return TensorArray(x), index
-    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
-    if not x.is_complex():
-        return TensorArray(x), torch.unravel_index(tensorindex.read(follow(places, path[at:]), index), tuple(x.shape))
-    found = tensorindex.read(follow(torch.complex(places.double(), (places + x.numel()).double()), path[at:]), index)
-    if found.is_complex():
-        return TensorArray(x), torch.unravel_index(found.real.long(), tuple(x.shape))
-    imaginary = bool((found >= x.numel()).all())  # the path leads through .imag, or else .real
-    return TensorArray(x.imag if imaginary else x.real), torch.unravel_index(found.long() - imaginary * x.numel(), tuple(x.shape))

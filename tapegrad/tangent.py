@@ -178,7 +178,7 @@ class Accumulator:
             return Accumulator(self.array + wrap(dense(other)))
         if type(other) is Scatter:
             for link in other.chain():
-                add_at(x, link.piece, link.index, link.path)
+                add_at(TensorArray(x), link.piece, link.index, link.path)
             other = other.base
         if not isinstance(other, Absorbing):
             x += unwrap(dense(other))

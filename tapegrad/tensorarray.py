@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.tensorindex import read, write
-from tapegrad.tensors import is_tensor, numpy_dtype, to_host, torch_dtype
+from tapegrad.lazy import torch
+from tapegrad.path import Path, follow
+from tapegrad.tensorindex import add_at, read, write
+from tapegrad.tensors import is_tensor, numpy_dtype, share_memory, to_host, torch_dtype
 
 
 class TensorArray:
@@ -74,6 +76,26 @@ class TensorArray:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         write(self.tensor, unwrap(value), unwrap(index if type(index) is tuple else (index,)))
+
+    def _add_at(self, piece: Any, index: tuple[Any, ...]) -> None:
+        add_at(self.tensor, unwrap(piece), unwrap(index))
+
+    def _reach(self, index: tuple[Any, ...], path: Path) -> tuple[TensorArray, tuple[Any, ...]]:
+        """Go through as much of a path as torch has views for, and by the numbers of places through the rest."""
+        x, at = self.tensor, 0
+        while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
+            x, at = part, at + 1
+        if at == len(path):
+            return TensorArray(x), index
+        n, shape = x.numel(), tuple(x.shape)
+        places = torch.arange(n, device=x.device).reshape(shape)
+        if x.is_complex():  # the real parts have numbers, and the imaginary ones the next
+            places = torch.complex(places.double(), (places + n).double())
+        found = read(follow(places, path[at:]), unwrap(index))
+        if found.is_complex() or not x.is_complex():
+            return TensorArray(x), torch.unravel_index(found.real.long(), shape)
+        imaginary = bool((found >= n).all())  # the path leads through .imag, or else .real
+        return TensorArray(x.imag if imaginary else x.real), torch.unravel_index(found.long() - imaginary * n, shape)
 
     def __len__(self) -> int:
         return len(self.tensor)

@@ -405,6 +405,8 @@ def test_the_debugger_runs_on_tensors() -> None:
     stepper.goto(1)
     assert stepper.until("multiply") is not None and isinstance(stepper.value[0], torch.Tensor)
     assert tape.profile(x).total > 0
+    found = tape.find("inf", x / 0)
+    assert found is not None and "the input x holds inf" in str(found)
 
 
 def test_a_loop_that_fills_an_array_copies_it_once() -> None:

@@ -19,6 +19,7 @@ from tapegrad.ops.shape import reshape
 from tapegrad.path import Path, add_at, follow, may_repeat
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, Scatter, dtype_of, layout_of, shape_of
+from tapegrad.tensorarray import TensorArray
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
 
@@ -66,7 +67,7 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     numbers: Any = None
     for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
         if path:
-            add_at(y, piece, index, path)
+            add_at(TensorArray(y), piece, index, path)
             continue
         where = tuple(tensorindex.parts_of(index, device))
         if numbers is None and not tensorindex.is_basic(list(where)):

@@ -15,11 +15,12 @@ from tapegrad.ops.shape import reshape
 from tapegrad.path import Path, assign, follow, reach
 from tapegrad.rules import Traced, define
 from tapegrad.tangent import ZERO, Accumulator, Scatter, copied, dense, dtype_of, shape_of
+from tapegrad.tensorarray import TensorArray
 
 
 def _setitem_tensor(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
     y = tensors.to_tensor(x, tensors.device_of((x, value, *index))).clone()
-    assign(y, value, index, through)
+    assign(TensorArray(y), value, index, through)
     return y
 
 

@@ -25,6 +25,7 @@ from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tensorarray import wrap
 from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
@@ -206,7 +207,7 @@ class Memory:
             if self.owned[x] and x in dead:
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
-                assign(y, value, tuple(index), op.kwargs.get("through", ()))
+                assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
                 self.owned[op.id] = 1
                 return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
         elif not (core.view or core.owns):
