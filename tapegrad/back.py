@@ -13,8 +13,9 @@ from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, project, shape_of
+from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
+from tapegrad.tensors import is_tensor_type
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
@@ -116,7 +117,7 @@ def start(y: Any, seed: Any) -> Any:
     shape = shape_of(y)
     if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
-    if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(getattr(y, "dtype", None), "kind", "f") == "c"):
+    if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(dtype_of(y), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):
@@ -142,6 +143,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     assert tape.result is not None
     cot[tape.result.id] = seed
     op: Any = tape.result
+    tensors = any(map(is_tensor_type, {type(op.val) for op in tape.ops}))  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
         for op in order(tape.ops):
@@ -158,7 +160,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             fn, args, kwargs = op.fn, op.args, op.kwargs
             if type(dy) in _LAZY and not fn.accumulates:
                 dy = dy.dense()
-            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple:
+            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
                 for partial, arg, x in zip(fn.partials, args, values):

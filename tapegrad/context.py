@@ -19,7 +19,8 @@ from tapegrad.paths import Paths
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
-from tapegrad.tree import OPAQUE, flatten, is_tensor
+from tapegrad.tensors import is_tensor
+from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import known, part, peek
 
 
@@ -59,7 +60,8 @@ class Context:
 
 def number_kind(x: Any) -> str:
     """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
-    return "array" if shape_of(x) else "complex" if np.iscomplexobj(plain(x)) else "real"
+    x = plain(x)
+    return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
 
 
 class _Running(threading.local):
@@ -81,8 +83,8 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push", "special",
-                 "tape", "written")
+    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push",
+                 "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -94,7 +96,7 @@ class Tracer:
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
-        self.special = self.dynamic = self.laid = False
+        self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
 
     def close(self) -> None:
@@ -279,6 +281,17 @@ class Tracer:
                 if shape_of(x.val):
                     self.guard(x, "layout", layout_of(plain(x.val)))
 
+    def guard_apart(self) -> None:
+        """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others would not know."""
+        if not self.apart:
+            self.apart = True
+            arrays = [x for x in self.tape.inputs[1:] if isinstance(plain(x.val), np.ndarray)]
+            if len(arrays) > 1:
+                values = tuple(x.val for x in arrays)
+                into = flatten(values, "", [], [], shared=False)
+                call = self.place(Call(pack, tuple(arrays), {"into": into}, values))
+                self.guard(call, "apart", are_apart(values))
+
     def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
         if err is self.error or isinstance(err, TapeError) or self.push is _closed:
@@ -296,6 +309,12 @@ class Tracer:
         guard = Guard(op, fact, value)
         self.locate(guard)
         self.push(guard)
+
+
+def are_apart(arrays: tuple[Any, ...]) -> bool:
+    """Return whether no two arrays share memory."""
+    known = [x for x in map(plain, arrays) if isinstance(x, np.ndarray)]
+    return not any(np.may_share_memory(a, b) for i, a in enumerate(known) for b in known[:i])
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:

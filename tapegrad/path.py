@@ -39,8 +39,10 @@ def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
 
 def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
     """Add in place at an index of a view, as often as an integer array repeats a place."""
-    view, at = reach(x, index, path) if path else (x, index)
-    if may_repeat(at):
+    view, at = reach(x, index, path) if path or type(x) is not np.ndarray else (x, index)
+    if type(view) is not np.ndarray and hasattr(type(view), "_add_at"):
+        view._add_at(piece, at)  # type: ignore[union-attr]
+    elif may_repeat(at):
         np.add.at(view, at, piece)
     else:
         view[at] += piece
@@ -55,7 +57,10 @@ def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, .
     """Return a view of x's memory, and the index of it that names the places which `index` names at the end of a path.
 
     That is the path's own view, unless a reshape on the way was a view of another memory layout, and of x is a copy.
+    A tensor has fewer views, and no meaning is in how it lies in memory: a TensorArray finds those places itself.
     """
+    if type(x) is not np.ndarray and hasattr(type(x), "_reach"):
+        return x._reach(index, path)  # type: ignore[no-any-return]
     view = follow(x, path)
     if not path or hasattr(type(x), "_tracer") or np.may_share_memory(view, x) or not view.flags.writeable:
         return view, index  # what may not be written to raises

@@ -25,11 +25,15 @@ from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
+from tapegrad.tensors import is_tensor
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
 # A replay may compute with Python's numbers where the program had NumPy's.
 KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
+# What a tensor's method of that name means too
+SHARED = frozenset(["sum", "mean", "prod", "any", "all", "argmax", "argmin", "cumsum", "cumprod", "reshape", "flatten", "ravel", "squeeze",
+                    "T", "mT", "real", "imag", "conj", "dot", "diagonal", "item"])
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 
@@ -101,7 +105,7 @@ class Proxy(Traced):
             if _getframe(1).f_code.co_filename not in INTERNAL:
                 self._fact("class", KINDS.get(type(val), type(val)))
             raise
-        owner = np.ndarray if isinstance(val, np.generic) else type(val)
+        owner = np.ndarray if isinstance(val, np.generic) or (name in SHARED and is_tensor(val)) else type(val)
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
         if meaning is None:

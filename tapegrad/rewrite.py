@@ -7,6 +7,7 @@ from typing import Any
 
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import op_of, rrule
+from tapegrad.tangent import dtype_of
 from tapegrad.tape import Call, Input, Operation, Tape, copy_op, operands, value_of
 from tapegrad.tree import is_generator
 
@@ -87,7 +88,7 @@ def leading(tape: Tape) -> bytearray:
 
 def has_gradient(val: Any) -> bool:
     """False for what has no gradient although it is a leaf: a bool, a random generator."""
-    return not (isinstance(val, bool) or getattr(getattr(val, "dtype", None), "kind", "") == "b" or is_generator(val))
+    return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 
 def pullback_of(op: Call) -> Any:

@@ -17,7 +17,9 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
-from tapegrad.tangent import ZERO, ZeroTangent, dense, project
+from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
+from tapegrad.tensorarray import TensorArray, unwrap, wrap
+from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +47,7 @@ def tracer_of(args: Iterable[Any]) -> Any:
     """Return the innermost tracer among the arguments, or None: with `grad` inside `grad`, the inner one records."""
     tracer = None
     for arg in args:
-        if isinstance(arg, Traced):
+        if type(arg) not in ORDINARY and isinstance(arg, Traced):
             found = arg._tracer
             if tracer is None or found.level > tracer.level:
                 tracer = found
@@ -53,8 +55,9 @@ def tracer_of(args: Iterable[Any]) -> Any:
 
 
 class Op:
-    """A primitive: its implementation, its rule, what is known of it.
+    """A primitive: its implementations for NumPy and for torch, its rule, what is known of it.
 
+    `torch` takes tensors, on one device, and numbers: a dotted name in torch, or a function; see `run`.
     The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
@@ -66,10 +69,11 @@ class Op:
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False) -> None:
+                 accumulates: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
+        self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials = partials
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
@@ -90,11 +94,37 @@ class Op:
         return self.rr is not None or self.partials is not None or self.vjp is not None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply the op exactly as it was recorded: what a replay does."""
-        tracer = tracer_of(leaves_of((args, kwargs)) if self.nested else args)
+        """Apply the op exactly as it was recorded: what a replay does.
+
+        With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function of the
+        user's that has none runs as it is, on tensors that answer as arrays do.
+        """
+        if self.nested:
+            return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
+        for arg in args:
+            if type(arg) not in _AS_EVER:
+                return self._dispatch(args, kwargs, args)
+        return self.impl(*args, **kwargs)
+
+    def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
+        tracer = tracer_of(leaves)
         if tracer is not None:
             return tracer.record(self, args, kwargs)
-        return self.impl(*args, **kwargs)
+        wrapped = any(type(leaf) is TensorArray for leaf in leaves)
+        if not wrapped and not holds_tensor(leaves):
+            return self.impl(*args, **kwargs)
+        if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
+            return self.impl(*args, **kwargs)
+        if self.torch is None:
+            y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
+            return y if wrapped else unwrap(y)
+        given = [unwrap(arg) for arg in args] if wrapped else list(args)
+        device = device_of(given)
+        for i, arg in enumerate(given):
+            if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device):
+                given[i] = to_tensor(arg, device)
+        y = self.torch(*given, **kwargs)
+        return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the op; on Python floats and float64 scalars `math`'s function stands in for NumPy's slower one."""
@@ -112,6 +142,9 @@ class Op:
     def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
         """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
         if self.vjp is not None:
+            if holds_tensor((*args, y)):
+                args = wrap(args)
+                return JointPullback(self, self.vjp(wrap(y), *args, **kwargs), args, tensors=True)
             return JointPullback(self, self.vjp(y, *args, **kwargs), args)
         if self.partials is not None:
             return Pullback(self, y, args, kwargs)
@@ -124,13 +157,18 @@ class Op:
         if self.rr is None:
             y = self.run(*args, **kwargs)
             return y, self.pullback(y, args, kwargs)
-        y, fn = self.rr(*args, **kwargs)
-        return y, JointPullback(self, fn, args)
+        if not holds_tensor(leaves_of((args, kwargs))):
+            y, fn = self.rr(*args, **kwargs)
+            return y, JointPullback(self, fn, args)
+        y, fn = self.rr(*wrap(args), **wrap(kwargs))
+        return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
     def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the cotangent of positional argument `i`, projected to it."""
         if type(dy) is ZeroTangent:
             return dy
+        if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
+            return unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
@@ -162,20 +200,22 @@ class Pullback:
 class JointPullback:
     """A pullback that returns all cotangents at once, as a user's does: what it returns is checked and projected."""
 
-    __slots__ = ("args", "fn", "op")
+    __slots__ = ("args", "fn", "op", "tensors")
 
-    def __init__(self, op: Op, fn: Callable[[Any], Any], args: tuple[Any, ...]) -> None:
-        self.op, self.fn, self.args = op, fn, args
+    def __init__(self, op: Op, fn: Callable[[Any], Any], args: tuple[Any, ...], tensors: bool = False) -> None:
+        self.op, self.fn, self.args, self.tensors = op, fn, args, tensors  # tensors: the arguments are TensorArrays
 
     def __call__(self, dy: Any) -> tuple[Any, ...]:
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
-        dxs = self.fn(dy if self.op.accumulates else dense(dy))
+        dy = dy if self.op.accumulates else dense(dy)
+        dxs = self.fn(wrap(dy) if self.tensors else dy)
         if not isinstance(dxs, (tuple, list)) or len(dxs) != len(self.args):
             got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
             raise ArgumentError(f"the pullback of {self.op.__name__} returned {got} for {len(self.args)} argument(s)", self.op.rr_where,
                                 "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")
-        return tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
+        dxs = tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
+        return unwrap(dxs) if self.tensors else dxs
 
     @property
     def __name__(self) -> str:
@@ -212,6 +252,9 @@ class Cotangents:
         return f"<cotangents of {self.pullback.op.__name__}>"
 
 
+_NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
+_AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
+
 # -- the registries, filled at import
 
 OPS: dict[str, Op] = {}
@@ -223,6 +266,7 @@ THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as i
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
 _REGISTERED: dict[Any, Location] = {}
+TensorArray.meanings = FOREIGN
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tapegrad.brief import plain
+from tapegrad.lazy import torch
 from tapegrad.path import Path, add_at
+from tapegrad.tensorarray import TensorArray, unwrap, wrap
+from tapegrad.tensors import ORDINARY, PYTHON, device_of, is_tensor, numpy_dtype, result_type, to_tensor
 
 
 class Absorbing:
@@ -98,7 +101,8 @@ class Scatter:
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
         links = list(self.chain())[::-1]
-        return self.base + self.build(self.x, [link.piece for link in links], [link.index for link in links], [link.path for link in links])
+        dx = self.build(self.x, [link.piece for link in links], [link.index for link in links], [link.path for link in links])
+        return self.base + (dx.tensor if type(dx) is TensorArray else dx)
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
@@ -137,13 +141,16 @@ class Accumulator:
         """
         if type(dy) is cls:
             return dy
+        if _on_torch((dy, y)):
+            x = to_tensor(unwrap(dy), device_of((unwrap(dy), unwrap(y))))
+            return cls(TensorArray(x.broadcast_to(shape_of(y)).clone()))
         array = np.empty_like(plain(y), np.asarray(dy).dtype)
         array[...] = dy
         return cls(array)
 
     def dense(self) -> Any:
         """Return the array; the accumulator must not be used any more."""
-        return self.array
+        return unwrap(self.array)
 
     def __add__(self, other: Any) -> Any:
         parts = [link.piece for link in other.chain()] + [other.base] if type(other) is Scatter else [dense(other)]
@@ -151,6 +158,8 @@ class Accumulator:
         if any(hasattr(type(part), "_tracer") for part in (*parts, *places)):
             return self.array + dense(other)  # of an outer trace, which must see the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
+        if type(self.array) is TensorArray or _on_torch(parts):
+            return self._add_to_tensor(other, parts)
         if parts and np.result_type(self.array, *parts) != self.array.dtype:
             return Accumulator(self.array + dense(other))
         if type(other) is Scatter:
@@ -161,10 +170,39 @@ class Accumulator:
             self.array += dense(other)
         return self
 
+    def _add_to_tensor(self, other: Any, parts: list[Any]) -> Accumulator:
+        if type(self.array) is not TensorArray:
+            self.array = TensorArray(to_tensor(self.array, device_of(map(unwrap, parts))).clone())
+        x = self.array.tensor
+        if parts and result_type(x, *map(unwrap, parts)) != x.dtype:
+            return Accumulator(self.array + wrap(dense(other)))
+        if type(other) is Scatter:
+            for link in other.chain():
+                add_at(TensorArray(x), link.piece, link.index, link.path)
+            other = other.base
+        if not isinstance(other, Absorbing):
+            x += unwrap(dense(other))
+        return self
+
     __radd__ = __add__
 
     def __repr__(self) -> str:
         return f"Accumulator({self.array!r})"
+
+
+SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are no numbers, and add by methods of their own
+
+
+def _on_torch(xs: Iterable[Any]) -> bool:
+    for x in xs:  # noqa: SIM110  (no generator: an accumulator asks at every sum)
+        if type(x) not in ORDINARY and (type(x) is TensorArray or is_tensor(x)):
+            return True
+    return False
+
+
+def copied(x: Any) -> Any:
+    """Return a value as an array in memory of its own; a tensor's as a TensorArray."""
+    return TensorArray(unwrap(x).clone()) if _on_torch((x,)) else np.array(x)
 
 
 def dense(dy: Any) -> Any:
@@ -182,6 +220,7 @@ def accumulate(a: Any, b: Any) -> Any:
 
 
 _REALS = frozenset([float, int, np.float64])
+_NUMPYS = frozenset([np.ndarray, np.float64, np.float32, np.complex128])
 _AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, Accumulator, tuple, list, dict])
 
 
@@ -195,13 +234,16 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def dtype_of(x: Any) -> Any:
-    """Return the dtype of an array, tensor or proxy, None for a plain number; read as `shape_of` reads."""
-    return x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+    """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number; read as `shape_of` reads."""
+    if type(x) in _NUMPYS:
+        return x.dtype
+    dtype = x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+    return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
 def layout_of(x: Any) -> Any:
-    """Return how an array lies in memory: "C", "F", or its strides in elements."""
-    if not isinstance(x, np.ndarray):
+    """Return how an array lies in memory: "C", "F", or its strides in elements. A tensor's place in memory means nothing: "C"."""
+    if not isinstance(x, np.ndarray) or type(x) is TensorArray:
         return "C"
     return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
 
@@ -215,6 +257,8 @@ def project(dx: Any, x: Any) -> Any:
     """
     if (type(dx) in _REALS and type(x) in _REALS) or type(dx) in _AS_THEY_ARE:
         return dx
+    if type(x) is TensorArray:
+        dx = _beside(dx, x)
     shape, wide = shape_of(x), shape_of(dx)
     if shape != wide:
         dx = unbroadcast(dx, wide, shape)
@@ -229,16 +273,24 @@ def project(dx: Any, x: Any) -> Any:
         dx = dx.real
     if dtype.kind == "c":  # a real cotangent of a complex input is one, of the input's precision
         return dx.astype(dtype) if given.kind == "c" else dx
-    if dtype.kind == "f" and dtype_of(dx) != dtype:
+    if dtype.kind == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
     return dx
+
+
+def _beside(dx: Any, x: TensorArray) -> Any:
+    """Return a cotangent on the device of its input: NumPy's arrays and numbers do not add to tensors as ours do."""
+    if type(dx) is TensorArray or hasattr(type(dx), "_tracer") or (type(dx) in PYTHON and not x.ndim):
+        return dx
+    return TensorArray(to_tensor(dx, x.tensor.device))
 
 
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it where it is the smaller."""
     extra = len(wide) - len(shape)
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
-        return dx * np.ones(shape, dtype_of(dx))  # a rule may give one number for a whole array
+        dtype = dtype_of(dx)
+        return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array
     axes = tuple(range(extra)) + tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
     dx = dx.sum(axis=axes, keepdims=True) if axes else dx
     return dx.reshape(shape) if extra else dx
@@ -256,8 +308,10 @@ def conform(dx: Any, x: Any) -> Any:
     dx = dense(dx)
     if hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
-    if isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
+    if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
         return None
+    if is_tensor(x):
+        return _conform_to_tensor(dx, x)
     if type(dx) in _AS_THEY_ARE and type(dx) is not ZeroTangent and type(dx) is not NoTangent:
         return dx
     if type(dx) is ZeroTangent or type(dx) is NoTangent:
@@ -274,3 +328,10 @@ def conform(dx: Any, x: Any) -> Any:
     if type(x) is complex:
         return complex(dx)
     return dx
+
+
+def _conform_to_tensor(dx: Any, x: Any) -> Any:
+    narrow = x.dtype if x.is_floating_point() or x.is_complex() else None
+    if type(dx) in _AS_THEY_ARE:
+        return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64, device=x.device)
+    return to_tensor(dx, x.device, narrow).broadcast_to(x.shape).clone(memory_format=torch.contiguous_format)

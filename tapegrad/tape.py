@@ -134,13 +134,17 @@ class Input(Operation):
 
 
 class Constant(Operation):
-    """A value that the program brought along: the seed, an array from a global."""
+    """A value that the program brought along: the seed, an array from a global.
 
-    __slots__ = ()
+    `moved` keeps it as a replay on tensors needs it, for one device: (val, device, tensor).
+    """
+
+    __slots__ = ("moved",)
     kind = "constant"
 
     def __init__(self, val: Any, note: str = "") -> None:
         super().__init__((), val, note)
+        self.moved: tuple[Any, Any, Any] | None = None
 
     @property
     def body(self) -> str:

@@ -28,7 +28,8 @@ from tapegrad.parts import (
     Partial,
     Static,
 )
-from tapegrad.tangent import Absorbing, accumulate
+from tapegrad.tangent import Absorbing, accumulate, dtype_of
+from tapegrad.tensors import is_tensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -47,12 +48,6 @@ def is_leaf(x: Any) -> bool:
 def is_generator(x: Any) -> bool:
     """True for NumPy's random generators: an input, so that a replay can be given another."""
     return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
-
-
-def is_tensor(x: Any) -> bool:
-    """True for a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
 
 
 class Structure:
@@ -168,7 +163,7 @@ def _shapes(value: Any) -> list[str]:
     """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
     found = []
     for leaf in map(plain, leaves_of(value)):
-        is_complex = isinstance(leaf, complex) or getattr(getattr(leaf, "dtype", None), "kind", "") == "c"
+        is_complex = isinstance(leaf, complex) or getattr(dtype_of(leaf), "kind", "") == "c"
         found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
     return found
 

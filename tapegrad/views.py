@@ -268,6 +268,7 @@ def _lose_overlaps(x: Input, tracer: Any) -> None:
     """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them raises."""
     if isinstance(plain(x.val), np.ndarray):
         tracer.written.append((plain(x.val), x.label))
+        tracer.guard_apart()
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)

@@ -319,3 +319,30 @@ def test_a_compiled_tape_keeps_no_large_arrays() -> None:
     assert not any(isinstance(op.val, np.ndarray) and op.val.nbytes > 256 for op in tape if op.kind == "call")
     assert "float64[1000]" in str(tape)
     same(tape.check().play(x), tg.grad(lambda x: np.sum(np.exp(x) * x), x))
+
+
+def test_an_error_that_the_program_catches() -> None:
+    def root(x: float) -> float:
+        try:
+            return math.sqrt(x) * x
+        except ValueError:
+            return x * x
+    step = tg.value_and_grad(root)
+    for x in (2.0, 3.0, -1.0, -2.0, 4.0):
+        same(step(x), tg.grad(root, x))
+    assert step.stats.traces == 2
+
+
+def test_arguments_that_share_memory() -> None:
+    def f(x: Any, y: Any) -> Any:
+        x[0] = 5.0
+        return np.sum(x * y)
+    step, tape = tg.value_and_grad(f), tg.trace(f, np.arange(3.0), np.ones(3))[1]
+    for _ in range(3):
+        same(step(np.arange(3.0), np.ones(3)), tg.grad(f, np.arange(3.0), np.ones(3)))
+    z = np.arange(3.0)
+    with pytest.raises(tg.MutationError, match="shares memory"):
+        step(z, z)
+    with pytest.raises(tg.GuardError, match="apart"):
+        tape.play(z, z)
+    assert "apart" in tape.to_python() and (z == np.arange(3.0)).all()

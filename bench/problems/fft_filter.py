@@ -31,4 +31,5 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["signal"])}
 
 
-PROBLEM = Problem("fft_filter", objective, ("signal", "cutoff", "delay"), make, {"n": 2 ** 16}, size_of)
+PROBLEM = Problem("fft_filter", objective, ("signal", "cutoff", "delay"), make, {"n": 2 ** 16}, size_of,
+                  behind="the transforms; beyond them each complex factor is a pass of its own.")

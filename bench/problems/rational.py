@@ -22,4 +22,5 @@ def size_of(data: Data) -> Size:
     return {}
 
 
-PROBLEM = Problem("rational", objective, ("a", "b"), make, {}, size_of)
+PROBLEM = Problem("rational", objective, ("a", "b"), make, {}, size_of,
+                  behind="a call checks the types of its arguments.")

@@ -25,4 +25,7 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["a"])}
 
 
-PROBLEM = Problem("tr_mul", objective, ("a", "b"), make, {"n": 30}, size_of)
+PROBLEM = Problem("tr_mul", objective, ("a", "b"), make, {"n": 30}, size_of,
+                  behind="the trace of a product is computed as one; by hand it is the sum of a times the transpose of b, and the "
+                         "gradients are copies. A rule for a product with an identity, and for the diagonal of a product, would close "
+                         "it.")

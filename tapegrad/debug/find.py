@@ -18,8 +18,9 @@ from tapegrad.ops import pack
 from tapegrad.rewrite import differentiated, has_gradient, leading, rewrite
 from tapegrad.tangent import conform
 from tapegrad.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tensors import is_tensor
 from tapegrad.trace import collector
-from tapegrad.tree import flatten, is_leaf, is_tensor
+from tapegrad.tree import flatten, is_leaf
 
 KINDS = ("nan", "inf", "large", "zero-gradient")
 LIMIT = 1e10

@@ -18,8 +18,8 @@ from tapegrad.replay.play import Run
 from tapegrad.rules import Cotangents
 from tapegrad.tangent import Accumulator
 from tapegrad.tape import Call, Operation, Tape
+from tapegrad.tensors import is_tensor
 from tapegrad.trace import collector
-from tapegrad.tree import is_tensor
 
 ROWS = 12  # of each table; the others are added up
 UNITS = (("s", 1e9, 10e9), ("ms", 1e6, 1e6), ("us", 1e3, 0.0))  # what it is in nanoseconds, and from which total on
@@ -177,7 +177,7 @@ def _arrays(values: Sequence[Any]) -> Iterator[Any]:
         elif type(top) is Cotangents:
             stack.append(top.dy)
         elif type(top) is Accumulator:
-            stack.append(top.array)
+            stack.append(top.dense())
         elif (isinstance(top, np.ndarray) and top.ndim) or is_tensor(top):
             yield top
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad.brief import brief, plain
 from tapegrad.tangent import Accumulator, Scatter
-from tapegrad.tree import is_tensor
+from tapegrad.tensors import is_tensor
 
 
 def numbers(value: Any) -> Iterator[np.ndarray]:

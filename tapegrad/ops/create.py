@@ -1,4 +1,7 @@
-"""Ops that make an array of nothing but its shape. What they make may be written in place at once."""
+"""Ops that make an array of nothing but its shape. What they make may be written in place at once.
+
+For tensors they take the device too: a replay makes on the device of its inputs what the program made on the host.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,39 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
 from tapegrad.rules import define
+from tapegrad.tensors import cast, numbers_of, result_type, torch_dtype
 
 
-def _make(name: str, impl: Any) -> Any:
-    return define(name, impl, differentiable=False, owns=True)
+def _make(name: str, impl: Any, on_torch: Any) -> Any:
+    return define(name, impl, differentiable=False, owns=True, torch=on_torch)
 
 
-zeros = _make("zeros", np.zeros)
-ones = _make("ones", np.ones)
-empty = _make("empty", np.zeros)  # what the program does not write is 0 on every run
-full = _make("full", np.full)
-zeros_like = _make("zeros_like", np.zeros_like)
-ones_like = _make("ones_like", np.ones_like)
-empty_like = _make("empty_like", np.zeros_like)
-full_like = _make("full_like", np.full_like)
+def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    wanted = result_type(value) if dtype is None else torch_dtype(dtype)
+    y = torch.empty(numbers_of(shape), dtype=wanted, device=getattr(value, "device", device))
+    return y.copy_(cast(value, y))
+
+
+def _of(value: Any) -> Any:
+    return lambda shape, dtype=float, device=None, **_: _filled(shape, value, dtype, device)
+
+
+def _like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, device: Any = None, **_: Any) -> Any:
+    like = getattr(x, "shape", ()), getattr(x, "dtype", type(x))
+    return _filled(like[0] if shape is None else shape, fill_value, dtype or like[1], getattr(x, "device", device))
+
+
+def _alike(value: Any) -> Any:
+    return lambda x, **how: _like(x, value, **how)
+
+
+zeros = _make("zeros", np.zeros, _of(0))
+ones = _make("ones", np.ones, _of(1))
+empty = _make("empty", np.zeros, _of(0))  # what the program does not write is 0 on every run
+full = _make("full", np.full, _filled)
+zeros_like = _make("zeros_like", np.zeros_like, _alike(0))
+ones_like = _make("ones_like", np.ones_like, _alike(1))
+empty_like = _make("empty_like", np.zeros_like, _alike(0))
+full_like = _make("full_like", np.full_like, _like)

@@ -11,14 +11,17 @@ inf or nan, and what does not stays exact, because only 0 / 0 counts as 0 (`rati
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
 from tapegrad.brief import plain
 from tapegrad.errors import MissingRule, user_location
-from tapegrad.ops.elementwise import abs, conj, constant, equal, imag, is_complex, real, sign, where
+from tapegrad.lazy import torch
+from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, imag, is_complex, logical_and, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import cumulative_prod, restore
@@ -73,7 +76,8 @@ def _on_triangle(dx: Any, upper: bool) -> Any:
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
-    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))))
+    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))),
+    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
 
 
 def _refuse_gauge(part: Any, dy: Any, what: str) -> None:
@@ -125,9 +129,29 @@ def _pinv(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
     return np.linalg.pinv(x, rcond, hermitian)
 
 
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp)
-inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),))
-pinv = define("pinv", _pinv, (_pinv_cotangent, None))
+def _solve_tensors(a: Any, b: Any) -> Any:
+    a, b = tensors.together((a, b), number=True)
+    x = b[:, None] if b.ndim == 1 else b  # NumPy's rule for what is a vector, and not torch's
+    return _solved(a, x.expand(*a.shape[:-2], *x.shape) if x.ndim < a.ndim else x)[(..., 0) if b.ndim == 1 else ...]
+
+
+def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+    if 0 in x.shape:
+        return torch.empty_like(x.mT)
+    cutoff = 1e-15 if rcond is None else rcond[..., None] if tensors.is_tensor(rcond) else float(rcond)
+    if hermitian:
+        s, u = eigh.torch(x)
+        vh = u.mH
+    else:
+        u, s, vh = svd.torch(x, full_matrices=False)
+    inverse = torch.where(s.abs() > cutoff * s.abs().amax(-1, keepdim=True), 1 / s, 0.0)
+    return (vh.mH * inverse[..., None, :].to(vh.dtype)) @ u.mH
+
+
+_solved = tensors.matrix_function("linalg.solve")
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp, torch=_solve_tensors)
+inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),), torch=tensors.matrix_function("linalg.inv"))
+pinv = define("pinv", _pinv, (_pinv_cotangent, None), torch=_pinv_tensor)
 
 
 def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
@@ -156,7 +180,24 @@ def _cutoff(a: Any, rcond: Any = None) -> Any:
     return eps * max(shape_of(a)) if rcond is None else eps if plain(rcond) < 0 else rcond
 
 
-lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp)
+def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
+    # by the SVD, as LAPACK's gelsd that NumPy calls: torch has that on the CPU alone
+    a, b = tensors.together((a, b), number=True)
+    (m, n), rhs = a.shape, b[:, None] if b.ndim == 1 else b
+    if rhs.shape[0] != m:
+        raise np.linalg.LinAlgError("Incompatible dimensions")
+    eps = torch.finfo(a.dtype).eps
+    cutoff = eps * builtins.max(m, n) if rcond is None else eps if float(rcond) < 0 else float(rcond)
+    u, s, vh = svd.torch(a, full_matrices=False)
+    kept = s > cutoff * s[:1]
+    x = vh.mH @ (torch.where(kept, 1 / s, 0.0)[:, None] * (u.mH @ rhs))
+    rank = kept.sum().to(torch.int32)
+    error = rhs - a @ x
+    residuals = (error * error.conj()).real.sum(0) if m > n and int(rank) == n else s.new_empty(0)
+    return x[:, 0] if b.ndim == 1 else x, residuals, rank, s
+
+
+lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, torch=_lstsq_tensors)
 
 # -- determinants
 
@@ -191,9 +232,18 @@ def _slogdet_cotangent(dy: Any, y: Any, x: Any) -> Any:
     return total if type(total) is ZeroTangent else _over(total, x) * adjoint(inv(x))
 
 
-det = define("det", np.linalg.det, (lambda dy, y, x: _over(dy, x) * conj(cofactors(x)),))
-cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,))
-slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,))
+def _cofactors_tensor(x: Any) -> Any:
+    try:
+        return det.torch(x)[..., None, None] * inv.torch(x).mT
+    except np.linalg.LinAlgError:
+        u, s, vh = svd.torch(x)
+        others = torch.stack([torch.cat([s[..., :i], s[..., i + 1:]], -1).prod(-1) for i in range(s.shape[-1])], -1)
+        return (det.torch(u) * det.torch(vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
+
+
+det = define("det", np.linalg.det, (lambda dy, y, x: _over(dy, x) * conj(cofactors(x)),), torch=tensors.matrix_function("linalg.det"))
+cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), torch=_cofactors_tensor)
+slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), torch=tensors.matrix_function("linalg.slogdet"))
 
 # -- triangular factors
 
@@ -220,8 +270,11 @@ def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
     return qr_pullback
 
 
-cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,))
-qr = define("qr", np.linalg.qr, vjp=_qr_vjp)
+cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
+                  torch=lambda x, upper=False: _cholesky(x, upper=upper))
+_cholesky = tensors.matrix_function("linalg.cholesky")
+_qr = tensors.matrix_function("linalg.qr")
+qr = define("qr", np.linalg.qr, vjp=_qr_vjp, torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
 
 # -- eigenvalues and singular values
 
@@ -300,12 +353,32 @@ def _svdvals_cotangent(dy: Any, y: Any, x: Any) -> Any:
     return u * dy[..., None, :] @ vh
 
 
-eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp)
-eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,))
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp)
-svd = define("svd", np.linalg.svd, vjp=_svd_vjp)
-svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,))
-matrix_rank = constant("matrix_rank", np.linalg.matrix_rank)
+def _eig_tensor(x: Any) -> Any:
+    w, v = _complex_eig(x)
+    return (w.real, v.real) if not x.is_complex() and not bool((w.imag != 0).any()) else (w, v)  # real where all are, as in NumPy
+
+
+_complex_eig = tensors.matrix_function("linalg.eig")
+eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, torch=tensors.matrix_function("linalg.eigh"))
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), torch=tensors.matrix_function("linalg.eigvalsh"))
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp, torch=_eig_tensor)
+svd = define("svd", np.linalg.svd, vjp=_svd_vjp, torch=tensors.matrix_function("linalg.svd"))
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), torch=tensors.matrix_function("linalg.svdvals"))
+
+
+def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    if x.ndim < 2:
+        return int(torch.any(x != 0))
+    s = eigvalsh.torch(x).abs() if hermitian else svdvals.torch(x)
+    if tol is None:
+        rtol = builtins.max(x.shape[-2:]) * torch.finfo(s.dtype).eps if rtol is None else rtol
+        tol = s.amax(-1, keepdim=True) * (rtol[..., None] if tensors.is_tensor(rtol) else rtol)
+    elif tensors.is_tensor(tol):
+        tol = tol[..., None]
+    return (s > tol).sum(-1)
+
+
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, on_torch=_matrix_rank)
 
 # -- norms
 
@@ -321,4 +394,8 @@ def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False)
     return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)  # of all elements, or of a matrix's, only without an order
 
 
-vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,))
+def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None, keepdims)
+
+
+vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), torch=_vector_norm_tensor)

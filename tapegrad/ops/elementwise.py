@@ -1,7 +1,8 @@
 """Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
 
 An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
-(a number where it is constant), and which foreign functions mean the same. `dx = dy * conj(derivative)` is formed in one
+(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name is the
+implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is formed in one
 place, so every formula is plain calculus; broadcasting is undone elsewhere.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
@@ -10,6 +11,7 @@ equally among ties; rounding and sign are constant; hypot'(0, 0) = 0; x**0 has d
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
+from tapegrad.lazy import torch
 from tapegrad.rules import Op, Partial, define
 from tapegrad.tangent import ZERO, dtype_of
 
@@ -46,15 +50,31 @@ def chain(derivative: Callable[..., Any] | float) -> Partial:
     return lambda dy, y, *x: dy * conj(derivative(y, *x))
 
 
-def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
-                means: tuple[Any, ...] = (), scalar: Callable[..., Any] | None = None) -> Op:
+def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> Any:
+    """Return the implementation for tensors, with the dtypes of the ufunc that `impl` is, or that means the same."""
+    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc)), None)
+    if ufunc is None:
+        return on_torch
+    if type(impl) is not np.ufunc:  # a Python operator
+        return tensors.elementwise(ufunc, on_torch or impl, numbers=True)
+    return tensors.elementwise(ufunc, on_torch or name)
+
+
+def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
+                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar)
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, torch=of_tensors(name, impl, means, on_torch))
 
 
-def constant(name: str, impl: Callable[..., Any], *means: Any) -> Op:
+def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
-    return define(name, impl, means=means, differentiable=False)
+    return define(name, impl, means=means, differentiable=False, torch=of_tensors(name, impl, means, on_torch))
+
+
+def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
+    """Define a comparison; complex numbers are compared on the host, since torch does not."""
+    return define(name, comparison, means=(ufunc, comparison), differentiable=False,
+                  torch=tensors.of_reals(of_tensors(name, comparison, (ufunc,)), ufunc))
 
 
 # -- arithmetic. Python's operators are the implementation: they serve every type of number.
@@ -62,14 +82,25 @@ def constant(name: str, impl: Callable[..., Any], *means: Any) -> Op:
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
 multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
-                  means=(np.multiply, operator.mul))
+                  means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -dy * conj(y / b)),
-                means=(np.divide, operator.truediv))
+                means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, x: -y * y, means=(np.reciprocal,))
-floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv)
-remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod))
+
+
+def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Let what is divided by the integer 0 be 0, as in NumPy; torch raises, or returns what the device makes of it."""
+    def divided(a: Any, b: Any) -> Any:
+        whole = all(not x.is_floating_point() if tensors.is_tensor(x) else isinstance(x, int) for x in (a, b))
+        return torch.where(torch.as_tensor(b) == 0, 0, fn(a, torch.where(torch.as_tensor(b) == 0, 1, b))) if whole else fn(a, b)
+    return divided
+
+
+floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv))
+remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod),
+                        on_torch=_of_integers(operator.mod))
 fmod = elementwise("fmod", np.fmod, 1, lambda y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
 square = elementwise("square", np.square, lambda y, x: 2 * x, means=(np.square,))
 
@@ -92,7 +123,15 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 # -- powers, exponentials, logarithms
 
 sqrt = elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
-cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,))
+
+
+def _cbrt(x: Any) -> Any:
+    y = torch.sgn(x) * torch.abs(x) ** (1 / 3)
+    better = y - (y * y * y - x) / (3 * y * y)  # a step of Newton's: 1 / 3 is rounded
+    return torch.where(torch.isfinite(better), better, y)
+
+
+cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
 exp = elementwise("exp", np.exp, lambda y, x: y, means=(np.exp,), scalar=math.exp)
 exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,))
 expm1 = elementwise("expm1", np.expm1, lambda y, x: y + 1, means=(np.expm1,), scalar=math.expm1)
@@ -121,7 +160,8 @@ atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / (a * a + b * b), lamb
                     means=(np.atan2,), scalar=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, b: a / where(equal(y, 0), 1, y), lambda y, a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)
-sinc = elementwise("sinc", np.sinc, lambda y, x: where(equal(x, 0), 0.0, (cos(math.pi * x) - y) / where(equal(x, 0), 1, x)), means=(np.sinc,))
+sinc = elementwise("sinc", np.sinc, lambda y, x: where(equal(x, 0), 0.0, (cos(math.pi * x) - y) / where(equal(x, 0), 1, x)), means=(np.sinc,),
+                   on_torch=tensors.number_function("sinc"))
 deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
 rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
 
@@ -140,22 +180,59 @@ def _turned(dy: Any, y: Any, x: Any) -> Any:
     return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, np.fabs, operator.abs))
-sign = define("sign", np.sign, (_turned,), means=(np.sign,))
+def _sign(x: Any) -> Any:
+    return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
+
+
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, np.fabs, operator.abs),
+             torch=of_tensors("abs", operator.abs, (np.abs,)))
+sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
-                  means=(np.copysign,), scalar=math.copysign)
+                  means=(np.copysign,), scalar=math.copysign, torch=of_tensors("copysign", np.copysign))
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
 trunc = constant("trunc", np.trunc, np.trunc)
-rint = constant("rint", np.rint, np.rint)
-round = constant("round", lambda x, decimals=0: np.round(x, decimals))
-ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,))
-frexp = define("frexp", np.frexp, (lambda dy, y, x: ldexp(dy[0], -y[1]),), means=(np.frexp,), scalar=math.frexp)
-modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scalar=math.modf)
-nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,))
-spacing = constant("spacing", np.spacing, np.spacing)
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,))
+
+
+def _rint(x: Any) -> Any:
+    return torch.complex(torch.round(x.real), torch.round(x.imag)) if x.is_complex() else torch.round(x)
+
+
+rint = constant("rint", np.rint, np.rint, on_torch=_rint)
+
+
+def _round(x: Any, decimals: int = 0) -> Any:
+    if not x.is_floating_point() and not x.is_complex():
+        return x.clone() if decimals >= 0 else tensors.on_host(np.round)(x, decimals)
+    scale = 10.0 ** builtins.abs(decimals)  # NumPy's way, so that halves are the same numbers
+    return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale if decimals else _rint(x)
+
+
+round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round)
+
+
+def _spacing(x: Any) -> Any:
+    away = torch.copysign(torch.full((), math.inf, dtype=x.dtype, device=x.device), x)
+    return torch.nextafter(x, away) - x
+
+
+spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
+ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,),
+               torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
+frexp = define("frexp", np.frexp, (lambda dy, y, x: ldexp(dy[0], -y[1]),), means=(np.frexp,), scalar=math.frexp,
+               torch=of_tensors("frexp", np.frexp, on_torch=lambda x: tuple(torch.frexp(x))))
+
+
+def _modf(x: Any) -> Any:
+    whole = torch.trunc(x)
+    return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
+
+
+modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
+nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,), torch=of_tensors("nextafter", np.nextafter))
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,),
+                   torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
 def _of_numbers(dy: Any, y: Any, x: Any, **_: Any) -> Any:
@@ -164,41 +241,55 @@ def _of_numbers(dy: Any, y: Any, x: Any, **_: Any) -> Any:
     return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)  # each part is replaced for itself
 
 
-nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,))
+def _nan_to_num(x: Any, **to: Any) -> Any:
+    return torch.complex(_nan_to_num(x.real, **to), _nan_to_num(x.imag, **to)) if x.is_complex() else torch.nan_to_num(x, **to)
 
-real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True)
-imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True)
+
+nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num)
+
+real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True, torch=lambda x: x.real)
+imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True,
+              torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x))
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, y, x: conj(dy),),
-                   means=(np.conjugate,))  # Python's number stays one
+                   means=(np.conjugate,), torch="conj_physical")  # Python's number stays one
 
 # -- comparison, logic and bits
 
 equal = constant("equal", operator.eq, np.equal, operator.eq)
 not_equal = constant("not_equal", operator.ne, np.not_equal, operator.ne)
-less = constant("less", operator.lt, np.less, operator.lt)
-less_equal = constant("less_equal", operator.le, np.less_equal, operator.le)
-greater = constant("greater", operator.gt, np.greater, operator.gt)
-greater_equal = constant("greater_equal", operator.ge, np.greater_equal, operator.ge)
+less = _ordered("less", operator.lt, np.less)
+less_equal = _ordered("less_equal", operator.le, np.less_equal)
+greater = _ordered("greater", operator.gt, np.greater)
+greater_equal = _ordered("greater_equal", operator.ge, np.greater_equal)
 logical_and = constant("logical_and", np.logical_and, np.logical_and)
 logical_or = constant("logical_or", np.logical_or, np.logical_or)
 logical_xor = constant("logical_xor", np.logical_xor, np.logical_xor)
 logical_not = constant("logical_not", np.logical_not, np.logical_not)
-isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False)
-isinf = define("isinf", np.isinf, means=(np.isinf,), scalar=math.isinf, differentiable=False)
-isnan = define("isnan", np.isnan, means=(np.isnan,), scalar=math.isnan, differentiable=False)
+isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False, torch="isfinite")
+isinf = define("isinf", np.isinf, means=(np.isinf,), scalar=math.isinf, differentiable=False, torch="isinf")
+isnan = define("isnan", np.isnan, means=(np.isnan,), scalar=math.isnan, differentiable=False, torch="isnan")
 bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_)
 bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_)
 bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor)
 bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert)
 bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift)
 bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift)
-bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count)
+bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count, on_torch=tensors.on_host(np.bitwise_count))
 gcd = constant("gcd", np.gcd, np.gcd)
 lcm = constant("lcm", np.lcm, np.lcm)
 
 # -- selection. `where` and not a product with 0 or 1: an infinite cotangent must not become nan.
 
-where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)))
+
+
+def _where(c: Any, a: Any, b: Any) -> Any:
+    device = tensors.device_of((c, a, b))
+    a, b = (tensors.to_tensor(x, device, tensors.result_type(a, b)) for x in (a, b))
+    return torch.where(tensors.to_tensor(c, device, torch.bool), a, b)
+
+
+where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)),
+               torch=_where)
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
@@ -211,7 +302,8 @@ def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
 
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
-    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,))
+    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,),
+                  torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
 maximum = _extremum("maximum", np.maximum, _share)
@@ -221,9 +313,9 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 # -- what a user says of a value
 
-stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True)
-array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,))
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,))  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,))
+stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
+array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone")
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
+copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,), torch=lambda x, order="K": x.clone())
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,))
+                (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))

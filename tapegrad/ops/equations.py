@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import conj, constant
 from tapegrad.ops.index import take
 from tapegrad.ops.linalg import _adjoint as adjoint
@@ -47,7 +49,14 @@ def _solve_triangular_vjp(y: Any, a: Any, b: Any, trans: int = 0, lower: bool = 
     return solve_triangular_pullback
 
 
-solve_triangular = define("solve_triangular", implementation("solve_triangular"), vjp=_solve_triangular_vjp)
+def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
+    a, b = tensors.together((a, b), number=True)
+    x = b[:, None] if b.ndim == 1 else b
+    y = torch.linalg.solve_triangular(a if not trans else a.mT if trans == 1 else a.mH, x, upper=lower == bool(trans), unitriangular=unit_diagonal)
+    return y[..., 0] if b.ndim == 1 else y
+
+
+solve_triangular = define("solve_triangular", implementation("solve_triangular"), vjp=_solve_triangular_vjp, torch=_solve_triangular_tensors)
 
 # -- LU: both factors in one matrix, and the rows that LAPACK swapped
 
@@ -71,8 +80,13 @@ def _lu_vjp(y: Any, a: Any) -> Any:
     return lu_factor_pullback
 
 
-permutation = constant("permutation", _permutation)
-lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp)
+def _lu_factor_tensor(a: Any) -> Any:
+    lu, piv = torch.linalg.lu_factor(a.to(tensors.inexact_type(a)))
+    return lu, piv - 1  # torch counts rows as LAPACK does, from 1
+
+
+permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
+lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, torch=_lu_factor_tensor)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -84,7 +98,8 @@ def _sylvester_vjp(x: Any, a: Any, b: Any, q: Any) -> Any:
     return solve_sylvester_pullback
 
 
-solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp)
+solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp,
+                         torch=tensors.on_host(implementation("solve_sylvester")))
 
 # -- functions of a matrix
 
@@ -98,7 +113,8 @@ def matrix_function(name: str) -> Op:
         n, xh = shape_of(x)[-1], adjoint(x)
         both = concat(concat(xh, dy, axis=-1), concat(np.zeros(shape_of(x)), xh, axis=-1), axis=-2)
         return op(both)[..., :n, n:]
-    op = define(name, implementation(name), (cotangent,))
+    op = define(name, implementation(name), (cotangent,),
+                torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
+from tapegrad.tensors import inexact_type
 
 _ADJOINT = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}  # scales by n where the other does by 1
 
@@ -48,7 +50,13 @@ def _irfft_cotangent(dy: Any, y: Any, x: Any, n: int | None = None, axis: int = 
     return _fit(where(_inner(dx, shape_of(y)[axis], axis), 2 * dx, dx), x, axis)
 
 
-fft = define("fft", np.fft.fft, (_full(lambda: ifft),))
-ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),))
-rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,))
-irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,))
+def _of_tensor(name: str) -> Callable[..., Any]:
+    def transform(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+        return getattr(torch.fft, name)(x.to(inexact_type(x)), None if n is None else int(n), axis, norm)
+    return transform
+
+
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"))
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"))
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"))
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"))

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensorindex, tensors
 from tapegrad.brief import plain
+from tapegrad.lazy import torch
 from tapegrad.ops.shape import reshape
 from tapegrad.path import Path, add_at, follow, may_repeat
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, Scatter, dtype_of, layout_of, shape_of
+from tapegrad.tensorarray import TensorArray
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
 
@@ -55,6 +58,24 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
+def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
+                     order: Any = "C") -> Any:
+    pieces = [piece for piece, _ in _split(parts, ranks)]
+    device = tensors.device_of(parts)
+    wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
+    y = torch.zeros(shape, dtype=wide, device=device)  # in C order: a path is followed by the numbers of places where torch has no view
+    numbers: Any = None
+    for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
+        if path:
+            add_at(TensorArray(y), piece, index, path)
+            continue
+        where = tuple(tensorindex.parts_of(index, device))
+        if numbers is None and not tensorindex.is_basic(list(where)):
+            numbers = torch.arange(y.numel(), device=device).reshape(shape)
+        tensorindex.add_at(y, piece, where, numbers)
+    return y
+
+
 def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
     def scatter_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
@@ -64,7 +85,7 @@ def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, 
 
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -85,16 +106,26 @@ def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:
 # -- reading
 
 
+def _array(x: Any, others: Any) -> Any:
+    """Return what is read from as a tensor, where only the index was one."""
+    return tensors.to_tensor(x, tensors.device_of((x, *others)))
+
+
 def _getitem(x: Any, *index: Any, through: Path = ()) -> Any:
     return follow(x, through)[index]
+
+
+def _getitem_tensor(x: Any, *index: Any, through: Path = ()) -> Any:
+    return tensorindex.read(follow(_array(x, index), through), index)
 
 
 def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True)
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True)  # by a traced mask: its values decide the shape
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, torch=_getitem_tensor)
+# by a traced mask: its values decide the shape
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)
 
 
 def is_mask(part: Any) -> bool:
@@ -122,6 +153,8 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None))
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None),
+              torch=lambda x, indices, axis=0: tensorindex.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
-    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None))
+    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
+    torch=lambda x, indices, axis=-1: torch.take_along_dim(x, indices.to(torch.int64), axis))

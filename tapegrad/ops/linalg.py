@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
+from tapegrad.tensors import product, together
 
 
 def _ndim(x: Any) -> int:
@@ -62,14 +64,18 @@ def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
     return matmul(_adjoint(a), dy)
 
 
-matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul))
+matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
+                torch=product("matmul"))
 vecdot = define("vecdot", np.vecdot, (
-    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,))
+    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
+    torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
 matvec = define("matvec", np.matvec, (
-    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,))
+    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,),
+    torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
-    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,))
+    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,),
+    torch=lambda v, a: matmul.torch(v.conj()[..., None, :], a)[..., 0, :])
 
 # -- products over any axes
 
@@ -108,9 +114,23 @@ def _tensordot_right(dy: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
     return _arrange(dx, [i for _, i in sorted(zip(of_a, of_b))] + mine)
 
 
-tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right))
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = together((a, b))
+    of_a, of_b = _summed(axes, a.ndim, b.ndim)
+    free_a, free_b = ([i for i in range(x.ndim) if i not in of] for x, of in ((a, of_a), (b, of_b)))
+    inner = math.prod(a.shape[i] for i in of_a)
+    shape = [a.shape[i] for i in free_a] + [b.shape[i] for i in free_b]
+    rows = a.permute(free_a + of_a).reshape(math.prod(a.shape[i] for i in free_a), inner)
+    return matmul.torch(rows, b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))).reshape(shape)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return _tensordot(a, b, _dot_axes(a, b)) if a.ndim and b.ndim else torch.mul(*together((a, b)))
+
+
+tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot)
 dot = define("dot", np.dot, (lambda dy, y, a, b: _tensordot_left(dy, y, a, b, _dot_axes(a, b)),
-                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))))  # of stacks: of each pair
+                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))), torch=_dot)  # of stacks: of each pair
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -149,7 +169,7 @@ def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimi
     return dx if len(kept) == len(axes) else dx[tuple(slice(None) if letter in known else None for letter in axes)]
 
 
-einsum = define("einsum", np.einsum, _einsum_cotangent)
+einsum = define("einsum", np.einsum, _einsum_cotangent, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
 
 # -- parts of a matrix, the last two axes
 
@@ -160,6 +180,13 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True)
-tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),))
-triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),))
+    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True,
+    torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
+
+
+def _triangle(x: Any) -> Any:
+    return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
+
+
+tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
+triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import (
     conj,
     elementwise,
@@ -41,12 +44,26 @@ def _swapped(a: Any, v: Any) -> bool:
     return shape_of(a)[0] < shape_of(v)[0]  # type: ignore[no-any-return]
 
 
+def _convolve(a: Any, v: Any, mode: str, reversed_: bool = False) -> Any:
+    a, v = tensors.together((a, v))
+    dtype = a.dtype
+    if not dtype.is_floating_point and not dtype.is_complex:
+        a, v = a.double(), v.double()
+    n, m = len(a), len(v)
+    full = torch.nn.functional.conv1d(a[None, None], v.flip(0)[None, None], padding=m - 1)[0, 0].to(dtype)
+    cut = builtins.min(n, m) - 1
+    left = {"full": 0, "same": (cut + 1) // 2 if reversed_ else cut // 2, "valid": cut}[mode]
+    return full[left: left + {"full": n + m - 1, "same": builtins.max(n, m), "valid": builtins.max(n, m) - cut}[mode]]
+
+
 convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
     lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), b, mode="valid"),
-    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), a, mode="valid")))
+    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), a, mode="valid")),
+    torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode))
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, y, a, v, mode="full": convolve(_whole(dy, a, v, mode, _swapped(a, v)), v, mode="valid"),
-    lambda dy, y, a, v, mode="full": correlate(a, _whole(dy, a, v, mode, _swapped(a, v)), mode="valid")))
+    lambda dy, y, a, v, mode="full": correlate(a, _whole(dy, a, v, mode, _swapped(a, v)), mode="valid")),
+    torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at the last one to its left
 
@@ -74,7 +91,19 @@ def _by_value(dy: Any, y: Any, x: Any, xp: Any, fp: Any) -> Any:
     return assemble(fp, [dy * (1 - t), dy * t], [(i,), (k,)])
 
 
-interp = define("interp", np.interp, (lambda dy, y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value))
+def _interp(x: Any, xp: Any, fp: Any) -> Any:
+    x, xp = tensors.together((x, xp), torch.float64)
+    fp = tensors.to_tensor(fp, x.device)
+    fp = fp.to(torch.complex128 if fp.is_complex() else torch.float64)
+    last = len(xp) - 1
+    i = (torch.searchsorted(xp.contiguous(), x.contiguous(), side="right") - 1).clamp(0, builtins.max(last - 1, 0))
+    k = (i + 1).clamp(max=last)
+    slope = (fp[k] - fp[i]) / torch.where(xp[k] == xp[i], 1.0, xp[k] - xp[i])
+    y = torch.where(x >= xp[-1], fp[-1], torch.where(x < xp[0], fp[0], slope * (x - xp[i]) + fp[i]))
+    return torch.where(torch.isnan(x), math.nan, y)
+
+
+interp = define("interp", np.interp, (lambda dy, y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value), torch=_interp)
 
 # -- elementwise
 
@@ -87,9 +116,16 @@ def _angle_cotangent(dy: Any, y: Any, x: Any) -> Any:
     return where(zero, 0.0, dy * (1j * x) / where(zero, 1, square))
 
 
-angle = define("angle", np.angle, (_angle_cotangent,))
-numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x))  # SciPy's i0 differs from it by a rounding
+def _angle(x: Any) -> Any:
+    x = x.to(tensors.inexact_type(x))
+    return torch.atan2(x.imag, x.real) if x.is_complex() else torch.atan2(torch.zeros_like(x), x)
+
+
+angle = define("angle", np.angle, (_angle_cotangent,), torch=_angle)
+# SciPy's i0 differs from NumPy's by a rounding
+numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x), on_torch=tensors.number_function("special.i0"))
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
-item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None))
+item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None),
+              torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.rules import define
+from tapegrad.tensors import on_host
 
 
+# NumPy's generator draws, on the host: its numbers are the program's. What is drawn goes to the device of the tensors it meets.
 def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
     return getattr(source, method)(*args, **kwargs)
 
 
-draw = define("draw", _draw, differentiable=False)
-default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), differentiable=False)
+draw = define("draw", _draw, differentiable=False, torch=on_host(_draw))
+default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), differentiable=False,
+                     torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)))

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import conj, constant, equal, exp, is_complex, real, where
 from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
 from tapegrad.rules import Op, define
@@ -43,11 +45,49 @@ def _summed(x: Any, dtype: Any) -> Any:
     return real(x) if dtype is not None and np.dtype(dtype).kind == "f" and is_complex(x) else x
 
 
-def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any]) -> Op:
-    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`."""
+def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any]) -> Op:
+    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its implementation for tensors."""
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
-    return define(name, impl, (cotangent,))
+    return define(name, impl, (cotangent,), torch=on_torch)
+
+
+def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `reduce(x, axes, keepdim)` take NumPy's arguments; of no axes at all, a reduction leaves x as it is."""
+    def impl(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        x = x if dtype is None else tensors.convert(x, dtype)
+        if not x.ndim:
+            return reduce(x.reshape(1), (0,), False)
+        y = reduce(x, tensors.dims(x, axis), keepdims)
+        return y if dtype is None else tensors.convert(y, dtype)
+    return impl
+
+
+def _total(x: Any) -> Any:
+    """Return integers and bools as NumPy sums them: in 64 bits."""
+    return x if x.is_floating_point() or x.is_complex() else x.to(torch.int64)
+
+
+def _prod(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
+    x = _total(x)
+    for axis in sorted(axes, reverse=True):
+        x = x.prod(axis, keepdim=keepdim)
+    return x
+
+
+def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
+    x = x.to(tensors.inexact_type(x))
+    return x.sum(axes, keepdim=keepdim) / math.prod(x.shape[axis] for axis in axes)
+
+
+def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) -> Callable[..., Any]:
+    """Return torch's largest or smallest; one that skips nan takes the `neutral` value for it, where there is any number."""
+    def reduce(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
+        if neutral is None or not x.is_floating_point():
+            return getattr(torch, name)(x, axes, keepdim=keepdim)
+        y = getattr(torch, name)(torch.where(torch.isnan(x), neutral, x), axes, keepdim=keepdim)
+        return torch.where(torch.isnan(x).all(axes, keepdim=keepdim), math.nan, y)
+    return tensors.of_reals(over_axes(reduce), impl)
 
 
 def count(x: Any, axis: Any) -> int:
@@ -70,22 +110,35 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
     return where(ties, dy, 0.0) / sum(ties, axis=axis, keepdims=True)  # nan, and not 0, where y is
 
 
-sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)))
-prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)))
-mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)))
-max = reduction("max", np.max, _share)
-min = reduction("min", np.min, _share)
-nanmax = reduction("nanmax", np.nanmax, _share)
-nanmin = reduction("nanmin", np.nanmin, _share)
+sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)),
+                over_axes(lambda x, axes, keepdim: _total(x).sum(axes, keepdim=keepdim)))
+prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
+mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean))
+max = reduction("max", np.max, _share, _extreme("amax", np.max))
+min = reduction("min", np.min, _share, _extreme("amin", np.min))
+nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
+nanmin = reduction("nanmin", np.nanmin, _share, _extreme("amin", np.nanmin, math.inf))
 logsumexp = reduction("logsumexp", lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
-                      lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)))
+                      lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)),
+                      over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensors.inexact_type(x)), axes, keepdim=keepdim)))
 
-any = constant("any", np.any)
-all = constant("all", np.all)
-argmax = constant("argmax", np.argmax)
-argmin = constant("argmin", np.argmin)
-count_nonzero = constant("count_nonzero", np.count_nonzero)
-nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True)
+
+def _place(name: str) -> Callable[..., Any]:
+    def place(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if x.is_complex():
+            return tensors.on_host(getattr(np, name))(x, axis, keepdims=keepdims)
+        x = x.to(torch.uint8) if x.dtype is torch.bool else x
+        y = getattr(torch, name)(x, None if axis is None else int(axis), keepdim=keepdims and axis is not None)
+        return y.reshape((1,) * x.ndim) if keepdims and axis is None else y
+    return place
+
+
+any = constant("any", np.any, on_torch=over_axes(lambda x, axes, keepdim: torch.any(x != 0, axes, keepdim=keepdim)))
+all = constant("all", np.all, on_torch=over_axes(lambda x, axes, keepdim: torch.all(x != 0, axes, keepdim=keepdim)))
+argmax = constant("argmax", np.argmax, on_torch=_place("argmax"))
+argmin = constant("argmin", np.argmin, on_torch=_place("argmin"))
+count_nonzero = constant("count_nonzero", np.count_nonzero, on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)))
+nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, torch=lambda x: torch.nonzero(x, as_tuple=True))
 
 
 # -- running totals
@@ -104,7 +157,15 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
         if _to_integer(dtype):
             return ZERO
         return rule(dy[along(axis, slice(1, None))] if include_initial else dy, _summed(x, dtype), axis)
-    return define(name, impl, (cotangent,))
+
+    def on_torch(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
+        x = _total(x) if dtype is None else tensors.convert(x, dtype)
+        y = (torch.cumsum if ufunc is np.add else torch.cumprod)(x, axis)
+        if not include_initial:
+            return y
+        shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
+        return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
+    return define(name, impl, (cotangent,), torch=on_torch)
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -134,6 +195,18 @@ def _recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
     return np.moveaxis(y[::-1] if reverse else y, 0, axis)
 
 
+def _recurrence_tensor(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+    a, y = (x.movedim(axis, 0).clone() for x in torch.broadcast_tensors(*tensors.together((a, b))))
+    if reverse:
+        a, y = a.flip(0).roll(1, 0), y.flip(0)
+    step = 1
+    while step < len(y):
+        y[step:] += a[step:] * y[:-step].clone()
+        a[step:] *= a[:-step].clone()
+        step *= 2
+    return (y.flip(0) if reverse else y).movedim(0, axis)
+
+
 def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
     db = recurrence(conj(a), dy, axis=axis, reverse=not reverse)
     ahead, behind = (conj(y), db) if reverse else (db, conj(y))
@@ -143,4 +216,5 @@ def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = F
 
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
-    _by_factor, lambda dy, y, a, b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)))
+    _by_factor, lambda dy, y, a, b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
+    torch=_recurrence_tensor)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.rules import define
+from tapegrad.tensors import of_reals, on_host, together
 
 
 def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
@@ -16,10 +18,15 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
 
 
 # where each value comes first, which of them each element is, and how often it comes: the values are read at those places
-unique = define("unique", _unique, differentiable=False, dynamic=True)
-isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert))
+unique = define("unique", _unique, differentiable=False, dynamic=True, torch=on_host(_unique))
+isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert),
+                on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
+                                  lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
-    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True)
-lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis))
-ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how))
-unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order))
+    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True,
+    torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64), minlength))
+lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis), on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
+ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how),
+                             on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)))
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order),
+                         on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)))

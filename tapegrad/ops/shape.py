@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import where
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
+from tapegrad.tensors import PYTHON, cast, dims, numbers_of, together
 
 
 def along(axis: int, index: Any) -> tuple[Any, ...]:
@@ -23,7 +25,8 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True)
+reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True,
+                 torch=lambda x, shape: x.reshape(numbers_of(shape)))
 
 
 def _permute_cotangent(dy: Any, y: Any, x: Any, axes: tuple[int, ...] | None = None) -> Any:
@@ -36,21 +39,48 @@ def _squeeze_cotangent(dy: Any, y: Any, x: Any, axis: Any = None) -> Any:
     return reshape(dy, shape_of(x)) if axis is None else expand_dims(dy, axis=axis)
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True)
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True)
-flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True)
+
+def _expand_dims(x: Any, axis: Any) -> Any:
+    new = {a % (x.ndim + len(numbers_of(axis))) for a in numbers_of(axis)}
+    for a in sorted(new):
+        x = x.unsqueeze(a)
+    return x
+
+
+def _squeeze(x: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return x.squeeze()
+    if any(x.shape[a] != 1 for a in dims(x, axis)):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return x.squeeze(dims(x, axis))
+
+
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True,
+                      torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, torch=_expand_dims)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, torch=_squeeze)
+flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True,
+              torch=lambda x, axis=None: x.flip(dims(x, axis)))
 
 
 def _roll_cotangent(dy: Any, y: Any, x: Any, shift: Any, **kw: Any) -> Any:
     return roll(dy, tuple(-n for n in shift) if isinstance(shift, tuple) else -shift, **kw)
 
 
-roll = define("roll", np.roll, (_roll_cotangent, None))
+def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return x.roll(sum(numbers_of(shift))) if x.ndim else x.clone()
+    shifts, axes = numbers_of(shift), numbers_of(axis)
+    length = max(len(shifts), len(axes))
+    return x.roll(shifts * (length // len(shifts)), axes * (length // len(axes)))
+
+
+roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True)  # the sweep sums what was stretched
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True,
+                      torch=lambda x, shape: x.broadcast_to(numbers_of(shape)))  # the sweep sums what was stretched
 
 
 def _tile_cotangent(dy: Any, y: Any, x: Any, reps: int | tuple[int, ...]) -> Any:
@@ -67,8 +97,9 @@ def _repeat_cotangent(dy: Any, y: Any, x: Any, repeats: int, axis: int | None = 
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None))
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None))
+tile = define("tile", np.tile, (_tile_cotangent, None), torch=lambda x, reps: x.tile(numbers_of(reps)))
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None),
+                torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
 def _pad_value_cotangent(dy: Any, y: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
@@ -76,10 +107,23 @@ def _pad_value_cotangent(dy: Any, y: Any, x: Any, widths: tuple[tuple[int, int],
     return where(np.pad(np.zeros(shape_of(x), bool), widths, constant_values=True), dy, 0.0)
 
 
+def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
+    shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths))
+    y = torch.empty(shape, dtype=x.dtype, device=x.device)
+    y.copy_(cast(value, y))
+    y[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths))] = x
+    return y
+
+
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
-    lambda dy, y, x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent))
+    lambda dy, y, x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
+             torch=_pad)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
+
+
+def _strong(x: Any) -> Any:
+    return np.asarray(x) if type(x) in PYTHON else x  # a number is an array here, which does not give way
 
 
 def _concat_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
@@ -93,5 +137,7 @@ def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp)
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp)
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp,
+                torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp,
+               torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

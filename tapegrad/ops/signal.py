@@ -10,6 +10,7 @@ from tapegrad.ops.elementwise import conj
 from tapegrad.ops.shape import flip, pad
 from tapegrad.rules import define
 from tapegrad.tangent import shape_of
+from tapegrad.tensors import on_host
 
 
 def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:
@@ -35,4 +36,4 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
     return cotangent
 
 
-convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)))
+convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), torch=on_host(_convolution))

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
 from tapegrad.rules import define
@@ -16,8 +18,29 @@ def _sort_cotangent(dy: Any, y: Any, x: Any, axis: int = -1) -> Any:
     return take_along_axis.cotangent(0, dy, y, (x, argsort(x, axis=axis, stable=True)), {"axis": axis})
 
 
-sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,))
-argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None))
-argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis))
-searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side))
-digitize = constant("digitize", np.digitize)
+def _argsort(x: Any, axis: int = -1, **_: Any) -> Any:
+    return torch.argsort(x, dim=axis, stable=True)  # stable is one of the orders that another may give
+
+
+def _searchsorted(x1: Any, x2: Any, side: str = "left") -> Any:
+    x1, x2 = (x.contiguous() for x in tensors.together((x1, x2)))
+    return torch.searchsorted(x1, x2, side=side)
+
+
+def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    x, bins = tensors.together((x, bins))
+    side = "left" if right else "right"
+    if len(bins) and bool(bins[0] > bins[-1]):
+        return len(bins) - _searchsorted(bins.flip(0), x, side)
+    return _searchsorted(bins, x, side)
+
+
+sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,),
+              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
+argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
+                   on_torch=tensors.of_reals(_argsort, np.argsort))
+argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
+                        on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
+searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
+                        on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
+digitize = constant("digitize", np.digitize, on_torch=_digitize)

@@ -1,7 +1,8 @@
 """Special functions: gamma, error, Bessel, hypergeometric and entropy functions, and softmax's family.
 
 An entry is one line, as in `elementwise`; the names are SciPy's. The implementation is SciPy's too, imported when the first
-number is computed: tapegrad does not require it. Derivatives: NIST Digital Library of Mathematical Functions (dlmf.nist.gov).
+number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has. Derivatives: NIST Digital
+Library of Mathematical Functions (dlmf.nist.gov).
 An argument by which the derivative is no such function (the order of a Bessel function) is given by its name, and refused.
 """
 
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import tensors
 from tapegrad.errors import MissingRule, user_location
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import (
     LN10,
     abs,
@@ -58,18 +61,24 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
     return derivative
 
 
-def _real(name: str, x: Any) -> Any:
-    """Return `x` if it is real; refuse what is scaled by its absolute value, and so not holomorphic, for complex numbers."""
+def _real(name: str, x: Any, try_: str = "the unscaled function, and the scale written out") -> Any:
+    """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not holomorphic, or no function of SciPy's."""
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
-        raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), "the unscaled function, and the scale written out")
+        raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), try_)
     return x
 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
-            means: tuple[Any, ...] = ()) -> Op:
-    """Define an op by the derivative with respect to each argument, or the argument's name where that is refused."""
+            means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False) -> Op:
+    """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
+
+    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and back. `strong`
+    says that SciPy lists the loop in double precision first, which a Python number then chooses.
+    """
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
-    return elementwise(name, _implementation(name, scalar), *formulas, scalar=scalar, means=means)
+    impl = _implementation(name, scalar)
+    of_tensors = tensors.on_host(impl) if on_torch is None else tensors.of_reals(tensors.number_function(on_torch, strong), impl)
+    return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
 
 
 # -- gamma, beta and zeta functions
@@ -81,14 +90,27 @@ def _by_rgamma(y: Any, x: Any) -> Any:
     return where(pole, cos(math.pi * x) * gamma(where(pole, 1 - x, 1.0)), -y * digamma(where(pole, 1.0, x)))
 
 
-gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,))
-gammaln = special("gammaln", lambda y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,))
+def _gamma(x: Any) -> Any:
+    below = torch.where(x < 0, torch.floor(x), 0.0)
+    y = torch.exp(torch.lgamma(x)) * torch.where(torch.remainder(below, 2) == 1, -1.0, 1.0).to(x.dtype)
+    return torch.where(((x < 0) & (x == below)) | (x == -math.inf), math.nan, torch.where(x == 0, torch.copysign(y, x), y))
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    if n == 0:
+        return torch.digamma(x)
+    return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(torch.full((), n + 1, dtype=x.dtype, device=x.device), x)
+
+
+gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
+gammaln = special("gammaln", lambda y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
-digamma = special("digamma", lambda y, x: polygamma(x, n=1))
+digamma = special("digamma", lambda y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1), on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
-                   (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),))
-zeta = special("zeta", "x", lambda y, x, q: -x * zeta(x + 1, q))
+                   (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),),
+                   torch=lambda x, n: _polygamma(x.double(), int(n)))
+zeta = special("zeta", "x", lambda y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda y, a, b: digamma(a) - digamma(a + b), lambda y, a, b: digamma(b) - digamma(a + b))
 binom = special("binom", lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
@@ -108,37 +130,38 @@ def _t_density(df: Any, t: Any) -> Any:
     return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
 
 
-gammainc = special("gammainc", "a", lambda y, a, x: _gamma_density(a, x))
-gammaincc = special("gammaincc", "a", lambda y, a, x: -_gamma_density(a, x))
+gammainc = special("gammainc", "a", lambda y, a, x: _gamma_density(a, x), on_torch="special.gammainc", strong=True)
+gammaincc = special("gammaincc", "a", lambda y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc", strong=True)
 gammaincinv = special("gammaincinv", "a", lambda x, a, y: 1 / _gamma_density(a, x))
 gammainccinv = special("gammainccinv", "a", lambda x, a, y: -1 / _gamma_density(a, x))
 betainc = special("betainc", "a", "b", lambda y, a, b, x: _beta_density(a, b, x))
 betaincc = special("betaincc", "a", "b", lambda y, a, b, x: -_beta_density(a, b, x))
 betaincinv = special("betaincinv", "a", "b", lambda x, a, b, y: 1 / _beta_density(a, b, x))
-chdtr = special("chdtr", "v", lambda y, v, x: _gamma_density(v / 2, x / 2) / 2)
-chdtrc = special("chdtrc", "v", lambda y, v, x: -_gamma_density(v / 2, x / 2) / 2)
+chdtr = special("chdtr", "v", lambda y, v, x: _gamma_density(v / 2, x / 2) / 2, on_torch=lambda v, x: torch.special.gammainc(v / 2, x / 2))
+chdtrc = special("chdtrc", "v", lambda y, v, x: -_gamma_density(v / 2, x / 2) / 2,
+                 on_torch=lambda v, x: torch.special.gammaincc(v / 2, x / 2))
 stdtr = special("stdtr", "df", lambda y, df, t: _t_density(df, t))
 stdtrit = special("stdtrit", "df", lambda t, df, p: 1 / _t_density(df, t))
 
 # -- error functions and the normal distribution
 
-erf = special("erf", lambda y, x: 2 / SQRT_PI * exp(-x * x), scalar=math.erf)
-erfc = special("erfc", lambda y, x: -2 / SQRT_PI * exp(-x * x), scalar=math.erfc)
-erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI)
+erf = special("erf", lambda y, x: 2 / SQRT_PI * exp(-x * x), scalar=math.erf, on_torch="erf")
+erfc = special("erfc", lambda y, x: -2 / SQRT_PI * exp(-x * x), scalar=math.erfc, on_torch="erfc")
+erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx")
 erfi = special("erfi", lambda y, x: 2 / SQRT_PI * exp(x * x))
-erfinv = special("erfinv", lambda y, x: SQRT_PI / 2 * exp(y * y))
+erfinv = special("erfinv", lambda y, x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv")
 erfcinv = special("erfcinv", lambda y, x: -SQRT_PI / 2 * exp(y * y))
 dawsn = special("dawsn", lambda y, x: 1 - 2 * x * y)
-ndtr = special("ndtr", lambda y, x: exp(-x * x / 2) / SQRT_TAU)
-ndtri = special("ndtri", lambda y, p: SQRT_TAU * exp(y * y / 2))
-log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU)
+ndtr = special("ndtr", lambda y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr")
+ndtri = special("ndtri", lambda y, p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri")
+log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr")
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 # -- logistic functions
 
-expit = special("expit", lambda y, x: y * (1 - y))
-logit = special("logit", lambda y, x: 1 / (x * (1 - x)))
-log_expit = special("log_expit", lambda y, x: expit(-x))
+expit = special("expit", lambda y, x: y * (1 - y), on_torch="special.expit")
+logit = special("logit", lambda y, x: 1 / (x * (1 - x)), on_torch="special.logit")
+log_expit = special("log_expit", lambda y, x: expit(-x), on_torch="nn.functional.logsigmoid")
 
 # -- entropies, and products with a logarithm: 0 log 0 = 0
 
@@ -148,20 +171,32 @@ def _by_factor(y: Any, x: Any, z: Any) -> Any:
     return where(nothing, 0.0, log(where(nothing, 1.0, z)))
 
 
-xlogy = special("xlogy", _by_factor, lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)))
+xlogy = special("xlogy", _by_factor, lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy", strong=True)
 xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z),
-                  lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)))
-entr = special("entr", lambda y, x: -log(x) - 1)
-rel_entr = special("rel_entr", lambda y, a, b: log(a / b) + 1, lambda y, a, b: -a / b)
-kl_div = special("kl_div", lambda y, a, b: log(a / b), lambda y, a, b: 1 - a / b)
+                  lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py", strong=True)
+entr = special("entr", lambda y, x: -log(x) - 1, on_torch="special.entr")
+
+
+def _rel_entr(a: Any, b: Any) -> Any:
+    inside = (a > 0) & (b > 0)
+    y = torch.where(inside, a * torch.log(torch.where(inside, a, 1.0) / torch.where(inside, b, 1.0)), math.inf)
+    return torch.where(torch.isnan(a) | torch.isnan(b), math.nan, torch.where((a == 0) & (b >= 0), 0.0, y))
+
+
+def _kl_div(a: Any, b: Any) -> Any:
+    return torch.where((a == 0) & (b >= 0), b, _rel_entr(a, b) - a + b)
+
+
+rel_entr = special("rel_entr", lambda y, a, b: log(a / b) + 1, lambda y, a, b: -a / b, on_torch=_rel_entr)
+kl_div = special("kl_div", lambda y, a, b: log(a / b), lambda y, a, b: 1 - a / b, on_torch=_kl_div)
 
 # -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that their
 #    derivatives have no difference that cancels near 0
 
-exp10 = special("exp10", lambda y, x: y * LN10)
+exp10 = special("exp10", lambda y, x: y * LN10, on_torch=lambda x: 10.0 ** x)
 exprel = special("exprel", lambda y, x: _exprel_slope(x))
 powm1 = special("powm1", lambda y, x, p: p * x ** (p - 1), lambda y, x, p: (y + 1) * log(x))
-cosm1 = special("cosm1", lambda y, x: -sin(x))
+cosm1 = special("cosm1", lambda y, x: -sin(x), on_torch=lambda x: -2 * torch.sin(x / 2) ** 2)
 hyp1f1 = special("hyp1f1", "a", "b", lambda y, a, b, x: a / b * hyp1f1(a + 1, b + 1, x))
 hyp2f1 = special("hyp2f1", "a", "b", "c", lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))
 
@@ -170,11 +205,35 @@ def _exprel_slope(x: Any) -> Any:
     return hyp1f1(2.0, 3.0, x) / 2
 
 
-boxcox = special("boxcox", lambda y, x, lam: x ** (lam - 1), lambda y, x, lam: log(x) ** 2 * _exprel_slope(lam * log(x)))
-boxcox1p = special("boxcox1p", lambda y, x, lam: (1 + x) ** (lam - 1), lambda y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)))
-inv_boxcox = special("inv_boxcox", lambda x, y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2)
+def _grown(fn: Callable[[Any], Any], x: Any, lam: Any) -> Any:
+    """Return fn(x lam) / lam, and x at lam = 0: what the transforms have in common."""
+    flat = torch.abs(lam) < 1e-19
+    return torch.where(flat, x, fn(x * lam) / torch.where(flat, 1.0, lam))
+
+
+def _boxcox(x: Any, lam: Any) -> Any:
+    return _grown(torch.expm1, torch.log(x), lam)
+
+
+def _boxcox1p(x: Any, lam: Any) -> Any:
+    return _grown(torch.expm1, torch.log1p(x), lam)
+
+
+def _inv_boxcox(y: Any, lam: Any) -> Any:
+    return torch.exp(_grown(torch.log1p, y, lam))
+
+
+def _inv_boxcox1p(y: Any, lam: Any) -> Any:
+    return torch.expm1(_grown(torch.log1p, y, lam))
+
+
+boxcox = special("boxcox", lambda y, x, lam: x ** (lam - 1), lambda y, x, lam: log(x) ** 2 * _exprel_slope(lam * log(x)), on_torch=_boxcox)
+boxcox1p = special("boxcox1p", lambda y, x, lam: (1 + x) ** (lam - 1), lambda y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
+                   on_torch=_boxcox1p)
+inv_boxcox = special("inv_boxcox", lambda x, y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
+                     on_torch=_inv_boxcox)
 inv_boxcox1p = special("inv_boxcox1p", lambda x, y, lam: (1 + x) ** (1 - lam),
-                       lambda x, y, lam: -(1 + x) * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2)
+                       lambda x, y, lam: -(1 + x) * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2, on_torch=_inv_boxcox1p)
 
 # -- robust losses
 
@@ -184,29 +243,40 @@ def _by_width(y: Any, delta: Any, r: Any) -> Any:
     return r ** 4 / (h * (h + delta) ** 2)
 
 
+def _huber(delta: Any, r: Any) -> Any:
+    far = torch.abs(r) > delta
+    return torch.where(delta < 0, math.inf, torch.where(far, delta * (torch.abs(r) - delta / 2), r * r / 2))
+
+
+def _pseudo_huber(delta: Any, r: Any) -> Any:
+    u = r / torch.where(delta == 0, 1.0, delta)
+    y = delta * delta * (u * u / (torch.sqrt(1 + u * u) + 1))  # sqrt(1 + u²) - 1, without cancelling
+    return torch.where(delta < 0, math.inf, torch.where((delta == 0) | (r == 0), 0.0, y))
+
+
 huber = special("huber", lambda y, delta, r: where(greater(abs(r), delta), abs(r) - delta, 0.0),
-                lambda y, delta, r: where(greater(abs(r), delta), delta * sign(r), r))
-pseudo_huber = special("pseudo_huber", _by_width, lambda y, delta, r: delta * r / hypot(delta, r))
+                lambda y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
+pseudo_huber = special("pseudo_huber", _by_width, lambda y, delta, r: delta * r / hypot(delta, r), on_torch=_pseudo_huber)
 
 # -- Bessel functions, by their argument: DLMF 10.6.1, 10.29.1
 
-j0 = special("j0", lambda y, x: -j1(x))
-j1 = special("j1", lambda y, x: (j0(x) - jv(2, x)) / 2)
-y0 = special("y0", lambda y, x: -y1(x))
-y1 = special("y1", lambda y, x: y0(x) - y / x)
+j0 = special("j0", lambda y, x: -j1(x), on_torch="special.bessel_j0")
+j1 = special("j1", lambda y, x: (j0(x) - jv(2, x)) / 2, on_torch="special.bessel_j1")
+y0 = special("y0", lambda y, x: -y1(x), on_torch="special.bessel_y0")
+y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
 yn = special("yn", "n", lambda y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
-i0 = special("i0", lambda y, x: i1(x))
-i1 = special("i1", lambda y, x: (i0(x) + iv(2, x)) / 2)
-i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y)
-i1e = special("i1e", lambda y, x: (i0e(x) + ive(2, x)) / 2 - sign(x) * y)
+i0 = special("i0", lambda y, x: i1(x), on_torch="special.i0")
+i1 = special("i1", lambda y, x: (i0(x) + iv(2, x)) / 2, on_torch="special.i1")
+i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
+i1e = special("i1e", lambda y, x: (i0e(x) + ive(2, x)) / 2 - sign(x) * y, on_torch="special.i1e")
 iv = special("iv", "v", lambda y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
 ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
-k0 = special("k0", lambda y, x: -k1(x))
-k1 = special("k1", lambda y, x: -k0(x) - y / x)
-k0e = special("k0e", lambda y, x: y - k1e(x))
-k1e = special("k1e", lambda y, x: y - k0e(x) - y / x)
+k0 = special("k0", lambda y, x: -k1(x), on_torch="special.modified_bessel_k0")
+k1 = special("k1", lambda y, x: -k0(x) - y / x, on_torch="special.modified_bessel_k1")
+k0e = special("k0e", lambda y, x: y - k1e(x), on_torch="special.scaled_modified_bessel_k0")
+k1e = special("k1e", lambda y, x: y - k0e(x) - y / x, on_torch="special.scaled_modified_bessel_k1")
 kn = special("kn", "n", lambda y, n, x: -(kv(n - 1, x) + kv(n + 1, x)) / 2)
 kv = special("kv", "v", lambda y, v, x: -(kv(v - 1, x) + kv(v + 1, x)) / 2)
 kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 2)
@@ -243,12 +313,48 @@ def _signed_vjp(y: Any, x: Any, b: Any, axis: Any = None, keepdims: bool = False
     return signed_logsumexp_pullback
 
 
+def _terms(x: Any, b: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return b exp(x - m), m, the largest real part along the axes, and the axes."""
+    x, b = tensors.together((x, 1 if b is None else b), number=True)
+    x, b = torch.broadcast_tensors(x, b)
+    x = torch.where(b == 0, -math.inf, x)
+    axes = tensors.dims(x, axis)
+    m = x.real.amax(axes, keepdim=True) if axes else x.real
+    m = torch.where(torch.isfinite(m), m, 0.0)
+    return b * torch.exp(x - m), m, axes
+
+
+def _scaled_logsumexp(x: Any, b: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    terms, m, axes = _terms(x, b, axis)
+    y = torch.log(terms.sum(axes, keepdim=True) if axes else terms) + m
+    return y if keepdims or not axes else y.squeeze(axes)
+
+
+def _signed_logsumexp(x: Any, b: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    terms, m, axes = _terms(x, b, axis)
+    total = terms.sum(axes, keepdim=True) if axes else terms
+    parts = torch.log(torch.abs(total)) + m, torch.sgn(total)
+    return parts if keepdims or not axes else tuple(part.squeeze(axes) for part in parts)
+
+
+def _softmax(x: Any, axis: Any = None) -> Any:
+    e, _, axes = _terms(x, None, axis)
+    return e / e.sum(axes, keepdim=True) if axes else e / e
+
+
+def _log_softmax(x: Any, axis: Any = None) -> Any:
+    x = x.to(tensors.inexact_type(x))
+    e, m, axes = _terms(x, None, axis)
+    return x - m - torch.log(e.sum(axes, keepdim=True) if axes else e)
+
+
 _logsumexp = _implementation("logsumexp")
 # SciPy's logsumexp, which scales each term and is more careful than `logsumexp`, a reduction by logaddexp
-scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp)
+scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp,
+                          torch=_scaled_logsumexp)
 signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
-                          vjp=_signed_vjp)
+                          vjp=_signed_vjp, torch=_signed_logsumexp)
 softmax = define("softmax", _implementation("softmax"),
-                 (lambda dy, y, x, axis=None: conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True)),))
+                 (lambda dy, y, x, axis=None: conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True)),), torch=_softmax)
 log_softmax = define("log_softmax", _implementation("log_softmax"),
-                     (lambda dy, y, x, axis=None: dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True),))
+                     (lambda dy, y, x, axis=None: dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True),), torch=_log_softmax)

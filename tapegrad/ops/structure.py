@@ -20,5 +20,5 @@ def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
     return tuple(dy if i == key else ZERO for i in range(len(x)))
 
 
-pack = define("pack", lambda *leaves, into: into.build(list(leaves)), _pack_cotangent)
-getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None))
+pack = define("pack", lambda *leaves, into: into.build(list(leaves)), _pack_cotangent, torch=lambda *leaves, into: into.build(list(leaves)))
+getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key])

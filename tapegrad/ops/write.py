@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from tapegrad import tensorindex, tensors
+from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
 from tapegrad.path import Path, assign, follow, reach
 from tapegrad.rules import Traced, define
-from tapegrad.tangent import ZERO, Accumulator, Scatter, dense, dtype_of, shape_of
+from tapegrad.tangent import ZERO, Accumulator, Scatter, copied, dense, dtype_of, shape_of
+from tapegrad.tensorarray import TensorArray
+
+
+def _setitem_tensor(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+    y = tensors.to_tensor(x, tensors.device_of((x, value, *index))).clone()
+    assign(TensorArray(y), value, index, through)
+    return y
 
 
 def _setitem(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
@@ -36,7 +46,7 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
             # the buffer is this cotangent's alone, so a loop of n writes clears n places of one array
             dx = Accumulator.of(dy, y)
             part, at = reach(dx.array, index, through)
-            dvalue = np.array(part[at])
+            dvalue = copied(part[at])
             part[at] = 0
         if any(isinstance(i, (np.ndarray, Traced)) and shape_of(i) and dtype_of(i).kind != "b" for i in index):
             dvalue = where(_wins(*index, shape=np.shape(follow(_blank(x), through))), dvalue, 0.0)
@@ -56,5 +66,11 @@ def _last(*index: Any, shape: tuple[int, ...]) -> Any:
     return places[index] == order
 
 
-_wins = define("wins", _last, differentiable=False)
-setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True)
+def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
+    at = tensorindex.places(shape, index, tensors.device_of(index))
+    flat = at.reshape(-1)
+    return (tensorindex.last_of(flat, math.prod(shape))[flat] == torch.arange(flat.numel(), device=flat.device)).reshape(at.shape)
+
+
+_wins = define("wins", _last, differentiable=False, torch=_last_tensor)
+setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, torch=_setitem_tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -26,7 +26,8 @@ from tapegrad.replay.fused import Fused, Made
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
-from tapegrad.tape import Call, Tape, Unknown, value_of
+from tapegrad.tape import Call, Constant, Tape, Unknown, value_of
+from tapegrad.tensors import is_tensor
 from tapegrad.trace import record
 from tapegrad.tree import ValueAndGradients, leaves_of
 
@@ -119,6 +120,8 @@ class Compiled:
                     raise  # of another compiled tape, in a function of the user's
                 self._missed(miss)
                 continue
+            except Exception:  # the program may catch it: only the program itself can tell
+                continue
             next(self.stats._hits)
             if self._entries[key][0] is not entry:
                 self._to_front(key, entry)
@@ -134,10 +137,13 @@ class Compiled:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
 
     def _trace(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if any(isinstance(leaf, Traced) for leaf in leaves_of((self.__wrapped__, args, kwargs))):
+        leaves = leaves_of((self.__wrapped__, args, kwargs))
+        if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
+        self._refuse_tensors(leaves)
         next(self.stats._traces)
         tape = self._make(self.__wrapped__, args, kwargs)
+        self._refuse_tensors(op.val for op in tape.ops if type(op) is Constant)
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
@@ -156,6 +162,12 @@ class Compiled:
         if evicted and not self._warned:
             self._warn()
         return result
+
+    def _refuse_tensors(self, values: Iterable[Any]) -> None:
+        if any(map(is_tensor, values)):
+            raise ArgumentError(f"{self.__name__} is compiled for NumPy, and meets a tensor", None,
+                                "record a tape with NumPy arrays, tape = tg.trace(f, *arrays)[1] or tg.gradtape(f, *arrays), "
+                                "and tape.play(*tensors); there is no backend=\"torch\" yet")
 
     def _evict(self) -> None:
         key = max(self._entries, key=lambda k: len(self._entries[k]))

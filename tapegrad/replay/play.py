@@ -1,4 +1,8 @@
-"""play: run the operations of a tape on new arguments."""
+"""play: run the operations of a tape on new arguments.
+
+A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones for NumPy's scalars or
+for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the tensors, constants once.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,25 @@ import numpy as np
 
 from tapegrad.around import failed
 from tapegrad.brief import PYTHON, brief, is_python, plain, type_name
+from tapegrad.context import are_apart
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
+from tapegrad.proxy import KINDS
 from tapegrad.rules import Op, rrule
-from tapegrad.tangent import Accumulator, conform, layout_of
+from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tensorarray import wrap
+from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, **FIXED,
+    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, **FIXED,
 }
 
 
@@ -69,24 +77,26 @@ class Run:
     With `keep` every value stays what it was: nothing is freed or written in place.
     """
 
-    __slots__ = ("constants", "keep", "leaves", "redraw", "tape", "values")
+    __slots__ = ("constants", "device", "keep", "leaves", "redraw", "tape", "values")
 
     def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
-        self.tape, self.leaves, self.redraw, self.keep = tape, leaves, redraw, keep
+        self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        self.constants = [op.val for op in tape.ops if type(op) is Constant]
+        self.device = device = device_of(self.leaves)  # of the tensors among them, or None
+        if device is not None:
+            self.leaves = [on_device(leaf, device) for leaf in self.leaves]
+        self.constants = [op.val if device is None else moved(op, device) for op in tape.ops if type(op) is Constant]
 
     @property
     def result(self) -> Any:
         """What the tape returns, once all of it has run."""
-        return apart(self.values[self.tape.result.id], self.constants)  # type: ignore[union-attr]
+        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Operation]:
-        values, constants, redraw, keep = self.values, self.constants, self.redraw, self.keep
-        given_leaves = list(self.leaves)
-        leaves = iter(given_leaves)
+        values, constants, redraw, keep, device = self.values, self.constants, self.redraw, self.keep, self.device
+        leaves = iter(self.leaves)
         dead: list[Any] = [()] * len(values) if keep else last_uses(self.tape)
-        memory = Memory(self.tape)
+        memory = Memory(self.tape, device)
         op = given = None
         try:
             for op in self.tape.ops:
@@ -94,9 +104,9 @@ class Run:
                     fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
                     given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
                     if fn is pack:
-                        given = [apart(part, constants) for part in given]
                         if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
-                            given[1:] = map(conform, given[1:], given_leaves[1:])
+                            given[1:] = map(conform, given[1:], self.leaves[1:])
+                        given = [result(part, constants, device) for part in given]
                     if keep:
                         given = list(map(unshared, given))
                     value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
@@ -106,7 +116,7 @@ class Run:
                     value = values[op.args[0].id]
                     verify(op, value)
                 else:
-                    value = op.val
+                    value = op.val if device is None or type(op) is not Constant else moved(op, device)
                 values[op.id] = value
                 yield op
                 for position in dead[op.id]:
@@ -119,7 +129,31 @@ class Run:
 
 def unshared(dy: Any) -> Any:
     """Return a cotangent that may be written to in place, as only an accumulator is."""
-    return Accumulator(dy.array.copy()) if type(dy) is Accumulator else dy
+    return Accumulator(copied(dy.array)) if type(dy) is Accumulator else dy
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """Return an array or a tensor as a tensor of a device that torch's own tape does not follow; other values as they are."""
+    return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
+
+
+def moved(op: Constant, device: Any) -> Any:
+    """Return the value of a constant on a device; it is moved there once."""
+    known = op.moved
+    if known is None or known[0] is not op.val or known[1] != device:
+        known = op.moved = (op.val, device, on_device(op.val, device))
+    return known[2]
+
+
+def result(value: Any, constants: list[Any], device: Any) -> Any:
+    """Return a value as a result: in memory of its own where it lies in that of a constant, and on the device of the inputs."""
+    if device is None:
+        return apart(value, constants)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return to_tensor(value, device).clone()
+    if is_tensor(value) and any(is_tensor(x) and share_memory(value, x) for x in constants):
+        return value.clone()
+    return value
 
 
 class Memory:
@@ -129,10 +163,10 @@ class Memory:
     a read of a part copies that part, and any other use may keep the array, which ends its being owned.
     """
 
-    __slots__ = ("owned", "tape", "used")
+    __slots__ = ("device", "owned", "tape", "used")
 
-    def __init__(self, tape: Tape) -> None:
-        self.tape = tape
+    def __init__(self, tape: Tape, device: Any = None) -> None:
+        self.tape, self.device = tape, device
         self.owned = bytearray(len(tape.ops) + 1)
         self.used: bytearray | None = None
 
@@ -159,7 +193,8 @@ class Memory:
             return fn(*given, **op.kwargs)
         recorded = value_recorded(op)
         pythonic = type(recorded) in PYTHON or (type(recorded) is tuple and {*map(type, recorded)} <= PYTHON)
-        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given):
+        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
+                and (self.device is None or not holds_tensor(given)):
             # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
             self.release(op, fn, x)
             args = tuple(given[triple:])
@@ -173,18 +208,21 @@ class Memory:
             if self.owned[x] and x in dead:
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
-                assign(y, value, tuple(index), op.kwargs.get("through", ()))
+                assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
                 self.owned[op.id] = 1
                 return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
         elif not (core.view or core.owns):
             self.release(op, fn, x)
-        result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
+        if core.owns and self.device is not None and not holds_tensor(given):
+            result = core.torch(*given, **op.kwargs, device=self.device)
+        else:
+            result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
         y = result[0] if triple else result
-        if isinstance(y, np.ndarray):
+        if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
             elif core.view and self.owned[x] and self.copied(op):
-                y = y.copy(order="K")
+                y = y.clone() if is_tensor(y) else y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):
             y = y.item()
@@ -213,11 +251,29 @@ def verify(guard: Guard, value: Any) -> None:
             raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take "
                              "another path", guard.where, "trace the function again with these arguments")
         return
-    found = FACTS[guard.fact](value)
+    found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
+
+
+def fact_of_tensor(guard: Guard, x: Any) -> Any:
+    """Return a fact about a tensor, in what the guard asks about.
+
+    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor
+    lies in memory means nothing: what was a view when the tape was recorded is one in every replay.
+    """
+    fact, expected = guard.fact, guard.expected
+    if fact in ("class", "type") and not issubclass(expected, type(x)):
+        kind = getattr(numpy_dtype(x.dtype), "type", float)
+        stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
+        return expected if issubclass(expected, stands_for) else stands_for[-1]
+    if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
+        return expected
+    if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
+        return FACTS[fact](x)
+    return FACTS[fact](x.item())
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -236,11 +292,17 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"recorded {tape.structure!r}, given {signature!r}", None, "trace the function again with these arguments")
     for x, given in zip(tape.inputs[1:], leaves):
-        if (isinstance(plain(x.val), np.ndarray) and is_number(given)) or (is_number(x.val) and isinstance(plain(given), np.ndarray)):
+        if (is_array(x.val) and is_number(given)) or (is_number(x.val) and is_array(given)):
             # `x += 1` and much else that leaves no guard means something different
             raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
                              "trace the function again with these arguments")
     return [fn, *leaves]
+
+
+def is_array(x: Any) -> bool:
+    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
+    x = plain(x)
+    return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
 
 
 def is_number(x: Any) -> bool:

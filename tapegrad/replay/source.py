@@ -213,6 +213,9 @@ class _Writer:
     # -- calls
 
     def call(self, op: Call) -> None:
+        if op.fn is ops.pack:
+            self.named(op, nested(op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind, mirror=False))
+            return
         if self.scalar(op):
             return
         if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) \

@@ -16,6 +16,8 @@ from tapegrad.errors import ArgumentError
 from tapegrad.path import Step
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Raised
+from tapegrad.tensorarray import TensorArray
+from tapegrad.tensors import numpy_dtype
 
 _SHORT = 64  # elements of an array that is still written as a list
 _PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special", "scipy.linalg", "scipy.signal")
@@ -50,8 +52,10 @@ class Vendor:
         if isinstance(value, ModuleType):
             self.imports.add(f"import {value.__name__}")
             return value.__name__
-        if value is Traced:
-            return "()"  # isinstance(x, Traced): there is no trace there
+        if value is Traced or value is TensorArray:
+            return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
+        if value is numpy_dtype:
+            return self.expression(np.dtype)
         if isinstance(value, (bool, int, str, bytes, type(None), slice)) or value is Ellipsis:
             return repr(value)
         if isinstance(value, (float, complex)) and not isinstance(value, np.generic):

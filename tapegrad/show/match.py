@@ -14,7 +14,7 @@ from tapegrad.brief import brief, plain
 from tapegrad.rules import Op
 from tapegrad.show.line import place_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.tree import is_tensor
+from tapegrad.tensors import is_tensor
 
 Key = tuple[Any, ...]
 

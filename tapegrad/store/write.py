@@ -45,8 +45,9 @@ from tapegrad.store.format import (
 )
 from tapegrad.tangent import Accumulator, NoTangent, Scatter, ZeroTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.tensors import is_tensor
 from tapegrad.trace import collector
-from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, is_generator, is_tensor
+from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, is_generator
 
 
 class Unsaved(Exception):
