@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
+from bench.problems import gmm
 from tapegrad.testing import contract
 from tests.cases import CASES
 from tests.cases.case import Case
@@ -35,3 +40,38 @@ def test_every_case(case: Case) -> None:
         text = tape.to_python("exported")
         assert "tapegrad" not in text.partition('"""\n')[2].replace("What tapegrad recorded", "")
         same(module(text)["exported"](*args), tg.grad(f, *args))
+
+
+def test_the_mixture_in_a_process_without_tapegrad(tmp_path: Path) -> None:
+    problem = gmm.PROBLEM.made(d=3, K=4, n=60)
+    tape = tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1])
+    value, (_, *dxs) = tg.grad(problem.objective, *problem.args, **problem.given)
+    for buffers in (False, True):
+        (tmp_path / "gmm_gradient.py").write_text(tape.to_python("gmm_gradient", buffers=buffers))
+        np.savez(tmp_path / "data.npz", *problem.args, x=problem.given["x"])
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); sys.modules['tapegrad'] = None\n"
+                "import numpy as np, gmm_gradient as g\n"
+                "d = np.load(sys.argv[1] + '/data.npz'); a = [d[f'arr_{i}'] for i in range(3)]\n"
+                "for _ in range(2): value, (_, *dxs) = g.gmm_gradient(*a, x=d['x'], gamma=1.0, m=0)\n"
+                "np.savez(sys.argv[1] + '/found.npz', value, *dxs)")
+        subprocess.run([sys.executable, "-I", "-c", code, str(tmp_path)], check=True)
+        with np.load(tmp_path / "found.npz") as found:
+            for name, expected in zip(found.files, (value, *dxs)):
+                np.testing.assert_allclose(found[name], expected, 1e-12, 1e-12)
+
+
+def test_what_has_no_source_says_so() -> None:
+    opaque = tg.primitive(np.vectorize(lambda x: x * 2.0))
+    tape = tg.trace(lambda x: opaque(x).sum(), np.ones(2))[1]
+    with pytest.raises(tg.ArgumentError, match="no source"):
+        tape.to_python()
+    with pytest.raises(tg.ArgumentError, match="no name"):
+        tape.to_python("two words")
+
+
+def test_other_arguments_and_paths_are_refused() -> None:
+    f = module(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1].to_python("f"))["f"]
+    np.testing.assert_array_equal(f(3.0, np.arange(3.0)), 3.0 * np.arange(3.0))
+    for args in ((-1.0, np.ones(3)), (2.0, np.ones(4)), (2, np.ones(3))):
+        with pytest.raises(ValueError, match="recorded"):
+            f(*args)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
@@ -90,6 +90,7 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 PROGRAMS = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=12)
 
 
+@settings(deadline=None)
 @given(PROGRAMS, st.sampled_from(SIZES), st.sampled_from([np.float64, np.float32]), st.sampled_from(["auto", "threads", "blocks"]))
 def test_random_programs(program: Any, n: int, dtype: Any, mode: str) -> None:
     def f(x: Any, y: Any, s: float) -> Any:
