@@ -288,9 +288,10 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
            means: Iterable[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
-    op = OPS[name] = Op(name, impl, partials, **kind)
+    op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)
+    OPS[name] = op  # once nothing has raised
     return op
 
 
