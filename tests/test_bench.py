@@ -254,6 +254,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_peer_that_refuses_or_takes_too_long_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("autograd")
     assert main(["filling", "--size", "n=5", "--peers", "handwritten", "autograd", "--repeats", "1"]) == 0
     assert "filling, autograd: ValueError: setting an array element" in capsys.readouterr().out
     assert main(["recurrence", "--size", "iterations=300000", "--peers", "handwritten", "tapegrad grad", "--repeats", "1", "--limit", "1"]) == 0
