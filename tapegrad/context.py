@@ -100,8 +100,9 @@ class Tracer:
         self.error: Exception | None = None  # the last that a call raised
 
     def close(self) -> None:
-        """End the trace: a proxy used from now on raises."""
+        """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
         self.push, self.custom, self.error, self.paths = _closed, False, None, None
+        self.inputs, self.constants, self.written = [], {}, []
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
