@@ -110,7 +110,8 @@ class Methods:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
         `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal calls, and beside
-        each what the reverse sweep does for it) or "summary" (operations by line). `group` puts a heading above each "line" or "call".
+        each what the reverse sweep does for it), "summary" (operations by line) or "python" (its source, highlighted). `group` puts a
+        heading above each "line" or "call".
         A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
         """
         from tapegrad.show.view import show

@@ -326,3 +326,12 @@ def test_showing_puts_nothing_on_an_outer_tape() -> None:
         return INNER[-1].result.val[1][1]
     quiet, loud = (tg.trace(outer, np.array([3.0, 4.0]), how)[1] for how in ("quiet", "loud"))
     assert str(quiet) == str(loud)
+
+
+def test_the_source_is_highlighted_on_a_terminal() -> None:
+    tape = tg.trace(lambda a, b: a / (a + b * b), 2.0, 3.0)[1]
+    plain, colour = io.StringIO(), io.StringIO()
+    tape.show("python", width=120, file=plain)
+    tape.show("python", console=Console(file=colour, width=120, force_terminal=True, no_color=False))
+    assert [line.rstrip() for line in plain.getvalue().splitlines()] == [*tape.to_python().splitlines(), ""]
+    assert "\x1b[" in colour.getvalue() and "return" in colour.getvalue()

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 from rich.console import Console, ConsoleOptions
+from rich.syntax import Syntax
 from rich.text import Text
 
 from tapegrad.errors import ArgumentError
-from tapegrad.show import FORMATS, GROUPS, mirror, summary, table, tree
+from tapegrad.show import FORMATS, GROUPS, SOURCE, mirror, summary, table, tree
 from tapegrad.show.line import heading
 from tapegrad.show.styles import STYLES
 from tapegrad.tape import Tape
 from tapegrad.trace import collector
+
+THEME = "ansi_dark"  # the terminal's own sixteen colours
 
 
 class View(NamedTuple):
@@ -38,11 +41,12 @@ class View(NamedTuple):
 def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None, file: IO[str] | None = None,
          console: Console | None = None) -> None:
     """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
-    if format not in FORMATS:
-        raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
+    if format not in (*FORMATS, SOURCE):
+        raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, (*FORMATS, SOURCE)))}")
     if group is not None and group not in GROUPS:
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
+    shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True) if format == SOURCE else View(tape, format, group)
     with collector:
-        (console or Console(file=file, width=width)).print(View(tape, format, group), width=width)
+        (console or Console(file=file, width=width)).print(shown, width=width)
