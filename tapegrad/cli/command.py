@@ -36,7 +36,8 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
 def format_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a tape is printed: as `Tape.show` can, and as text."""
     shown = hasattr(Tape, "show")
-    parser.add_argument("--format", choices=(*PLAIN, "tree", "mirror", "summary", "python") if shown else PLAIN, help="rich on a terminal, else plain")
+    formats = (*PLAIN, "tree", "mirror", "summary", "python") if shown else PLAIN
+    parser.add_argument("--format", choices=formats, help="rich on a terminal, else plain")
     if shown:
         parser.add_argument("--group", choices=("line", "call"), help="a heading above each line or call")
     parser.add_argument("--width", type=int, metavar="n", help="characters to a line; the terminal's, or as many as it takes")

@@ -47,6 +47,8 @@ def show(tape: Tape, format: str = "table", group: str | None = None, width: int
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
-    shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True) if format == SOURCE else View(tape, format, group)
+    shown: Any = View(tape, format, group)
+    if format == SOURCE:
+        shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True)
     with collector:
         (console or Console(file=file, width=width)).print(shown, width=width)
