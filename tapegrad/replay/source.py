@@ -137,6 +137,7 @@ class _Writer:
         self.setup: list[str] = []
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
         self.lines: dict[tuple[Any, int], str] = {}
+        self.given: set[Storage] = set()  # what lies in the result already
         self.kept: dict[str, None] = {}  # a set, in order
         self.guards: list[Guard] = []
         self.floats = False
@@ -433,16 +434,11 @@ class _Writer:
         if op in self.float and type(op.val) is np.float64:
             return f"{self.names.bind(np.float64)}({text})"
         storage = self.plan.storage.get(op)
-        if storage is not None and (not storage.owned or self.given.get(id(storage))):
+        if storage is not None and (not storage.owned or storage in self.given):
             return f"{text}.copy()"
         if storage is not None:
-            self.given[id(storage)] = True
+            self.given.add(storage)
         return text
-
-    @property
-    def given(self) -> dict[int, bool]:
-        """The storages that are in the result already."""
-        return self.__dict__.setdefault("_given", {})  # type: ignore[no-any-return]
 
     def gradient(self, dx: Any, x: Input) -> str:
         """Write an input's gradient, with the input's type, shape and dtype."""
