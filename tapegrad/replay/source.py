@@ -17,7 +17,7 @@ from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.plan import Plan, make_plan
+from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
     BINARY,
