@@ -80,7 +80,7 @@ def on_command_line(*argv: str) -> str:
 
 def commands() -> dict[str, str]:
     """Return what the help of each command says, what they print of a small program, and the scripts for shells."""
-    offered = [command.name for command in COMMANDS if command.needs()]
+    offered = [command.name for command in COMMANDS]
     program = ("a / (a + b*b)", "a=2", "b=3")
     return {
         "help.txt": on_command_line("--help"), **{f"help_{name}.txt": on_command_line(name, "--help") for name in offered},

@@ -219,8 +219,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"tapegrad {__version__}\n"
     assert EXAMPLES in run(capsys, "--help")
     for command in COMMANDS:
-        if command.needs():
-            assert f"examples:\n{command.examples}" in run(capsys, command.name, "--help") and command.summary in run(capsys, "-h").replace("\n" + " " * 14, " ")
+        assert f"examples:\n{command.examples}" in run(capsys, command.name, "--help") and command.summary in run(capsys, "-h").replace("\n" + " " * 14, " ")
 
 
 def test_literals() -> None:

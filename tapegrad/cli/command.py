@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 from tapegrad.cli.program import Program, literal, load
 from tapegrad.grad import gradtape
+from tapegrad.show import GROUPS
 from tapegrad.tape import Tape
 from tapegrad.trace import trace
 
 PLAIN = ("plain", "compact", "rich")
+VIEWS = ("tree", "mirror", "summary", "python")  # what Tape.show prints, and Tape.format does not
 
 
 class Command(NamedTuple):
-    """What a command is called, what it does, how it is used; it is offered where what it `needs` is there."""
+    """What a command is called, what it does, how it is used."""
 
     name: str
     summary: str
@@ -23,7 +25,6 @@ class Command(NamedTuple):
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
     details: str = ""
-    needs: Callable[[], bool] = lambda: True
 
 
 def program_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +36,8 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
 
 def format_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a tape is printed: as `Tape.show` can, and as text."""
-    shown = hasattr(Tape, "show")
-    formats = (*PLAIN, "tree", "mirror", "summary", "python") if shown else PLAIN
-    parser.add_argument("--format", choices=formats, help="rich on a terminal, else plain")
-    if shown:
-        parser.add_argument("--group", choices=("line", "call"), help="a heading above each line or call")
+    parser.add_argument("--format", choices=(*PLAIN, *VIEWS), help="rich on a terminal, else plain")
+    parser.add_argument("--group", choices=GROUPS, help="a heading above each line or call")
     parser.add_argument("--width", type=int, metavar="n", help="characters to a line; the terminal's, or as many as it takes")
 
 

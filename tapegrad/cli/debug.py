@@ -31,7 +31,7 @@ def run_explain(options: argparse.Namespace) -> None:
     """Print where the gradient comes from."""
     program = program_of(options)
     with busy("explaining"):
-        found = tapegrad.explain(program.fn, *program.args, seed=seed_of(options), **program.kwargs)  # type: ignore[attr-defined]
+        found = tapegrad.explain(program.fn, *program.args, seed=seed_of(options), **program.kwargs)
     print_found(found)
 
 
@@ -39,21 +39,21 @@ def run_find(options: argparse.Namespace) -> None:
     """Print the first operation that is what is looked for."""
     program = program_of(options)
     with busy("searching"):
-        found = primal_of(program).find(options.kind, *program.args, **program.kwargs)  # type: ignore[attr-defined]
+        found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
     print(f"nothing is {options.kind}") if found is None else print_found(found)
 
 
 def run_step(options: argparse.Namespace) -> None:
     """Play the tape one operation at a time, by commands from the keyboard."""
     program, tape = _tape(options)
-    tape.step(*program.args, **program.kwargs).interact()  # type: ignore[attr-defined]
+    tape.step(*program.args, **program.kwargs).interact()
 
 
 def run_profile(options: argparse.Namespace) -> None:
     """Print the time of each operation, or write it for speedscope."""
     program, tape = _tape(options)
     with busy("measuring"):
-        found = tape.profile(*program.args, **program.kwargs)  # type: ignore[attr-defined]
+        found = tape.profile(*program.args, **program.kwargs)
     if options.speedscope is None:
         print_found(found)
     elif options.speedscope.strip() == "-":
@@ -86,19 +86,19 @@ def _profile(parser: argparse.ArgumentParser) -> None:
 EXPLAIN = Command("explain", "print where a gradient comes from, and what looks wrong about it", """\
   tapegrad explain "sum(where(x > 0, sqrt(x), 0))" "x=[0, 1]"
   tapegrad explain pkg.mod:loss 2.0 "[1, 2, 3]"
-""", _explain, run_explain, needs=lambda: hasattr(tapegrad, "explain"))
+""", _explain, run_explain)
 
 FIND = Command("find", "print the first operation whose value or gradient is nan, inf, zero or large", """\
   tapegrad find nan pkg.mod:loss 2.0 "[1, 2, 3]"
   tapegrad find zero-gradient saved.tape
-""", _find, run_find, needs=lambda: hasattr(Tape, "find"))
+""", _find, run_find)
 
 STEP = Command("step", "play the tape one operation at a time", """\
   tapegrad step pkg.mod:function 2.0 3.0
   tapegrad step "x * sin(x)" x=0.5 --grad
-""", _tapes, run_step, needs=lambda: hasattr(Tape, "step"))
+""", _tapes, run_step)
 
 PROFILE = Command("profile", "print the time that each line and operation takes", """\
   tapegrad profile pkg.mod:function 2.0 "[1, 2, 3]" --grad
   tapegrad profile saved.tape --speedscope - > profile.json
-""", _profile, run_profile, needs=lambda: hasattr(Tape, "profile"))
+""", _profile, run_profile)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.cli.command import VIEWS
 from tapegrad.tape import Tape
 
 PATIENCE = 0.5  # seconds until work counts as long
@@ -22,8 +23,8 @@ PATIENCE = 0.5  # seconds until work counts as long
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
     """Print a tape in the format, the grouping and the width that were asked for."""
     group, style = getattr(options, "group", None), options.format
-    if group or style in ("tree", "mirror", "summary", "python"):
-        tape.show(format="table" if style in (None, "rich") else style, group=group, width=options.width)  # type: ignore[attr-defined]
+    if group or style in VIEWS:
+        tape.show(format="table" if style in (None, "rich") else style, group=group, width=options.width)
     else:
         print_shown(tape, functools.partial(tape.format, style or "plain"), style, options.width)
 

@@ -66,19 +66,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of what is offered."""
+    """Return the parser of all commands."""
     parser = _Parser("tapegrad", description=tapegrad.__doc__, epilog=f"{EXAMPLES}\n{PROGRAMS}", formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"tapegrad {tapegrad.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in COMMANDS:
-        if command.needs():
-            about = f"{command.summary[0].upper()}{command.summary[1:]}."
-            sub = commands.add_parser(command.name, help=command.summary, description="\n\n".join(filter(None, [about, command.details])),
-                                      epilog=f"examples:\n{command.examples}" + (f"\n{PROGRAMS}" if "pkg.mod:" in command.examples else ""),
-                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-            command.arguments(sub)
-            sub.add_argument("--traceback", action="store_true", help="print the traceback of an error too")
-            sub.set_defaults(command=command.run)
+        about = f"{command.summary[0].upper()}{command.summary[1:]}."
+        sub = commands.add_parser(command.name, help=command.summary, description="\n\n".join(filter(None, [about, command.details])),
+                                  epilog=f"examples:\n{command.examples}" + (f"\n{PROGRAMS}" if "pkg.mod:" in command.examples else ""),
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        command.arguments(sub)
+        sub.add_argument("--traceback", action="store_true", help="print the traceback of an error too")
+        sub.set_defaults(command=command.run)
     return parser
 
 
