@@ -61,7 +61,7 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
         labels += [""] * len(leaves)
     else:
         function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels)
-    names = _argument_names(f, len(args))
+    names = argument_names(f, len(args))
     positional = tuple(flatten(arg, name, leaves, labels) for arg, name in zip(args, names))
     keyword = {key: flatten(arg, key, leaves, labels) for key, arg in kwargs.items()}
     return Signature(f, function, positional, keyword), leaves, labels
@@ -128,7 +128,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     tape.result = tape.push(Call(pack, parts, {"into": structure}, val, note="result"))
 
 
-def _argument_names(f: Any, count: int) -> list[str]:
+def argument_names(f: Any, count: int) -> list[str]:
     """Name positional arguments as the function does, without the cost of inspect.signature."""
     fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
     code = getattr(fn, "__code__", None)

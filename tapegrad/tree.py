@@ -308,7 +308,7 @@ class _Walk:
         if isinstance(x, FunctionType):
             if x.__closure__ is None or x in OPAQUE:
                 return None
-            cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not _is_empty(cell)}
+            cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not is_empty(cell)}
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
@@ -337,7 +337,8 @@ def _join(label: str, name: str) -> str:
     return f"{label}.{name}" if label else name
 
 
-def _is_empty(cell: CellType) -> bool:
+def is_empty(cell: CellType) -> bool:
+    """True for the cell of a captured variable that has not been assigned."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:

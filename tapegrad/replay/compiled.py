@@ -24,14 +24,12 @@ class Miss(GuardError):
 
     def __init__(self, tape: Tape, guard: Guard | None) -> None:
         self.tape, self.guard = tape, guard
-        if guard is None:
-            super().__init__(f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None,
-                             "compile the function, which traces again, or trace it with these arguments")
-        else:
-            super().__init__(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the "
-                             "program might take another path", guard.where,
-                             "compile the function, which traces again, or trace it with these arguments")
-
+        what, where = f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None
+        if guard is not None:
+            where = guard.where
+            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the "
+                    "program might take another path")
+        super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
 
     def describe(self) -> str:
         """Return in a few words what differed."""
@@ -85,12 +83,9 @@ def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> st
     unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
     lines = []
     if source.setup:
-        lines += ["def make():", *(f"    {line}" for line in source.setup), f"    return {_tuple(source.kept)}", "", ""]
+        lines += [*source.making("make"), "", ""]
     lines.append(f"def compiled({unpacked.parameters}):")
-    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines]
-    if source.kept:
-        # a list's pop and append are atomic: each of several threads, or of nested calls, has buffers of its own
-        body += ["try:", "    kept = pool.pop()", "except IndexError:", "    kept = make()", f"{_tuple(source.kept)} = kept"]
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines, *source.taking("make", "pool")]
     if source.floats:
         body += ["try:", *(f"    {line}" for line in source.body), f"    result = {source.result}",
                  "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
@@ -103,10 +98,6 @@ def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> st
         body.append("pool.append(kept)")
     body.append("return result" if source.kept or source.floats else f"return {source.result}")
     return "\n".join([*lines, *(f"    {line}" for line in body), ""])
-
-
-def _tuple(names: list[str]) -> str:
-    return ", ".join(names) + ("," if len(names) == 1 else "")
 
 
 def _passed(parameters: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.passes import optimise
@@ -24,10 +23,8 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     if not function.isidentifier():
         raise ArgumentError(f"{function!r} is no name of a Python function", None, 'tape.to_python(name="gradient")')
 
-    def bind(thing: Any, hint: str = "") -> str:
-        return source.bind(thing, hint)
-    unpacked = Unpacked(best, source.leaves, bind, "raise _differs()", standalone=True)
-    body = [*unpacked.lines, *_kept(source), *source.body]
+    unpacked = Unpacked(best, source.leaves, source.bind, "raise _differs()", standalone=True)
+    body = [*unpacked.lines, *source.taking("_make", "_pool"), *source.body]
     for key, value in source.names.items():
         vendor.define(key, value)
     lines = [f'"""{function}: {_summary(tape)}"""', ""]
@@ -37,7 +34,7 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     lines += _spaced(list(vendor.definitions.values()))
     lines += ["", "", *_misses(source)]
     if source.setup:
-        lines += ["", "", "def _make():", *(f"    {line}" for line in source.setup), f"    return {', '.join(source.kept)},", "", "", "_pool = []"]
+        lines += ["", "", *source.making("_make"), "", "", "_pool = []"]
     lines += ["", "", f"def {function}({unpacked.parameters}):", f'    """{_summary(tape)}"""', *(f"    {line}" for line in body)]
     if source.kept:
         lines += [f"    result = {source.result}", "    _pool.append(kept)", "    return result"]
@@ -50,12 +47,6 @@ def _summary(tape: Tape) -> str:
     where = next((op.where for op in tape.ops if op.where is not None), None)
     place = f" in {where.file.rpartition('/')[2]}" if where is not None else ""
     return f"What tapegrad recorded of {tape.name or 'a function'}{place}."
-
-
-def _kept(source: Source) -> list[str]:
-    if not source.kept:
-        return []
-    return ["try:", "    kept = _pool.pop()", "except IndexError:", "    kept = _make()", f"{', '.join(source.kept)}, = kept"]
 
 
 def _misses(source: Source) -> list[str]:

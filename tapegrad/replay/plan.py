@@ -16,11 +16,11 @@ import numpy as np
 from tapegrad.ops import reshape, scatter, setitem, where
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
+from tapegrad.replay.spelling import gathers, is_elementwise, is_tall, writes
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
-COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by column
 ROOMY = 2  # a buffer is used for what is at least its size by this factor
 
 
@@ -48,6 +48,7 @@ class Plan:
         self.varies: set[Operation] = set()
         self.storage: dict[Operation, Storage] = {}
         self.in_place: set[Operation] = set()
+        self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
         self.sizes: list[int] = []
 
     def slot(self, op: Operation) -> int | None:
@@ -66,26 +67,24 @@ def shares(op: Call) -> list[Operation]:
     arrays = [arg for arg in operands(op) if isinstance(arg.val, np.ndarray)]
     if not is_known(op.fn):
         return arrays  # a user's function may return what it was given
-    if op.fn is setitem:
-        return []  # a copy, though the trace wrote in place
-    if isinstance(op.fn, Fused):
-        return []
+    if op.fn is setitem or isinstance(op.fn, Fused):
+        return []  # setitem copies, though the trace wrote in place
     if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
         return arrays[:1]  # its value on the tape may be a copy, and this not be one
     return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)] if isinstance(op.val, np.ndarray) else []
 
 
-def make_plan(tape: Tape, writes: Callable[[Call], bool], elementwise: Callable[[Call], bool], buffers: bool = True,
-              gathers: Callable[[Call], bool] = lambda op: False) -> Plan:
-    """Plan the memory of a tape that has its values: `writes` tells which calls take an `out`, `elementwise` which of them may
-    write over their arguments, `gathers` which read rows.
-    """
+def make_plan(tape: Tape, buffers: bool = True) -> Plan:
+    """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place."""
     plan, dead = Plan(), last_uses(tape)
     last = {tape.ops[number - 1]: position for position, numbers in enumerate(dead) for number in numbers}
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
     plan.varies = varying(tape)
-    _share_storages(tape, plan, lambda op: op not in plan.varies and writes(op), buffers)
+    for op in tape.ops:
+        if isinstance(op, Call) and fields_of(op) is not None:
+            plan.fields[op.args[0]].append(op)
+    _share_storages(tape, plan, buffers)
     for op in tape.ops:
         storage = plan.storage.get(op)
         if storage is not None:
@@ -94,7 +93,7 @@ def make_plan(tape: Tape, writes: Callable[[Call], bool], elementwise: Callable[
     _write_in_place(tape, plan)
     if buffers:
         turns = not any(step.op is reshape for op in tape.ops if isinstance(op, Call) for step in _steps(op))
-        _allocate(tape, plan, elementwise, lambda op: turns and is_tall(op.val) and (elementwise(op) or gathers(op) or op.fn in (scatter, where)))
+        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (is_elementwise(op) or gathers(op) or op.fn in (scatter, where)))
     return plan
 
 
@@ -109,7 +108,7 @@ def varying(tape: Tape) -> set[Operation]:
     return found
 
 
-def _share_storages(tape: Tape, plan: Plan, writes: Callable[[Call], bool], buffers: bool) -> None:
+def _share_storages(tape: Tape, plan: Plan, buffers: bool) -> None:
     for op in tape.ops:
         if not isinstance(op, Call):
             if isinstance(op.val, np.ndarray):
@@ -124,7 +123,7 @@ def _share_storages(tape: Tape, plan: Plan, writes: Callable[[Call], bool], buff
             continue
         of = [plan.storage[arg] for arg in shares(op) if arg in plan.storage]
         if not of:
-            free = buffers and is_array(op.val) and op.val.size > 0 and (writes(op) or (op.fn is setitem and op not in plan.varies))
+            free = buffers and is_array(op.val) and op.val.size > 0 and op not in plan.varies and (writes(op) or op.fn is setitem)
             plan.storage[op] = Storage(known, free, op.val.nbytes)
         elif len(of) == 1:
             plan.storage[op] = of[0]
@@ -157,36 +156,24 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
         plan.storage[op] = find(storage)
 
 
-def is_tall(val: Any) -> bool:
-    """True for a table of many rows and few columns: NumPy's inner loops run along the last axis, and would be a few elements short.
-
-    Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
-    """
-    return val.ndim == 2 and 1 < val.shape[1] <= COLUMNS and val.shape[0] >= ROWS and bool(val.flags.c_contiguous)
-
-
 def _steps(op: Call) -> list[Any]:
     """Return the steps of the paths that a call goes through: a reshape of what lies otherwise would be a copy, and a write lost."""
     through = op.kwargs.get("through", ())
     return [step for part in through for step in (part if isinstance(part, tuple) and not hasattr(part, "op") else (part,))]
 
 
-def _allocate(tape: Tape, plan: Plan, elementwise: Callable[[Call], bool], turned: Callable[[Call], bool]) -> None:
+def _allocate(tape: Tape, plan: Plan, turned: Callable[[Call], bool]) -> None:
     """Give each free storage a slot, the best fit among those whose content is dead."""
     free: dict[int, list[int]] = defaultdict(list)  # by size
     ends: dict[int, list[Storage]] = defaultdict(list)
-    fields = defaultdict(list)  # what a group's call writes is there when it begins, not where it is taken out
-    for op in tape.ops:
-        if fields_of(op) is not None:
-            fields[op.args[0]].append(op)
     for place in tape.ops:
-        for op in fields.get(place, [place]):
+        for op in plan.fields.get(place, [place]):  # what a group's call writes is there when it begins, not where it is taken out
             storage = plan.storage.get(op)
             if storage is None or not storage.free or storage.slot is not None:
                 continue
             assert isinstance(op, Call)
             storage.turned = turned(op)
-            over = _written_over(op, plan) if elementwise(op) else None
+            over = _written_over(op, plan) if is_elementwise(op) else None
             if over is not None:
                 storage.slot, over.taken = over.slot, True
             else:

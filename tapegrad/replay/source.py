@@ -24,11 +24,10 @@ from tapegrad.replay.spelling import (
     FLOATING,
     SHAPED,
     UNARY,
-    gathers,
     has_path_text,
     index_text,
-    is_elementwise,
     path_text,
+    reads_float,
     spelling,
     ufunc_of,
     write_ufunc,
@@ -59,6 +58,24 @@ class Source(NamedTuple):
     bind: Callable[..., str]
     guards: list[Guard]
     floats: bool
+
+    def making(self, make: str) -> list[str]:
+        """Return the lines of the function that makes the kept buffers."""
+        return [f"def {make}():", *(f"    {line}" for line in self.setup), f"    return {self.all_kept}"]
+
+    def taking(self, make: str, pool: str) -> list[str]:
+        """Return the lines that take buffers which no other call has, or make them; nothing where none are kept.
+
+        A list's pop and append are atomic: each of several threads, or of nested calls, has buffers of its own.
+        """
+        if not self.kept:
+            return []
+        return ["try:", f"    kept = {pool}.pop()", "except IndexError:", f"    kept = {make}()", f"{self.all_kept} = kept"]
+
+    @property
+    def all_kept(self) -> str:
+        """The names of the kept buffers, as a tuple."""
+        return ", ".join(self.kept) + ("," if len(self.kept) == 1 else "")
 
 
 Spelled = Callable[[Any], "str | None"]
@@ -124,12 +141,8 @@ class _Writer:
 
     def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
         self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
-        self.plan: Plan = make_plan(tape, writes, is_elementwise, buffers, gathers)
+        self.plan: Plan = make_plan(tape, buffers)
         self.uses = Counter(arg for op in tape.ops for arg in operands(op))
-        self.fields: dict[Operation, list[Call]] = {}  # what takes a group's results out
-        for op in tape.ops:
-            if isinstance(op, Call) and fields_of(op) is not None:
-                self.fields.setdefault(op.args[0], []).append(op)
         self.expr: dict[Operation, str] = {}
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
         self.float: set[Operation] = set()  # those that are Python's floats here
@@ -192,14 +205,6 @@ class _Writer:
             self.pending.discard(op)
             return f"({self.expr[op]})"
         return self.expr[op]
-
-    def materialise(self, op: Operation) -> None:
-        """Give a pending expression a statement of its own."""
-        if op in self.pending:
-            self.pending.discard(op)
-            name = self.names.fresh(f"v{op.id}")
-            self.statement(op, f"{name} = {self.expr[op]}")
-            self.expr[op] = name
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
@@ -267,10 +272,11 @@ class _Writer:
 
     def inline(self, op: Call, text: str) -> None:
         """Keep an expression for its only use, or give it a name."""
-        self.expr[op] = text
-        self.pending.add(op)
         if self.uses[op] != 1 or len(text) > LONGEST or op is self.tape.result:
-            self.materialise(op)
+            self.named(op, text)
+        else:
+            self.expr[op] = text
+            self.pending.add(op)
 
     def array(self, op: Call) -> None:
         """Write a call as a statement that gives its value a name, or puts it into a buffer."""
@@ -293,7 +299,7 @@ class _Writer:
             self.statement(op, text)
             self.expr[op] = out
             return
-        if op.fn is ops.getitem and text.endswith(")") and ".item(" in text:
+        if reads_float(op):
             self.float.add(op)
             self.floats = True
         self.named(op, text)
@@ -386,7 +392,7 @@ class _Writer:
     def fused(self, op: Call, fn: Fused) -> None:
         """Call a group, and tell it the buffers that its results go into."""
         places = ["None"] * len(fn.results)
-        for y in [op] if fn.single else self.fields[op]:
+        for y in [op] if fn.single else self.plan.fields[op]:
             if self.plan.slot(y) is not None:
                 places[0 if fn.single else y.args[1]] = self.buffer(y)
         out = [f"out=({', '.join(places)},)"] if set(places) != {"None"} else []

@@ -14,8 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.path import Path
-from tapegrad.replay.fused import Fused, fields_of
-from tapegrad.replay.plan import is_tall
+from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.rules import FOREIGN, Op
 from tapegrad.tape import Call, Constant, Operation, value_of
 
@@ -165,6 +164,17 @@ def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
     return base if np.may_share_memory(view, like) else None
 
 
+COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by column
+
+
+def is_tall(val: Any) -> bool:
+    """True for a table of many rows and few columns: NumPy's inner loops run along the last axis, and would be a few elements short.
+
+    Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
+    """
+    return val.ndim == 2 and 1 < val.shape[1] <= COLUMNS and val.shape[0] >= ROWS and bool(val.flags.c_contiguous)
+
+
 def gathers(op: Call) -> bool:
     """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
     if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_tall(op.val):
@@ -173,14 +183,19 @@ def gathers(op: Call) -> bool:
     return type(x) is np.ndarray and x.ndim == 2 and type(index) is np.ndarray and index.ndim == 1 and index.dtype.kind in "iu"
 
 
+def reads_float(op: Call) -> bool:
+    """True for a read of one float64, which is written as a read of Python's number: its arithmetic is twice as fast."""
+    return op.fn in (ops.getitem, ops.getitem_masked) and type(op.val) is np.float64 and not op.kwargs \
+        and type(value_of(op.args[0])) is np.ndarray and all(type(value_of(part)) is int for part in op.args[1:])
+
+
 def _getitem(site: Site) -> str:
     if site.out:
         return f"{site.name(np.take)}({site.args[0]}.T, {site.args[1]}, 1, {site.out}.T)"
-    x, y, index = value_of(site.op.args[0]), site.op.val, site.op.args[1:]
-    if type(y) is np.float64 and type(x) is np.ndarray and not site.op.kwargs and all(type(value_of(part)) is int for part in index):
-        return f"{site.args[0]}.item({', '.join(site.args[1:])})"  # as Python's number: its arithmetic is twice as fast
-    base = path_text(site, site.args[0], x, site.op.kwargs.get("through", ()))
-    return f"{base}[{index_text(site, index, site.args[1:])}]"
+    if reads_float(site.op):
+        return f"{site.args[0]}.item({', '.join(site.args[1:])})"
+    base = path_text(site, site.args[0], value_of(site.op.args[0]), site.op.kwargs.get("through", ()))
+    return f"{base}[{index_text(site, site.op.args[1:], site.args[1:])}]"
 
 
 def _getfield(site: Site) -> str:
@@ -235,10 +250,6 @@ def _writes_where(op: Call) -> bool:
         type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
 
 
-def _plain_kwargs(*names: str) -> Callable[[Call], bool]:
-    return lambda op: op.kwargs.keys() <= set(names)
-
-
 def _array_first(op: Call) -> bool:
     return bool(op.args) and type(value_of(op.args[0])) is np.ndarray and type(op.val) is np.ndarray
 
@@ -273,7 +284,7 @@ def _never(op: Call) -> bool:
 
 
 def _is_array(op: Call) -> bool:
-    return type(op.val) is np.ndarray and op.val.ndim > 0
+    return is_array(op.val)
 
 
 def _is_read(op: Call) -> bool:

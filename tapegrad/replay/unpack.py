@@ -6,7 +6,6 @@ array. What has no short source (objects that refer to each other, the user's ki
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.parts import Closure, Container, Leaf, Static
 from tapegrad.replay.play import bind as bind_leaves
 from tapegrad.tape import Tape
+from tapegrad.trace import argument_names
 from tapegrad.tree import Signature, Structure
 
 Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
@@ -61,7 +61,7 @@ class Unpacked:
                          if getattr(node, "volatile", False))
         if any(count > 1 for count in shared.values()):
             raise _Intricate  # one list for two arguments
-        names = _parameter_names(structure)
+        names = argument_names(structure.fn, len(structure.args))
         taken = set(self.leaves)
         given = []
         for part, label in zip(structure.args, names):
@@ -160,16 +160,6 @@ class Unpacked:
 
 class _Intricate(Exception):
     """There is no short source for this nesting."""
-
-
-def _parameter_names(structure: Signature) -> list[str]:
-    try:
-        parameters = [p.name for p in inspect.signature(structure.fn).parameters.values()
-                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
-        parameters = []
-    names = parameters[: len(structure.args)]
-    return names + [f"x{i + 1}" for i in range(len(names), len(structure.args))]
 
 
 def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:

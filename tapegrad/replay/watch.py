@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten
+from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
 _MISSING = object()
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
@@ -74,7 +74,7 @@ def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, 
             yield thing
             names = _names(thing.__code__)
             stack += _note(thing.__globals__, names, names, places)
-            stack += [cell.cell_contents for cell in thing.__closure__ or () if _filled(cell)]
+            stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
             if hasattr(thing, "__wrapped__"):
                 stack.append(thing.__wrapped__)
@@ -126,14 +126,6 @@ def _is_foreign(module: Any) -> bool:
     return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")
 
 
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
 # -- is it the same?
 
 
@@ -148,7 +140,7 @@ def _equal(a: Any, b: Any) -> bool:
 def _same_function(fn: FunctionType, captured: bool) -> Callable[[], bool]:
     """Return a check of what a function holds itself: its code, its defaults, and, if `captured`, its variables."""
     parts = [_content(part) for part in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())]
-    cells = [cell for cell in fn.__closure__ or () if captured and _filled(cell)]
+    cells = [cell for cell in fn.__closure__ or () if captured and not is_empty(cell)]
     held = [(cell, cell.cell_contents, _content(cell.cell_contents)) for cell in cells]
     if not parts and not held:
         return _always
