@@ -19,7 +19,7 @@ from tapegrad.paths import Paths
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
-from tapegrad.tensors import is_tensor
+from tapegrad.tensors import is_memory, is_tensor, overlap
 from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import known, part, peek
 
@@ -72,6 +72,7 @@ class _Running(threading.local):
 
 
 running = _Running()
+LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 _levels = itertools.count(1)
 
@@ -188,7 +189,8 @@ class Tracer:
             return None
         if isinstance(val, (tuple, list)):
             parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
-            return type(val)(*parts) if hasattr(val, "_fields") or type(val) not in (tuple, list) else type(val)(parts)
+            several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))  # torch's take one sequence
+            return type(val)(*parts) if several else type(val)(parts)
         if isinstance(val, dict):
             return {key: self.append(Call(getfield, (op, key), None, part)) for key, part in val.items()}
         return self.proxy(op, val, self, args)
@@ -205,18 +207,25 @@ class Tracer:
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
             plain_array(arg)
-            for memory, label in self.written:
-                if np.may_share_memory(arg, memory):
-                    raise MutationError(f"an array that shares memory with {label} is read outside the trace, after {label} was written to",
-                                        user_location(), f"read it through {label}")
+            self.read_outside(arg)
             known = self.constants.get(id(arg))
             if known is not None and (known[1].val is arg or np.array_equal(known[1].val, arg)):
                 return known[1]
             frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
             return self.constant(id(arg), arg, arg if frozen else arg.copy(order="K"))
         if is_tensor(arg):
-            return self.constant(id(arg), arg, arg)
+            self.read_outside(arg)
+            key = ("tensor", id(arg), arg._version)  # which torch counts up at every write in place
+            known = self.constants.get(key)
+            return known[1] if known is not None else self.constant(key, arg, arg.detach().clone())
         return arg
+
+    def read_outside(self, x: Any) -> None:
+        """Refuse an array or a tensor of the program's that shares memory with an input that was written to: it is not what it would be."""
+        for memory, label in self.written:
+            if overlap(x, memory):
+                raise MutationError(f"an array that shares memory with {label} is read outside the trace, after {label} was written to",
+                                    user_location(), f"read it through {label}")
 
     def constant(self, key: Any, original: Any, val: Any) -> Constant:
         """Return the Constant for a value, a new one unless that very value has one."""
@@ -286,7 +295,7 @@ class Tracer:
         """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others would not know."""
         if not self.apart:
             self.apart = True
-            arrays = [x for x in self.tape.inputs[1:] if isinstance(plain(x.val), np.ndarray)]
+            arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
             if len(arrays) > 1:
                 values = tuple(x.val for x in arrays)
                 into = flatten(values, "", [], [], shared=False)
@@ -314,8 +323,8 @@ class Tracer:
 
 def are_apart(arrays: tuple[Any, ...]) -> bool:
     """Return whether no two arrays share memory."""
-    known = [x for x in map(plain, arrays) if isinstance(x, np.ndarray)]
-    return not any(np.may_share_memory(a, b) for i, a in enumerate(known) for b in known[:i])
+    known = list(map(plain, arrays))
+    return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:

@@ -117,11 +117,11 @@ def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy and scipy, from `frame` outwards: the user's."""
+    """Return the innermost frame outside tapegrad, numpy, scipy and torch, from `frame` outwards: the user's."""
     if frame is None:
         frame = sys._getframe(1)
     while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL
-                                        or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy")):
+                                        or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")):
         frame = frame.f_back
     return frame
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.context import running
+from tapegrad.context import LISTENERS, running
 from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tree import leaves_of
@@ -183,8 +183,11 @@ class Interposition:
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
+        ends = [listen(tracer) for listen in LISTENERS]
 
         def leave() -> None:
+            for end in reversed(ends):
+                end()
             running.tracers = outer
             with _lock:
                 self.restore_names(globals_)

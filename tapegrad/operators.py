@@ -19,7 +19,6 @@ from tapegrad.errors import INTERNAL, UnknownFunction, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, plain, record_unary
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
-from tapegrad.tensors import is_tensor
 from tapegrad.tree import is_leaf
 
 _new = object.__new__
@@ -126,8 +125,6 @@ def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
         result = fn(self, other)
         if not isinstance(self._val, np.ndarray):
-            if is_tensor(plain_value(self._val)):
-                raise UnknownFunction("a tensor is written to in place, which is not recorded yet", user_location(), "x = x + y")
             return result
         views.check_cast(self, result)
         views.replace(self, result)

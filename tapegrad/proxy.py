@@ -22,22 +22,19 @@ from tapegrad.errors import (
     user_location,
 )
 from tapegrad.path import Path
-from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Traced, tracer_of
+from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
-from tapegrad.tensors import is_tensor
+from tapegrad.tensors import is_memory, is_tensor
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
 # A replay may compute with Python's numbers where the program had NumPy's.
 KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
-# What a tensor's method of that name means too
-SHARED = frozenset(["sum", "mean", "prod", "any", "all", "argmax", "argmin", "cumsum", "cumprod", "reshape", "flatten", "ravel", "squeeze",
-                    "T", "mT", "real", "imag", "conj", "dot", "diagonal", "item"])
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 
-class Proxy(Traced):
+class Proxy(Slotted):
     """A traced value. It has its type, its methods and its operators; what is done with it goes on the tape.
 
     `_op` is its operation, `_val` the real value, `_tracer` who records. Only the operators, the protocols and what
@@ -74,6 +71,10 @@ class Proxy(Traced):
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return apply(self._tracer, func, args, kwargs)
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return FOREIGN["torch"](func, args, kwargs or {})
+
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         if self._tracer.independent(views.peek(self)):
             return np.array(_frozen(self), *args, copy=kwargs.get("copy") or None)
@@ -105,7 +106,7 @@ class Proxy(Traced):
             if _getframe(1).f_code.co_filename not in INTERNAL:
                 self._fact("class", KINDS.get(type(val), type(val)))
             raise
-        owner = np.ndarray if isinstance(val, np.generic) or (name in SHARED and is_tensor(val)) else type(val)
+        owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
         if meaning is None:
@@ -310,6 +311,7 @@ _NUMBERS = (float, int, complex, bool, Fraction, np.random.Generator, np.random.
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])
+TENSORS: list[Callable[..., Any]] = []  # what makes the proxy of a tensor: filled by torch's frontend, once torch is imported
 
 
 class Tracked(Items):
@@ -325,16 +327,19 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
 
     A view of a storage may have no operation yet.
     """
-    proxy = _new(CLASSES.get(type(val), Items))
-    proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
+    if is_tensor(val):
+        proxy = TENSORS[0](op, val, tracer)
+    else:
+        proxy = _new(CLASSES.get(type(val), Items))
+        proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
         proxy._track(origin)
-    elif isinstance(op, Call) and isinstance(val, np.ndarray):
+    elif isinstance(op, Call) and is_memory(val):
         if op.fn.owns:
             proxy._track(views.Storage(op, val, owned=True))
-        elif op.fn.view and isinstance(origin[0], Proxy) and origin[0]._tracer is tracer:
+        elif op.fn.view and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
-    return proxy
+    return proxy  # type: ignore[no-any-return]
 
 
 def plain(x: Any, tracer: Tracer) -> Any:

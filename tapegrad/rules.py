@@ -30,12 +30,18 @@ Partial = Callable[..., Any]
 class Traced:
     """What an op needs to know of a proxy: its operation, its value, and the tracer that records."""
 
-    __slots__ = ("_op", "_tracer", "_val", "_view")  # _view: the place of an array on shared memory, or None
+    __slots__ = ()
     _op: Any
     _tracer: Any
     _val: Any
-    _view: Any
+    _view: Any  # the place of an array on shared memory, or None
     _track: Callable[..., None]
+
+
+class Slotted(Traced):
+    """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same things in its `__dict__`."""
+
+    __slots__ = ("_op", "_tracer", "_val", "_view")
 
 
 def holds_traced(x: Any) -> bool:
@@ -107,10 +113,10 @@ class Op:
         return self.impl(*args, **kwargs)
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
-        tracer = tracer_of(leaves)
-        if tracer is not None:
-            return tracer.record(self, args, kwargs)
         wrapped = any(type(leaf) is TensorArray for leaf in leaves)
+        tracer = tracer_of(map(unwrap, leaves) if wrapped else leaves)
+        if tracer is not None:
+            return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
         if not wrapped and not holds_tensor(leaves):
             return self.impl(*args, **kwargs)
         if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent

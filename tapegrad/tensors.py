@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.lazy import torch
 
 PYTHON = frozenset([float, int, complex, bool])
@@ -184,8 +185,33 @@ def numbers_of(x: Any) -> tuple[int, ...]:
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """True if two tensors lie in the same memory."""
+    """True if two tensors, or those behind two proxies, lie in the same memory."""
+    a, b = plain(a), plain(b)
     return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """True if two arrays, or two tensors, may share memory; what is neither shares none.
+
+    >>> x = np.zeros(3)
+    >>> overlap(x, x[1:]), overlap(x, x.copy()), overlap(x, 1.0)
+    (True, False, False)
+    """
+    if hasattr(type(a), "_tracer") or hasattr(type(b), "_tracer"):  # a proxy has none
+        return False
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return bool(np.may_share_memory(a, b))
+    return is_tensor(a) and is_tensor(b) and share_memory(a, b)
+
+
+def is_memory(x: Any) -> bool:
+    """True for an array or a tensor: what can be written to in place."""
+    return isinstance(x, np.ndarray) or is_tensor(x)
+
+
+def duplicate(x: Any) -> Any:
+    """Return an array or a tensor in memory of its own, laid out as it is."""
+    return x.clone() if is_tensor(x) else x.copy(order="K")
 
 
 def to_host(x: Any) -> Any:

@@ -14,11 +14,12 @@ import numpy as np
 from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.errors import MutationError, TapeError
-from tapegrad.frontends.scipy import register_imported
+from tapegrad.frontends.imported import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
+from tapegrad.tensors import detached, duplicate, is_tensor
 from tapegrad.tree import Recorded, Signature, Structure, changed, flatten
 
 
@@ -74,7 +75,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
     if copy:
-        leaves = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in leaves]
+        leaves = [duplicate(leaf) if type(leaf) is np.ndarray or is_tensor(leaf) else leaf for leaf in leaves]
+    leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad)

@@ -22,9 +22,11 @@ from tapegrad.parts import (
     Container,
     Extended,
     Fresh,
+    Held,
     Instance,
     Item,
     Leaf,
+    Module,
     Partial,
     Static,
 )
@@ -43,6 +45,12 @@ def is_leaf(x: Any) -> bool:
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
     return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
+
+
+def is_module(x: Any) -> bool:
+    """True for a torch.nn.Module, without importing torch."""
+    nn = getattr(sys.modules.get("torch"), "nn", None)
+    return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
 
 
 def is_generator(x: Any) -> bool:
@@ -281,6 +289,8 @@ class _Walk:
         self.open.append(node)
         for part, part_label in parts:
             child = self.visit(part, part_label)
+            if type(node) is Module and not part.requires_grad:
+                child = Held(child.index, frozen=isinstance(part, sys.modules["torch"].nn.Parameter))
             node.children.append(child)
             node.leafy = node.leafy or child.leafy
         self.open.pop()
@@ -312,6 +322,9 @@ class _Walk:
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
+        if is_module(x):
+            held = {**dict(x.named_parameters()), **dict(x.named_buffers())}
+            return Module(x, list(held)), ((part, _join(label, name)) for name, part in held.items())
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)

@@ -1,6 +1,6 @@
 """In-place writes and views, made functional.
 
-NumPy arrays share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation that
+Arrays and tensors share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation that
 holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to itself, and
 fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x, value, *index)`, and
 a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage than that part.
@@ -21,15 +21,17 @@ from tapegrad.brief import plain
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
 from tapegrad.path import Path, Step, assign, follow
-from tapegrad.rules import Op, Traced, tracer_of
+from tapegrad.rules import Op, Slotted, Traced, tracer_of
 from tapegrad.tangent import shape_of
 from tapegrad.tape import Call, Input, Operation, value_of
+from tapegrad.tensorarray import wrap
+from tapegrad.tensors import duplicate, is_memory, is_tensor, overlap
 
 
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("layout", "lost", "op", "owned", "reshaped", "shared", "val", "version")
+    __slots__ = ("layout", "lost", "op", "owned", "reshaped", "sealed", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -39,6 +41,7 @@ class Storage:
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
         self.lost = ""  # why the content is not known any more
+        self.sealed = ""  # why it cannot be written to: something shares the memory on a way that no path describes
 
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
@@ -46,7 +49,7 @@ class Storage:
             if isinstance(plain(self.val), np.generic):
                 raise TypeError(f"'numpy.{type(plain(self.val)).__name__}' object does not support item assignment")
             self.check_writable()
-            self.val = self.val.copy(order="K")
+            self.val = duplicate(self.val)
             self.owned, self.shared = True, False
         return self.val
 
@@ -54,6 +57,8 @@ class Storage:
         """Raise as NumPy does where the array may only be read."""
         if not getattr(getattr(self.val, "flags", None), "writeable", True):
             raise ValueError("assignment destination is read-only")
+        if self.sealed:
+            raise MutationError(self.sealed, user_location(), "x.clone() first, and write to that")
 
 
 class View:
@@ -66,9 +71,23 @@ class View:
         self.version = self.seen = storage.version
 
 
-_slots: Any = vars(Traced)
-_get_op, _set_op = _slots["_op"].__get__, _slots["_op"].__set__
-_get_val, _set_val = _slots["_val"].__get__, _slots["_val"].__set__
+def _kept(name: str) -> tuple[Any, Any]:
+    """Return how to read and to set what a proxy keeps under a name, behind the property by which others see it."""
+    slot = vars(Slotted)[name]
+
+    def get(x: Traced) -> Any:
+        return slot.__get__(x) if isinstance(x, Slotted) else x.__dict__[name]
+
+    def put(x: Traced, value: Any) -> None:
+        if isinstance(x, Slotted):
+            slot.__set__(x, value)
+        else:
+            x.__dict__[name] = value
+    return get, put
+
+
+_get_op, _set_op = _kept("_op")
+_get_val, _set_val = _kept("_val")
 
 
 def known(x: Traced) -> Operation:
@@ -96,7 +115,7 @@ def use(x: Traced) -> Operation:
     if not x._view.path:
         storage.shared = True
     elif storage.owned and not storage.shared and _shares(op.val, storage.val):
-        op.val = op.val.copy(order="K")  # the buffer will change under it
+        op.val = duplicate(op.val)  # the buffer will change under it
     return op  # type: ignore[no-any-return]
 
 
@@ -189,7 +208,7 @@ def alias(x: Traced, base: Traced) -> None:
         x._track(view.storage, (*view.path, *through, step))
     elif base._view is not None and op.fn is reshape:
         if _shares(op.val, of):  # of a buffer more compact than NumPy's
-            op.val = op.val.copy()
+            op.val = duplicate(op.val)
             _set_val(x, op.val)
         x._track(Storage(op, op.val))
         x._view.storage.reshaped = base._view.storage.reshaped
@@ -234,7 +253,7 @@ def arranged(x: Any, order: str | None, copied: bool = False) -> Any:
 def _shares(a: Any, b: Any) -> bool:
     if isinstance(a, Traced) and isinstance(b, Traced):  # of an outer trace
         return a._view is not None and b._view is not None and a._view.storage is b._view.storage
-    return type(a) is np.ndarray and type(b) is np.ndarray and np.may_share_memory(a, b)
+    return overlap(a, b)
 
 
 def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
@@ -259,20 +278,20 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     if outer is not None and not isinstance(buffer, Traced):  # what an outer trace follows is written: it must follow the buffer too
         op = outer.constant(id(buffer), buffer, buffer)
         storage.val = buffer = outer.proxy(op, op.val, outer)
-    assign(buffer, known, tuple(where), view.path)
+    assign(wrap(buffer) if is_tensor(buffer) else buffer, known, tuple(where), view.path)
     call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
     put(x, tracer.place(call), buffer)
 
 
 def _lose_overlaps(x: Input, tracer: Any) -> None:
     """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them raises."""
-    if isinstance(plain(x.val), np.ndarray):
+    if is_memory(plain(x.val)):
         tracer.written.append((plain(x.val), x.label))
         tracer.guard_apart()
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)
-        if isinstance(op, Input) and op is not x and type(mine) is type(others) is np.ndarray and np.may_share_memory(mine, others):
+        if isinstance(op, Input) and op is not x and overlap(mine, others):
             place(other).storage.lost = f"{op.label} shares memory with {x.label}, which was written to"
 
 
@@ -312,6 +331,8 @@ def replace(x: Traced, value: Any) -> None:
 
 def _alike(a: Any, b: Any) -> bool:
     """Return whether one array can stand for another: with its shape, its dtype and its layout."""
+    if is_tensor(a) and is_tensor(b):
+        return bool((a.shape, a.dtype, a.stride(), a.device) == (b.shape, b.dtype, b.stride(), b.device))
     return type(a) is type(b) is np.ndarray and (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.frontends.scipy import register_imported
+from tapegrad.frontends.imported import register_imported
 from tapegrad.rules import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Op, Refusal
 from tapegrad.show.sheet import Sheet
 

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.back import _flat_result
-from tapegrad.frontends.scipy import register_imported
+from tapegrad.frontends.imported import register_imported
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule, spelled
 from tapegrad.tangent import accumulate, conform
 

@@ -1,0 +1,100 @@
+"""call: what becomes of a call of torch's with traced values, and of those that make tensors while a trace runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tapegrad import ops
+from tapegrad.context import LISTENERS, Tracer, running
+from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
+from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
+
+MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+
+
+def traced_in(args: Any) -> Iterator[Any]:
+    """Yield the traced values among arguments, in lists, tuples and dicts too."""
+    for arg in args:
+        if isinstance(arg, Traced):
+            yield arg
+        elif type(arg) in (list, tuple):
+            yield from traced_in(arg)
+        elif type(arg) is dict:
+            yield from traced_in(arg.values())
+
+
+@means("torch")
+def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a function of torch means for traced values."""
+    tracer = tracer_of([*traced_in(args), *traced_in(kwargs.values())])
+    if tracer is None:
+        return func(*args, **kwargs)
+    if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):
+        return tracer.ctx.op(func).run(*args, **kwargs)
+    try:
+        return known(tracer, func, args, kwargs) if torch.is_grad_enabled() else constant(known(tracer, func, args, kwargs))
+    except Exception as err:
+        tracer.raised(func, args, kwargs, err)
+        raise
+
+
+def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the meaning of a function, or record it as one operation of torch's own."""
+    meaning = FOREIGN.get(func)
+    if kwargs.get("out") is not None:
+        return into_out(call, func, args, kwargs)
+    if meaning is not None:
+        return meaning(*args, **kwargs)
+    if is_in_place(func, kwargs):
+        return in_place(tracer, func, args, kwargs)
+    return generic(tracer, func, args, kwargs)
+
+
+def constant(y: Any) -> Any:
+    """Return what was computed under torch.no_grad: no gradient flows through it."""
+    if type(y) in (tuple, list):
+        return type(y)(map(constant, y))
+    return ops.stop_gradient(y) if isinstance(y, Traced) else y
+
+
+class Listening(TorchFunctionMode):  # type: ignore[misc]
+    """Hears every call of torch's in a thread while a trace runs there."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if not running.tracers or running.tracers[-1] is not self.tracer or sys._getframe(1).f_globals.get("__name__", "").startswith("tapegrad."):
+            return func(*args, **kwargs)  # what an op computes with is no program of the user's
+        for _ in traced_in(args):
+            return call(func, args, kwargs)
+        for _ in traced_in(kwargs.values()):
+            return call(func, args, kwargs)
+        if func in MAKERS:
+            return MAKERS[func](self.tracer, func, *args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def listen(tracer: Tracer) -> Callable[[], None]:
+    """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
+    mode, enabled = Listening(tracer), torch.is_grad_enabled()
+    torch._C._set_grad_enabled(True)
+    mode.__enter__()
+
+    def end() -> None:
+        mode.__exit__(None, None, None)
+        torch._C._set_grad_enabled(enabled)
+    return end
+
+
+LISTENERS.append(listen)
+for _name in ["rand", "randn", "randint", "randperm", "normal"]:
+    MAKERS[getattr(torch, _name)] = lambda tracer, func, *args, **kwargs: generic(tracer, func, args, kwargs)

@@ -1,0 +1,116 @@
+"""Tensors made while a trace runs: what torch.zeros and its kin give belongs to the trace, and may be written to with traced values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tapegrad import ops
+from tapegrad.brief import plain
+from tapegrad.context import Tracer
+from tapegrad.frontends.common import static
+from tapegrad.frontends.torch.call import MAKERS
+from tapegrad.frontends.torch.common import brought, result_type
+from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.rules import Op, Traced, tracer_of
+from tapegrad.tape import Call
+from tapegrad.tensors import is_tensor, numpy_dtype
+
+_NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # of no meaning on a tape
+_ops: dict[Any, Op] = {}
+
+
+def maker_op(func: Callable[..., Any]) -> Op:
+    """Return the op of a function that makes a tensor of its parameters; a replay makes it on the device of its inputs."""
+    if func not in _ops:
+        def run(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+            return func(*args, **kwargs, **({} if device is None else {"device": device}))
+        _ops[func] = Op(func.__name__, run, differentiable=False, owns=True, torch=run)
+    return _ops[func]
+
+
+def made(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a tensor that the program makes."""
+    known = {key: value for key, value in kwargs.items() if key not in _NOTHING and value is not None}
+    given = tuple(part if isinstance(part, (torch.Size, str)) else static(part) for part in args)
+    val = func(*given, **known)
+    known.pop("device", None)
+    return tracer.append(Call(maker_op(func), given, {"dtype": val.dtype, **known}, val))
+
+
+for _name in ["zeros", "ones", "full", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices", "triu_indices"]:
+    for _fn in found(_name):
+        MAKERS[_fn] = made
+MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)  # what is not written is 0 on every run
+
+
+def copied(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a tensor that the program makes of plain numbers as a constant that may be written to."""
+    val = func(*args, **kwargs)
+    return tracer.proxy(tracer.constant(id(val), val, val.detach()), val.detach(), tracer) if is_tensor(val) else val
+
+
+MAKERS[torch.tensor] = copied
+
+
+@torch_means("zeros_like", "empty_like")
+def zeros_like(input: Any, *, dtype: Any = None, **_: Any) -> Any:
+    return ops.zeros_like(input, **_dtype(dtype))
+
+
+@torch_means("ones_like")
+def ones_like(input: Any, *, dtype: Any = None, **_: Any) -> Any:
+    return ops.ones_like(input, **_dtype(dtype))
+
+
+def _dtype(dtype: Any) -> dict[str, Any]:
+    return {} if dtype is None else {"dtype": numpy_dtype(dtype)}
+
+
+@torch_means("full_like")
+def full_like(input: Any, fill_value: Any, *, dtype: Any = None, **_: Any) -> Any:
+    y = ops.zeros_like(input, **_dtype(dtype))
+    y[...] = fill_value
+    return y
+
+
+def _new(func: Any) -> Callable[..., Any]:
+    def new(x: Any, *args: Any, dtype: Any = None, device: Any = None, size: Any = None, **kwargs: Any) -> Any:
+        like = plain(x)
+        given = args if size is None else (size, *args)
+        return made(x._tracer, func, *given, dtype=dtype or like.dtype, device=device or like.device, **kwargs)
+    return new
+
+
+torch_means("Tensor.new_zeros", "Tensor.new_empty")(_new(torch.zeros))
+torch_means("Tensor.new_ones")(_new(torch.ones))
+torch_means("Tensor.new_full")(_new(torch.full))
+
+
+@torch_means("tensor", "asarray", "as_tensor", "Tensor.new_tensor")
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, copy: Any = None) -> Any:
+    """Return traced numbers, in nested lists, as a tensor; as in torch no gradient flows through tensors among them."""
+    found = plain(data)
+    if is_tensor(found):
+        return data if dtype is None else brought(data, dtype)
+    parts = list(_numbers(data))
+    dtype = dtype or result_type(*parts)
+    tracer = tracer_of(parts)
+    shape: list[int] = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        data = data[0] if data else 0
+    flat = made(tracer, torch.zeros, len(parts), dtype=dtype, device=device)
+    for i, part in enumerate(parts):
+        flat[i] = ops.stop_gradient(part) if is_tensor(plain(part)) and isinstance(part, Traced) else part
+    return ops.reshape(flat, tuple(shape))
+
+
+def _numbers(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        for part in data:
+            yield from _numbers(part)
+    else:
+        yield data

@@ -1,0 +1,122 @@
+"""What a program asks of a tensor besides its numbers, and where its numbers become plain ones: the tape guards what steered the program."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad import ops, views
+from tapegrad.brief import plain
+from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
+from tapegrad.rules import Traced
+from tapegrad.tangent import dtype_of, shape_of
+
+
+def asked(func: Any) -> Callable[..., Any]:
+    """Return the meaning of a function that tells a static fact: its answer for the real values, which holds for their shapes and dtypes."""
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        for x in args:
+            if isinstance(x, Traced):
+                x._fact("shape", tuple(shape_of(plain(x))))  # type: ignore[attr-defined]
+                x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
+        return func(*map(_steering, args), **{key: _steering(value) for key, value in kwargs.items()})
+    return ask
+
+
+def _steering(x: Any) -> Any:
+    return operator.index(x) if isinstance(plain(x), int) else plain(x)
+
+
+# What a tensor, or a function of torch, tells of its shape, its dtype, its device: nothing of its numbers.
+_OF_TENSORS = """
+    shape dtype device ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested is_mkldnn itemsize nbytes names
+    requires_grad is_leaf grad_fn grad output_nr _version name size dim numel nelement ndimension stride storage_offset is_contiguous
+    is_floating_point is_complex is_signed is_conj is_neg is_inference element_size get_device __len__ is_same_size is_set_to data_ptr has_names
+    is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
+_OF_TORCH = "is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size result_type can_cast"
+for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
+    for _fn in found(_name):
+        torch_means(_name)(asked(_fn))
+
+
+# -- where a tensor becomes a plain number
+
+
+def steered(fact: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the meaning of a conversion that steers the program: the plain value, guarded."""
+    def steer(x: Any) -> Any:
+        value = read(x._val)
+        x._tracer.guard(views.peek(x), fact, value)
+        return value
+    return steer
+
+
+torch_means("Tensor.__bool__", "Tensor.is_nonzero", "is_nonzero")(steered("bool", bool))
+torch_means("Tensor.__int__")(steered("int", int))
+torch_means("Tensor.__index__")(steered("index", operator.index))
+
+
+@torch_means("Tensor.__float__", "Tensor.__complex__")
+def to_number(x: Any) -> Any:
+    if x._tracer.independent(views.peek(x)):
+        return x._val.item()
+    raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of {views.peek(x).name}",
+                              user_location(),
+                              "x.item() for a number that the tape knows, with no gradient as in torch; tg.value(x) for a plain one")
+
+
+@torch_means("Tensor.item")
+def item(x: Any) -> Any:
+    """Return a number that the tape knows; as in torch no gradient flows through it."""
+    return ops.stop_gradient(ops.item(x))
+
+
+@torch_means("Tensor.tolist")
+def to_list(x: Any) -> Any:
+    return item(x) if not plain(x).ndim else [to_list(part) for part in x.unbind()]
+
+
+# -- text: shows the value, and goes on no tape
+
+
+@torch_means("Tensor.__repr__")
+def text(x: Any, *, tensor_contents: Any = None) -> str:
+    return f"Proxy({views.label(x)}: {plain(x)!r})"
+
+
+@torch_means("Tensor.__format__")
+def formatted(x: Any, spec: str) -> str:
+    return format(plain(x), spec)
+
+
+@torch_means("Tensor.__iter__")
+def iterated(x: Any) -> Any:
+    return iter(x.unbind(0))
+
+
+# -- what belongs to torch's own tape
+
+torch_means("Tensor.detach", "detach", "Tensor.data")(ops.stop_gradient)
+
+
+@torch_means("Tensor.requires_grad_")
+def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
+    return x
+
+
+@torch_means("Tensor.retain_grad", "Tensor.register_hook")
+def ignored(x: Any, *args: Any) -> None:
+    return None
+
+
+torch_refuses("Tensor.backward", "autograd.backward", "autograd.grad", why="tapegrad differentiates what the function computes",
+              try_="tg.grad inside the function, for a gradient in it")
+torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own", try_="tg.value(x) for the plain tensor")
+
+
+@torch_means("Tensor.__deepcopy__")
+def deepcopy(x: Any, memo: Any) -> Any:
+    return ops.copy(x)
+

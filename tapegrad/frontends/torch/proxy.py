@@ -1,0 +1,95 @@
+"""TensorProxy: what a traced program sees instead of a tensor, and is one.
+
+It is a tensor without memory: every function of torch hands it to `call`, and what asks for its numbers on another way raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad import views
+from tapegrad.brief import plain
+from tapegrad.errors import ConcretizationError, UnknownFunction, unknown, user_location
+from tapegrad.path import Path
+from tapegrad.proxy import TENSORS, apply
+from tapegrad.rules import FOREIGN, Traced
+from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tensors import detached
+
+
+class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
+    """A traced tensor. What a slot holds in other proxies is in its `__dict__`."""
+
+    _tracer: Any = None
+    _view: Any = None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return FOREIGN["torch"](func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced tensor", user_location(),
+                              "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation")
+
+    # NumPy's functions mean on a tensor what they mean on an array, and give a tensor
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        try:
+            result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
+            if result is NotImplemented:
+                raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
+            return result
+        except Exception as err:
+            self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
+            raise
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return apply(self._tracer, func, args, kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through {views.peek(self).name} "
+                                  "would be lost", user_location(), "x.numpy(), or tg.value(x) to drop the gradient on purpose")
+
+    @property
+    def _op(self) -> Any:
+        return self.__dict__["_op"] if self._view is None else views.use(self)
+
+    @property
+    def _val(self) -> Any:
+        return self.__dict__["_val"] if self._view is None else views.read(self)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        self._tracer.specialise(self)
+        return shape_of(self._val)
+
+    @property
+    def _dtype(self) -> Any:
+        self._tracer.specialise(self)
+        return dtype_of(self._val)
+
+    def _track(self, storage: views.Storage, path: Path = ()) -> None:
+        """Stand on a piece of memory that others may stand on."""
+        self._view = views.View(storage, path)
+
+    def _fact(self, fact: str, value: Any) -> Any:
+        self._tracer.guard(views.known(self), fact, value)
+        return value
+
+
+def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
+    """Make the proxy of an operation whose value is a tensor."""
+    known = plain(val)
+    if known.layout is not torch.strided or known.is_quantized:
+        raise UnknownFunction(f"a tensor of layout {known.layout} is not traced", user_location(), "x.to_dense(), or x.dequantize()")
+    proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        TensorProxy, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
+    proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)
+    return proxy  # type: ignore[no-any-return]
+
+
+TENSORS.append(make)

@@ -1,0 +1,232 @@
+"""How torch reads parts of tensors and arranges their elements: its views are those of the tape."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+
+from tapegrad import ops
+from tapegrad.brief import plain
+from tapegrad.frontends.common import static
+from tapegrad.frontends.numpy.index import index_parts
+from tapegrad.frontends.torch.common import brought
+from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.registry import torch_means
+from tapegrad.ops.shape import along
+from tapegrad.tangent import shape_of
+
+
+def spread(first: Any, rest: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return a shape, or axes, given as one sequence or as several numbers."""
+    sizes = first if isinstance(first, (tuple, list)) and not rest else (first, *rest)
+    return tuple(map(static, sizes))
+
+
+def ndim(x: Any) -> int:
+    """Return how many axes a tensor has: what depends on it holds for its shape."""
+    return len(shape_of(x))
+
+
+def axis_of(x: Any, dim: Any, extra: int = 0) -> int:
+    """Return an axis counted from the front; raise IndexError as torch does."""
+    n, dim = max(ndim(x) + extra, 1), static(dim)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return int(dim % n)
+
+
+@torch_means("Tensor.__getitem__")
+def getitem(x: Any, index: Any) -> Any:
+    return ops.read(x, index_parts(index))
+
+
+# -- the same elements in another shape
+
+
+@torch_means("Tensor.reshape", "Tensor.view")
+def reshape(x: Any, *shape: Any, **given: Any) -> Any:
+    if isinstance(first := (shape or tuple(given.values()))[0], torch.dtype):
+        return _view_as_dtype(x, first)
+    return ops.reshape(x, spread(first, shape[1:]))
+
+
+def _view_as_dtype(x: Any, dtype: torch.dtype) -> Any:
+    return generic(x._tracer, torch.Tensor.view, (x, dtype), {})
+
+
+torch_means("reshape")(lambda input, shape: reshape(input, shape))
+
+
+@torch_means("Tensor.reshape_as", "Tensor.view_as")
+def reshape_as(x: Any, other: Any) -> Any:
+    return ops.reshape(x, tuple(shape_of(other)))
+
+
+@torch_means("flatten", "Tensor.flatten")
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    shape = shape_of(input)
+    if not shape:
+        return ops.reshape(input, (1,))
+    start, end = axis_of(input, start_dim), axis_of(input, end_dim)
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    return input if start == end else ops.reshape(input, (*shape[:start], math.prod(shape[start:end + 1]), *shape[end + 1:]))
+
+
+@torch_means("ravel", "Tensor.ravel")
+def ravel(input: Any) -> Any:
+    return ops.reshape(input, (-1,))
+
+
+@torch_means("unflatten", "Tensor.unflatten")
+def unflatten(input: Any, dim: Any, sizes: Any) -> Any:
+    shape, at = shape_of(input), axis_of(input, dim)
+    sizes = spread(sizes, ())
+    if -1 in sizes:
+        rest = math.prod(n for n in sizes if n != -1)
+        sizes = tuple(shape[at] // rest if n == -1 else n for n in sizes)
+    return ops.reshape(input, (*shape[:at], *sizes, *shape[at + 1:]))
+
+
+# -- axes in another order, new ones, and those of length 1
+
+
+@torch_means("permute", "Tensor.permute")
+def permute(input: Any, *dims: Any, **given: Any) -> Any:
+    first = (dims or tuple(given.values()))[0]
+    return ops.permute_dims(input, axes=spread(first, dims[1:]))
+
+
+@torch_means("transpose", "swapaxes", "swapdims", "Tensor.transpose", "Tensor.swapaxes", "Tensor.swapdims")
+def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
+    a, b = axis_of(input, dim0), axis_of(input, dim1)
+    if a == b:
+        return input
+    axes = list(range(ndim(input)))
+    axes[a], axes[b] = b, a
+    return ops.permute_dims(input, axes=tuple(axes))
+
+
+@torch_means("t", "Tensor.t")
+def t(input: Any) -> Any:
+    if ndim(input) > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim(input)}D")
+    return ops.permute_dims(input) if ndim(input) == 2 else input
+
+
+torch_means("Tensor.T")(lambda x: ops.permute_dims(x) if ndim(x) > 1 else x)
+torch_means("Tensor.mT")(lambda x: transpose(x, -2, -1))
+
+
+@torch_means("movedim", "moveaxis", "Tensor.movedim", "Tensor.moveaxis")
+def movedim(input: Any, source: Any, destination: Any) -> Any:
+    sources = [axis_of(input, dim) for dim in (source if isinstance(source, (tuple, list)) else [source])]
+    places = [axis_of(input, dim) for dim in (destination if isinstance(destination, (tuple, list)) else [destination])]
+    axes = [a for a in range(ndim(input)) if a not in sources]
+    for place, a in sorted(zip(places, sources)):
+        axes.insert(place, a)
+    return ops.permute_dims(input, axes=tuple(axes))
+
+
+@torch_means("unsqueeze", "Tensor.unsqueeze")
+def unsqueeze(input: Any, dim: Any) -> Any:
+    return ops.expand_dims(input, axis=axis_of(input, dim, extra=1))
+
+
+@torch_means("squeeze", "Tensor.squeeze")
+def squeeze(input: Any, dim: Any = None) -> Any:
+    shape = shape_of(input)
+    wanted = range(len(shape)) if dim is None else [axis_of(input, a) for a in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    axes = tuple(a for a in wanted if shape and shape[a] == 1)
+    return ops.squeeze(input, axis=axes) if axes else ops.reshape(input, shape)
+
+
+@torch_means("broadcast_to", "Tensor.broadcast_to", "Tensor.expand")
+def expand(input: Any, *size: Any, **given: Any) -> Any:
+    first = (size or tuple(value for key, value in given.items() if key != "implicit"))[0]
+    wanted, shape = spread(first, size[1:]), shape_of(input)
+    extra = len(wanted) - len(shape)
+    full = tuple(shape[i - extra] if n == -1 else n for i, n in enumerate(wanted))
+    return ops.broadcast_to(input, full)
+
+
+@torch_means("Tensor.expand_as")
+def expand_as(x: Any, other: Any) -> Any:
+    return ops.broadcast_to(x, tuple(shape_of(other)))
+
+
+# -- parts along an axis
+
+
+@torch_means("select", "Tensor.select")
+def select(input: Any, dim: Any, index: Any) -> Any:
+    return getitem(input, along(axis_of(input, dim), index))
+
+
+@torch_means("narrow", "Tensor.narrow")
+def narrow(input: Any, dim: Any, start: Any, length: Any) -> Any:
+    start = static(start)
+    start += shape_of(input)[axis_of(input, dim)] if start < 0 else 0
+    return getitem(input, along(axis_of(input, dim), slice(start, start + static(length))))
+
+
+@torch_means("unbind", "Tensor.unbind")
+def unbind(input: Any, dim: Any = 0) -> Any:
+    at = axis_of(input, dim)
+    return tuple(getitem(input, along(at, i)) for i in range(shape_of(input)[at]))
+
+
+@torch_means("split", "Tensor.split", "split_with_sizes", "Tensor.split_with_sizes")
+def split(tensor: Any, split_size_or_sections: Any = None, dim: Any = 0, *, split_size: Any = None, split_sizes: Any = None) -> Any:
+    at = axis_of(tensor, dim)
+    sizes = next(part for part in (split_size_or_sections, split_size, split_sizes) if part is not None)
+    length = shape_of(tensor)[at]
+    if isinstance(sizes, (tuple, list)):
+        sizes = [static(n) for n in sizes]
+        if sum(sizes) != length:
+            raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {length}, but got split_sizes={sizes}")
+    else:
+        step = static(sizes)
+        sizes = [min(step, length - start) for start in range(0, length, step)] if length else [0]
+    ends = list(itertools.accumulate(sizes, initial=0))
+    return tuple(getitem(tensor, along(at, slice(a, b))) for a, b in itertools.pairwise(ends))
+
+
+@torch_means("chunk", "Tensor.chunk")
+def chunk(input: Any, chunks: int, dim: Any = 0) -> Any:
+    length = shape_of(input)[axis_of(input, dim)]
+    return split(input, max(-(-length // static(chunks)), 1), dim)
+
+
+@torch_means("diagonal", "Tensor.diagonal")
+def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    return ops.diagonal(movedim(input, (dim1, dim2), (-2, -1)), offset=static(offset))
+
+
+# -- several tensors
+
+
+@torch_means("stack")
+def stack(tensors: Any, dim: Any = 0) -> Any:
+    parts = one_dtype(tensors)
+    return ops.stack(*parts, axis=axis_of(parts[0], dim, extra=1))
+
+
+@torch_means("cat", "concat", "concatenate")
+def cat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Any:
+    parts = one_dtype(tensors)
+    if len({ndim(part) for part in parts}) > 1:  # torch skips empty ones of one axis
+        parts = [part for part in parts if shape_of(part) != (0,)]
+    return ops.concat(*parts, axis=axis_of(parts[0], dim if axis is None else axis))
+
+
+def one_dtype(tensors: Any) -> list[Any]:
+    """Return tensors in the widest of their dtypes: 0-d ones count here."""
+    dtype = plain(tensors[0]).dtype
+    for part in tensors:
+        dtype = torch.promote_types(dtype, plain(part).dtype)
+    return [brought(part, dtype) for part in tensors]
+

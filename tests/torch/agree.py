@@ -1,0 +1,52 @@
+"""What tests of torch code share: a program's value and gradients by tapegrad are those of torch.autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import tapegrad as tg
+from tapegrad.passes import flatgrad
+
+
+def tensors(args: Any) -> list[Any]:
+    return [x for x in args if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())]
+
+
+def reference(f: Callable[..., Any], *args: Any) -> tuple[Any, list[Any]]:
+    """Return the value and the gradients by torch's own tape, None where nothing flows."""
+    given = [x.clone().requires_grad_() if any(x is t for t in tensors(args)) else x for x in args]
+    torch.manual_seed(1)
+    y = f(*given)
+    found = torch.autograd.grad(y, tensors(given), allow_unused=True) if y.requires_grad else [None] * len(tensors(given))
+    return y.detach(), list(found)
+
+
+def same(found: Any, wanted: Any, x: Any) -> None:
+    torch.testing.assert_close(found, torch.zeros_like(x) if wanted is None else wanted)
+
+
+def agree(f: Callable[..., Any], *args: Any, draws: bool = False, again: bool = True) -> None:
+    """Check grad, the tape of triples and the flat tape against torch; replays of a program that draws differ, and are not compared."""
+    y, wanted = reference(f, *args)
+    before = [x.clone() for x in tensors(args)]
+    torch.manual_seed(1)
+    value, (_, *dxs) = tg.grad(f, *args)
+    torch.testing.assert_close(value, y)
+    for dx, dx_torch, x, was in zip(tensors_of(dxs, args), wanted, tensors(args), before):
+        same(dx, dx_torch, x)
+        assert torch.equal(x, was)  # the caller's tensors are never touched
+    if draws or not again:
+        return
+    for tape in (tg.gradtape(f, *args), flatgrad(tg.trace(f, *args)[1])):
+        tape.check()
+        value, (_, *dxs) = tape.play(*args)
+        torch.testing.assert_close(value, y)
+        for dx, dx_torch, x in zip(tensors_of(dxs, args), wanted, tensors(args)):
+            same(dx, dx_torch, x)
+
+
+def tensors_of(dxs: Any, args: Any) -> list[Any]:
+    return [dx for dx, x in zip(dxs, args) if any(x is t for t in tensors(args))]
