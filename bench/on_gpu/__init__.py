@@ -1,0 +1,1 @@
+"""bench/gpu.py: what is checked and measured on a GPU."""
