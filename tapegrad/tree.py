@@ -149,10 +149,11 @@ class ValueAndGradients:
         return leaves[0], self.signature.gradients(leaves[1:])
 
     def unmirror(self, value: Any) -> list[Any]:
-        """Take a cotangent of this nesting apart."""
-        parts: list[Any] = [value[0]]
-        for part, given in zip(self.signature.parts, value[1]):
-            parts += part.unmirror(given)
+        """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
+        value, gradients = (None, None) if _is_nothing(value) else value
+        parts: list[Any] = [value]
+        for i, part in enumerate(self.signature.parts):
+            parts += part.unmirror(None if _is_nothing(gradients) else gradients[i])
         return parts
 
     def __repr__(self) -> str:
@@ -168,9 +169,13 @@ def _shapes(value: Any) -> list[str]:
     return found
 
 
+def _is_nothing(cotangent: Any) -> bool:
+    return cotangent is None or isinstance(cotangent, Absorbing)
+
+
 def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
     """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
-    if value is None or isinstance(value, Absorbing) or not node.leafy or id(node) in inside:
+    if _is_nothing(value) or not node.leafy or id(node) in inside:
         return
     inside = (*inside, id(node))
     if isinstance(node, Leaf):

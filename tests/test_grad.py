@@ -142,3 +142,47 @@ def test_reading_every_element_in_a_loop() -> None:
     x = np.linspace(0, 1, 50)
     np.testing.assert_allclose(tg.gradient(f, x)[0], 2 * x * np.arange(50))
     check_grads(f, x[:5], order=2)
+
+
+class Affine:
+    def __init__(self, weights: Any, offset: Any) -> None:
+        self.weights, self.offset = weights, offset
+
+
+def layer(model: Affine, x: Any) -> Any:
+    return np.sum(np.tanh(model.weights @ x + model.offset) ** 2)
+
+
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize, tg.flatgrad, lambda t: tg.optimise(tg.primitivize(t))],
+                         ids=["triples", "flat", "flatgrad", "optimised"])
+def test_gradient_tapes_are_differentiable_again(stage: Any) -> None:
+    model, x = Affine(np.array([[0.5, 0.1], [0.0, 0.4]]), np.ones(2)), np.array([1.0, -2.0])
+    tape = stage(tg.trace(layer, model, x)[1] if stage is tg.flatgrad else tg.gradtape(layer, model, x))
+
+    def gradients(model: Affine, x: Any) -> Any:
+        value, (_, dmodel, dx) = tape.play(model, x)
+        return value + np.sum(dmodel.weights * dmodel.weights) + np.sum(dx)
+
+    def expected(model: Affine, x: Any) -> Any:
+        value, (_, dmodel, dx) = tg.grad(layer, model, x)
+        return value + np.sum(dmodel.weights * dmodel.weights) + np.sum(dx)
+    right, (_, dmodel, dx) = tg.grad(expected, model, x)
+    again = tg.gradtape(gradients, model, x)
+    for found in (tg.grad(gradients, model, x), again.play(model, x), tg.optimise(tg.primitivize(again)).play(model, x)):
+        assert found[0] == pytest.approx(right)
+        np.testing.assert_allclose(found[1][1].weights, dmodel.weights, rtol=1e-12)
+        np.testing.assert_allclose(found[1][2], dx, rtol=1e-12)
+
+
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize, lambda t: tg.optimise(tg.primitivize(t))])
+def test_the_value_alone_of_a_gradient_tape_is_differentiable(stage: Any) -> None:
+    tape = stage(tg.gradtape(lambda p: p["a"] * p["b"] + p["c"][0], {"a": 2.0, "b": 3.0, "c": [1.0]}))
+    assert tg.grad(lambda p: tape.play(p)[0], {"a": 2.0, "b": 3.0, "c": [1.0]}) == (7.0, (None, {"a": 3.0, "b": 2.0, "c": [1.0]}))
+
+
+@pytest.mark.parametrize("make", [tg.gradtape, tg.flatgrad])
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize])
+def test_a_gradient_tape_has_a_gradient_tape(stage: Any, make: Any) -> None:
+    tape = stage(tg.gradtape(lambda a, b: a * b * b, 2.0, 3.0))
+    for seed, gradients in (((1.0, None), (None, 9.0, 12.0)), ((None, (None, 1.0, None)), (None, 0.0, 6.0)), ((1.0, (None, 0.0, 1.0)), (None, 15.0, 16.0))):
+        assert make(tape, seed=seed).play(2.0, 3.0) == ((18.0, (None, 9.0, 12.0)), gradients)

@@ -9,12 +9,9 @@ from itertools import count
 from typing import Any
 
 from tapegrad.errors import GuardError
-from tapegrad.passes.primitivize import primitivize
-from tapegrad.replay.play import fill
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.unpack import Unpacked
-from tapegrad.rules import rrule
-from tapegrad.tape import Call, Guard, Operation, Tape
+from tapegrad.tape import Guard, Tape
 
 _numbers = count(1)
 
@@ -36,12 +33,6 @@ class Miss(GuardError):
         if self.guard is None:
             return "the type, shape or static value of an argument, or what the function read besides"
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
-
-
-def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
-    filled = fill(tape.check())
-    return primitivize(filled) if any(isinstance(op, Call) and (op.fn is rrule or isinstance(op.fn, Operation)) for op in filled) else filled
 
 
 def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:

@@ -188,6 +188,9 @@ class Memory:
         core = given[0] if triple else fn
         first = op.args[1:2] if triple else op.args[:1]
         x = first[0].id if first and isinstance(first[0], Operation) else 0
+        if fn is pack:  # a nest of proxies is no operation of the trace that they belong to: its parts are
+            self.release(op, fn, x)
+            return fn.impl(*given, **op.kwargs)
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
