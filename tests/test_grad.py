@@ -186,3 +186,43 @@ def test_a_gradient_tape_has_a_gradient_tape(stage: Any, make: Any) -> None:
     tape = stage(tg.gradtape(lambda a, b: a * b * b, 2.0, 3.0))
     for seed, gradients in (((1.0, None), (None, 9.0, 12.0)), ((None, (None, 1.0, None)), (None, 0.0, 6.0)), ((1.0, (None, 0.0, 1.0)), (None, 15.0, 16.0))):
         assert make(tape, seed=seed).play(2.0, 3.0) == ((18.0, (None, 9.0, 12.0)), gradients)
+
+
+def recursive(c: float) -> Any:
+    def walk(n: int, x: float) -> float:
+        return x if n == 0 else c * walk(n - 1, x)
+    return walk
+
+
+def mutual(c: float, d: float) -> Any:
+    def even(n: int, x: float) -> float:
+        return x if n == 0 else c * odd(n - 1, x)
+
+    def odd(n: int, x: float) -> float:
+        return x if n == 0 else d * even(n - 1, x)
+    return even
+
+
+def test_a_closure_that_captures_itself() -> None:
+    walk, fast = recursive(2.0), tg.value_and_grad(recursive(2.0))
+    expected = (12.0, ({"c": 18.0}, 0.0, 8.0))
+    assert [tg.grad(walk, 3, 1.5), tg.gradtape(walk, 3, 1.5).play(3, 1.5), fast(3, 1.5), fast(3, 1.5), fast(3, 1.5)] == [expected] * 5
+    assert fast.stats.traces == 1
+    assert tg.grad(lambda f, x: f(2, x), walk, 1.5) == (6.0, (None, {"c": 6.0}, 4.0))
+    namespace: dict[str, Any] = {}
+    exec(tg.gradtape(walk, 3, 1.5).to_python(), namespace)
+    assert namespace["walk"](3, 1.5) == expected and namespace["walk"](3, 1.5, c=1.0) == (1.5, ({"c": 4.5}, 0.0, 1.0))
+
+
+def test_closures_that_capture_each_other() -> None:
+    fast = tg.value_and_grad(mutual(2.0, 3.0))
+    for _ in range(3):
+        assert fast(3, 1.5) == tg.grad(mutual(2.0, 3.0), 3, 1.5) == (18.0, ({"c": 18.0, "odd": {"d": 6.0}}, 0.0, 12.0))
+
+
+def test_a_recursion_inside_a_traced_function() -> None:
+    def outer(x: float) -> float:
+        def walk(n: int) -> float:
+            return x if n == 0 else 2.0 * walk(n - 1)
+        return tg.grad(walk, 2)[1][0]["x"] * x + walk(2)  # type: ignore[no-any-return]
+    assert tg.grad(outer, 1.5) == (12.0, (None, 8.0))
