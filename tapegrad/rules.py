@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from tapegrad.brief import PYTHON, plain
 from tapegrad.errors import (
     ArgumentError,
     DuplicateRule,
@@ -172,10 +174,28 @@ class Op:
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
-            return ZERO if partial is None else project(partial(dy, y, *args, **kwargs), args[i])
-        if partials is None:
+            if partial is None:
+                return ZERO
+        elif partials is None:
             raise missing_rule(self, args)
-        return project(partials(i, dy, y, *args, **kwargs), args[i])
+        else:
+            partial = functools.partial(partials, i)
+        try:
+            dx = partial(dy, y, *args, **kwargs)
+        except ArithmeticError as err:
+            dx = as_numpy(partial, dy, y, args, kwargs, err)
+        return project(dx, args[i])
+
+
+def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
+    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or inf, and a RuntimeWarning.
+
+    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
+    """
+    given = [dy, y, *args]
+    if not any(type(plain(x)) in _PYTHONS for x in given):
+        raise err
+    return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
 
 
 class Pullback:
@@ -252,6 +272,7 @@ class Cotangents:
         return f"<cotangents of {self.pullback.op.__name__}>"
 
 
+_PYTHONS = PYTHON - {bool}
 _NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
 _AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
 

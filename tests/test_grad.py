@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -226,3 +228,34 @@ def test_a_recursion_inside_a_traced_function() -> None:
             return x if n == 0 else 2.0 * walk(n - 1)
         return tg.grad(walk, 2)[1][0]["x"] * x + walk(2)  # type: ignore[no-any-return]
     assert tg.grad(outer, 1.5) == (12.0, (None, 8.0))
+
+
+SINGULAR = [  # a function, where Python's floats raise in its rule, and the slope there
+    (lambda x: np.sin(x) / x, 0.0, math.nan), (lambda x: np.log(x), 0.0, math.inf), (lambda x: x ** 0.5, 0.0, math.inf),
+    (math.sqrt, 0.0, math.inf), (lambda x: np.arctan2(x, 0.0 * x), 0.0, math.nan), (lambda x: np.log(x), 0, math.inf),
+    (lambda x: x ** -1.5, 1e-200, -math.inf),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("f", "x", "slope"), SINGULAR)
+def test_a_slope_of_python_numbers_is_nan_or_inf_where_one_of_numpys_is(f: Any, x: Any, slope: float) -> None:
+    fast = tg.value_and_grad(f)
+    runs = [lambda: tg.grad(f, x), lambda: tg.gradtape(f, x).play(x), lambda: tg.primitivize(tg.gradtape(f, x)).play(x),
+            lambda: tg.gradtape(f, x + 1.0).play(float(x)), lambda: fast(x), lambda: fast(x + 1.0), lambda: fast(x + 2.0), lambda: fast(x)]
+    for i, run in enumerate(runs):
+        if i not in (5, 6):
+            dx = run()[1][1]
+            assert type(dx) is float and (dx == slope or (dx != dx and slope != slope)), (i, dx)
+        else:
+            assert math.isfinite(run()[1][1])
+    assert not math.isfinite(tg.gradient(lambda y: tg.gradient(f, y)[0], x)[0])
+
+
+def test_such_a_slope_warns_and_errstate_makes_it_an_error() -> None:
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        tg.grad(math.sqrt, 0.0)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        tg.grad(math.sqrt, 0.0)
+    with pytest.raises(ZeroDivisionError):  # a fraction has no infinity
+        tg.grad(lambda x: x * x / x, Fraction(0))
