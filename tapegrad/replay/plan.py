@@ -51,6 +51,14 @@ class Plan:
         self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
         self.sizes: list[int] = []
 
+    def turned(self) -> set[Operation]:
+        """Return the tables that lie, or may lie, column by column where they lay row by row when the tape was recorded."""
+        found: set[Operation] = set()
+        for op, storage in self.storage.items():  # in the order of the tape
+            if storage.turned or (storage.slot is None and op.val.ndim > 1 and any(arg in found for arg in operands(op))):
+                found.add(op)
+        return found
+
     def slot(self, op: Operation) -> int | None:
         """Return the number of the buffer that an operation's value lies in, None where it has memory of its own."""
         storage = self.storage.get(op)
