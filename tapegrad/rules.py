@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tapegrad.brief import PYTHON, plain
+from tapegrad.brief import plain
 from tapegrad.errors import (
     ArgumentError,
     DuplicateRule,
@@ -272,7 +272,7 @@ class Cotangents:
         return f"<cotangents of {self.pullback.op.__name__}>"
 
 
-_PYTHONS = PYTHON - {bool}
+_PYTHONS = frozenset([float, int, complex])
 _NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
 _AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
 

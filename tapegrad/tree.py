@@ -151,10 +151,8 @@ class ValueAndGradients:
     def unmirror(self, value: Any) -> list[Any]:
         """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
         value, gradients = (None, None) if _is_nothing(value) else value
-        parts: list[Any] = [value]
-        for i, part in enumerate(self.signature.parts):
-            parts += part.unmirror(None if _is_nothing(gradients) else gradients[i])
-        return parts
+        nests: Any = [None] * len(self.signature.parts) if _is_nothing(gradients) else gradients
+        return [value, *(leaf for part, given in zip(self.signature.parts, nests) for leaf in part.unmirror(given))]
 
     def __repr__(self) -> str:
         return f"(*, ({', '.join(map(repr, self.signature.parts))}))"

@@ -133,7 +133,7 @@ class _Site:
     args: Sequence[str]
 
     def __init__(self, writer: _Writer, op: Call, args: Sequence[str], out: str) -> None:
-        self.op, self.args, self.out, self.text = op, args, out, writer.text
+        self.op, self.args, self.out, self.text, self.floats = op, args, out, writer.text, writer.allowed
         self.name = writer.names.bind
 
 
@@ -301,7 +301,7 @@ class _Writer:
             self.statement(op, text)
             self.expr[op] = out
             return
-        if reads_float(op):
+        if self.allowed and reads_float(op):
             self.float.add(op)
             self.floats = True
         self.named(op, text)
