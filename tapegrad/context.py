@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad.brief import plain
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
+from tapegrad.lent import lent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.paths import Paths
@@ -108,7 +109,7 @@ class Tracer:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
         self.dynamic = self.dynamic or op.dynamic
         if op.nested:
-            args = tuple(map(self.pack, args))
+            args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
             view = args[0]._view
             if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
@@ -229,8 +230,8 @@ class Tracer:
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own
         return op
 
-    def pack(self, arg: Any) -> Any:
-        """Turn a nested argument that holds proxies into one variable."""
+    def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
+        """Turn a nested argument that holds proxies into one variable; `leaf` gives the value of each."""
         if isinstance(arg, (Traced, np.ndarray)):
             return arg
         leaves: list[Any] = []
@@ -238,7 +239,7 @@ class Tracer:
         if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
             return arg
         lifted = tuple(self.lift(leaf) for leaf in leaves)
-        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(value_of, lifted))))
+        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(leaf, lifted))))
         self.locate(call)
         self.push(call)
         return self.proxy(call, call.val, self)

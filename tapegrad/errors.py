@@ -12,6 +12,7 @@
 | outside[0] = x, an array made outside | ConcretizationError |
 | np.add(x, x, out=outside) | MutationError |
 | using y after a write to x, with which it shares memory | MutationError |
+| a primitive that writes to its argument | MutationError |
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |

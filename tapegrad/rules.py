@@ -19,6 +19,7 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
+from tapegrad.lent import reading
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
@@ -77,6 +78,7 @@ class Op:
         self.impl = impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials = partials
+        self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
         self.differentiable = differentiable
@@ -114,7 +116,7 @@ class Op:
             return tracer.record(self, args, kwargs)
         wrapped = any(type(leaf) is TensorArray for leaf in leaves)
         if not wrapped and not holds_tensor(leaves):
-            return self.impl(*args, **kwargs)
+            return self.read(*args, **kwargs)
         if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
@@ -161,7 +163,7 @@ class Op:
             return y, self.pullback(y, args, kwargs)
         if not holds_tensor(leaves_of((args, kwargs))):
             y, fn = self.rr(*args, **kwargs)
-            return y, JointPullback(self, fn, args)
+            return y, JointPullback(self, reading(fn, f"the pullback of {self.__name__}"), args)
         y, fn = self.rr(*wrap(args), **wrap(kwargs))
         return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
@@ -401,6 +403,8 @@ def user_location_of_definition() -> Location:
 def primitive(fn: Callable[..., Any]) -> Op:
     """Make a Python function one operation on every tape; give it a rule with `rrule`.
 
+    It, its rule and its pullback read their arrays and do not write to them: MutationError.
+
     >>> import tapegrad as tg
     >>> @tg.primitive
     ... def cube(x):
@@ -412,6 +416,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     (8.0, (None, 12.0))
     """
     op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True)
+    op.read = reading(fn, op.__name__)
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)
     return op
@@ -457,7 +462,7 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             _REGISTERED.setdefault(fn, here)
             _mean(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose = rule, here, True, False
+        op.rr, op.rr_where, op.differentiable, op.loose = reading(rule, f"the rule of {op.__name__}"), here, True, False
         return rule
     return decorate
 

@@ -34,6 +34,12 @@ def ruleless(x: Any) -> Any:
     return x
 
 
+@tg.primitive
+def fills(x: Any) -> Any:
+    x.fill(0.0)
+    return x
+
+
 def _branch(x: Any) -> Any:
     return x if x > 0 else -x
 
@@ -53,6 +59,7 @@ TABLE = {
     "outside[0] = x, an array made outside": (lambda: tg.grad(_write_outside, *ONE), "plain float"),
     "np.add(x, x, out=outside)": (lambda: tg.grad(lambda x: np.add(x, x, out=OUTSIDE), *ONE), "does not own"),
     "using y after a write to x, with which it shares memory": (lambda: tg.grad(_shares, MEMORY, MEMORY[::-1]), "shares memory"),
+    "a primitive that writes to its argument": (lambda: tg.grad(lambda x: fills(x).sum(), MEMORY), "fills writes to its argument"),
     "scipy.special.airy(x): no op": (lambda: tg.grad(lambda x: scipy.special.airy(x), *TWO), "airy"),
     "np.packbits(x): no tape can hold it": (lambda: tg.grad(lambda x: np.packbits(x), *TWO), "packbits"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),

@@ -312,7 +312,7 @@ class _Writer:
 
     def generic(self, op: Call, args: list[str]) -> str:
         """Write a call of the op's own implementation."""
-        fn = op.fn.impl if isinstance(op.fn, Op) else op.fn
+        fn = op.fn.read if isinstance(op.fn, Op) else op.fn
         kwargs = [f"{key}={self.text(value)}" for key, value in op.kwargs.items()]
         name = self.use(op.fn) if isinstance(op.fn, Operation) else self.names.bind(fn, getattr(op.fn, "__name__", "fn"))
         text = f"{name}({', '.join(args + kwargs)})"
