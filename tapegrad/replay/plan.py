@@ -15,9 +15,9 @@ import numpy as np
 
 from tapegrad.ops import reshape, scatter, setitem, where
 from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import gathers, is_elementwise, is_tall, writes
-from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -67,7 +67,7 @@ class Plan:
 
 def is_known(fn: Any) -> bool:
     """True for a function that keeps nothing of what it is given; a user's may."""
-    return isinstance(fn, Fused) or (type(fn) is Op and OPS.get(fn.__name__) is fn)
+    return isinstance(fn, Fused) or own(fn)
 
 
 def shares(op: Call) -> list[Operation]:
