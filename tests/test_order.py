@@ -1,4 +1,4 @@
-"""The order in memory of what a compiled function returns: the rows and columns lie as in what `grad` and the program return."""
+"""The order in memory: NumPy's of what its functions return, and that of `grad` and the program of what a compiled function returns."""
 
 from __future__ import annotations
 
@@ -61,3 +61,34 @@ def test_what_lies_right_is_not_copied() -> None:
     for f, args in [(lambda a, b: np.sum(np.tanh(a @ b)), (A, B)), (lambda a: np.sum(np.sin(a) * a), (A,)), (lambda a: np.sum(np.sin(a)), (F,))]:
         source = tg.compile(tg.gradtape(f, *args)).source  # type: ignore[attr-defined]
         assert "copy" not in source and "asarray" not in source
+
+
+# -- what NumPy's functions return: `ravel` is a view or a copy by the order in memory, and so a write through it is seen or not
+
+DEEP = RNG.standard_normal((2, 3, 4))
+LAID = {"rows": A, "columns": F, "deep columns": np.asfortranarray(DEEP), "turned": DEEP.transpose(1, 0, 2), "backwards": A[::-1], "stepped": TALL[:8:2]}
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "pad": lambda a: np.pad(a, 1), "pad edge": lambda a: np.pad(a, 1, mode="edge"), "pad wrap": lambda a: np.pad(a, 1, mode="wrap"),
+    "insert": lambda a: np.insert(a, 1, 5.0, axis=0), "insert several": lambda a: np.insert(a, [0, 1], 5.0, axis=-1),
+    "delete": lambda a: np.delete(a, 1, axis=0), "delete several": lambda a: np.delete(a, [0, 2], axis=-1), "delete one": lambda a: np.delete(a, [0], axis=-1),
+    "delete a slice": lambda a: np.delete(a, slice(0, 1), axis=0), "delete by mask": lambda a: np.delete(a, np.arange(a.shape[-1]) == 1, axis=-1),
+    "compress": lambda a: np.compress([True, False], a, axis=0), "compress method": lambda a: a.compress([True, False], axis=-1),
+    "partition": lambda a: np.partition(a, 1, axis=0), "select": lambda a: np.select([a > 0], [a]), "gradient": lambda a: np.gradient(a, axis=0),
+    "gradients": lambda a: np.gradient(a)[1], "unwrap": lambda a: np.unwrap(a, axis=0), "vander": lambda a: np.vander(a.ravel()),
+    "meshgrid": lambda a: np.meshgrid(a, a)[0], "piecewise": lambda a: np.piecewise(a, [a < 0, a >= 0], [0.0, lambda z: z]),
+    "polyval": lambda a: np.polyval([1.0, 2.0], a), "roll": lambda a: np.roll(a, 1, 0),
+}
+
+
+@pytest.mark.parametrize("x", LAID.values(), ids=LAID)
+@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_of_numpys_functions(f: Callable[..., Any], x: Any) -> None:
+    def written(a: Any) -> Any:
+        y = f(a)
+        y.ravel()[0] = 100.0
+        return y
+    expected = f(x)
+    (value, tape), made = tg.trace(f, x), tg.trace(written, x)[0]
+    assert layout_of(value) == layout_of(expected) and orders(tape.play(x)) == orders(expected)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(made, written(np.array(x) if x.flags.forc else x))
