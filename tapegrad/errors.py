@@ -22,6 +22,7 @@
 | a replay with other nesting | ArgumentError |
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
+| an array of objects or records, by which to differentiate | ArgumentError |
 | a second rule | DuplicateRule |
 | a call that raises in a replay | ReplayError |
 """

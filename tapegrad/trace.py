@@ -73,6 +73,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     signature, leaves, labels = flatten_call(f, args, kwargs)
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
+    if grad:
+        signature.refuse_opaque()
     if copy:
         leaves = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in leaves]
     tape = Tape(f)

@@ -53,11 +53,12 @@ def is_generator(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("seen", "size", "spec", "start")
+    __slots__ = ("opaque", "seen", "size", "spec", "start")
 
-    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any]) -> None:
+    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: list[tuple[str, Any]] | None = None) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
+        self.opaque = opaque or []  # arrays that are no leaves, of objects or records, with their labels
 
     @property
     def is_leaf(self) -> bool:
@@ -112,9 +113,21 @@ class Signature:
         """The function and the positional arguments: what a gradient has a place for."""
         return (self.function, *self.args)
 
+    def refuse_opaque(self) -> None:
+        """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
+        for label, x in (found for part in self.args for found in part.opaque):
+            if any(map(is_leaf, x.flat)) if x.dtype == object else any(np.issubdtype(kind, np.inexact) for kind in _kinds(x.dtype)):
+                raise ArgumentError(f"{label} is an array of {'objects' if x.dtype == object else 'records'} that holds numbers, which have no gradient there",
+                                    None, "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
+
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
         """Return (df, *dargs) from one cotangent per input."""
         return tuple(part.mirror(leaves) for part in self.parts)
+
+
+def _kinds(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+    """Return the dtypes of a record's fields."""
+    return [dtype.base] if dtype.base.names is None else [kind for name in dtype.base.names for kind in _kinds(dtype.base[name])]
 
 
 class Recorded:
@@ -232,7 +245,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     start = len(leaves)
     walk = _Walk(leaves, labels, shared)
     spec = walk.visit(x, label)
-    return Structure(spec, start, len(leaves) - start, walk.seen)
+    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
@@ -257,6 +270,7 @@ class _Walk:
         self.leaves, self.labels, self.shared = leaves, labels, shared
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
+        self.opaque: list[tuple[str, Any]] = []
         self.keep: list[Any] = []  # what was seen must live as long as its id is a key
 
     def visit(self, x: Any, label: str) -> Any:
@@ -277,6 +291,8 @@ class _Walk:
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
+            if isinstance(x, np.ndarray):
+                self.opaque.append((label, x))
             return Static(x)
         node, parts = found
         self.seen[id(x)] = node

@@ -69,6 +69,7 @@ TABLE = {
     "a replay with other nesting": (lambda: tg.trace(lambda p: p[0], (1.0,))[1].play([1.0]), "nested otherwise"),
     "an array as output, and no seed": (lambda: tg.grad(lambda x: x * 2, *TWO), "seed"),
     "an output that is no number": (lambda: tg.grad(lambda x: "text", *ONE), "no gradient"),
+    "an array of objects or records, by which to differentiate": (lambda: tg.grad(lambda o: o[0], np.array([1.0, "a"], object)), "o is an array of objects"),
     "a second rule": (lambda: tg.rrule(np.sin)(lambda x: None), "registered already|has a rule already"),
     "a call that raises in a replay": (lambda: tg.trace(lambda x: np.linalg.inv(x), np.eye(2))[1].play(np.zeros((2, 2))), "Singular matrix"),
 }

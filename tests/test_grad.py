@@ -259,3 +259,21 @@ def test_such_a_slope_warns_and_errstate_makes_it_an_error() -> None:
         tg.grad(math.sqrt, 0.0)
     with pytest.raises(ZeroDivisionError):  # a fraction has no infinity
         tg.grad(lambda x: x * x / x, Fraction(0))
+
+
+RECORDS = np.array([(1, (2.0, 3.0))], [("n", int), ("pair", [("a", float), ("b", float)])])
+
+
+@pytest.mark.parametrize("run", [tg.grad, tg.gradient, tg.pullback, tg.gradtape, lambda f, *args: tg.value_and_grad(f)(*args)])
+@pytest.mark.parametrize("data", [np.array([1.0, 2.0], object), np.array([None, np.ones(3)], object), RECORDS])
+def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_unnoticed(run: Any, data: Any) -> None:
+    for args in ((data, 3.0), ([data], 3.0), ({"k": (data, 1.0)}, 3.0)):
+        with pytest.raises(tg.ArgumentError, match=r"data.* is an array of (objects|records)"):
+            run(lambda data, x: x * 2.0, *args)
+    assert tg.grad(lambda x, *, data: x * len(data), 3.0, data=data)[1] == (None, float(len(data)))
+    assert tg.trace(lambda data, x: x * len(data), data, 3.0)[0] == 3.0 * len(data)
+
+
+def test_arrays_without_numbers_are_static() -> None:
+    for data in (np.array(["a", None], object), np.array(["a", "b"]), np.array(["2020-01-01", "2021-01-01"], "M8[D]"), RECORDS[["n"]].repeat(2)):
+        assert tg.grad(lambda data, x: x * len(data), data, 3.0) == (6.0, (None, None, 2.0))
