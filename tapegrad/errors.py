@@ -13,6 +13,7 @@
 | np.add(x, x, out=outside) | MutationError |
 | using y after a write to x, with which it shares memory | MutationError |
 | a primitive that writes to its argument | MutationError |
+| an argument is written to by another name | MutationError |
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |

@@ -34,6 +34,11 @@ def ruleless(x: Any) -> Any:
     return x
 
 
+def _by_another_name(x: Any) -> Any:
+    SHARED[0] += 1.0
+    return (x * x).sum()
+
+
 @tg.primitive
 def fills(x: Any) -> Any:
     x.fill(0.0)
@@ -45,7 +50,7 @@ def _branch(x: Any) -> Any:
 
 
 ONE, TWO = (1.0,), (np.ones(2),)
-MEMORY = np.ones(3)
+MEMORY, SHARED = np.ones(3), np.ones(3)
 
 # one row for each of the table in errors.py: what is run, and a word of the message
 TABLE = {
@@ -60,6 +65,7 @@ TABLE = {
     "np.add(x, x, out=outside)": (lambda: tg.grad(lambda x: np.add(x, x, out=OUTSIDE), *ONE), "does not own"),
     "using y after a write to x, with which it shares memory": (lambda: tg.grad(_shares, MEMORY, MEMORY[::-1]), "shares memory"),
     "a primitive that writes to its argument": (lambda: tg.grad(lambda x: fills(x).sum(), MEMORY), "fills writes to its argument"),
+    "an argument is written to by another name": (lambda: tg.grad(_by_another_name, SHARED), "x was written to"),
     "scipy.special.airy(x): no op": (lambda: tg.grad(lambda x: scipy.special.airy(x), *TWO), "airy"),
     "np.packbits(x): no tape can hold it": (lambda: tg.grad(lambda x: np.packbits(x), *TWO), "packbits"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
@@ -89,7 +95,7 @@ def test_refusals(row: str) -> None:
         run()
     assert type(caught.value).__name__ == ROWS[row] and caught.value.try_ and "try: " in str(caught.value)
     assert not OUTSIDE.any() and (MEMORY == 1.0).all()
-    if ROWS[row] != "ArgumentError":  # those are of the call of tapegrad itself
+    if ROWS[row] != "ArgumentError" and "another name" not in row:  # those are of the call of tapegrad itself
         assert caught.value.where.file == __file__ and "test_errors.py:" in str(caught.value)
 
 
