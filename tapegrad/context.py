@@ -24,7 +24,6 @@ from tapegrad.tensors import is_tensor
 from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import known, part, peek
 
-
 _QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tapegrad.errors import MutationError, user_location
 
-
 _ARRAYS = (np.ndarray, np.memmap)
 
 

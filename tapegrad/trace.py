@@ -21,7 +21,6 @@ from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tree import Recorded, Signature, Structure, changed, flatten
 
-
 SMALL = 4096  # bytes of an array of which all is looked at
 
 

@@ -117,8 +117,9 @@ class Signature:
         """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
         for label, x in (found for part in self.args for found in part.opaque):
             if any(map(is_leaf, x.flat)) if x.dtype == object else any(np.issubdtype(kind, np.inexact) for kind in _kinds(x.dtype)):
-                raise ArgumentError(f"{label} is an array of {'objects' if x.dtype == object else 'records'} that holds numbers, which have no gradient there",
-                                    None, "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
+                what = "objects" if x.dtype == object else "records"
+                raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
+                                    "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
 
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
         """Return (df, *dargs) from one cotangent per input."""

@@ -15,9 +15,9 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.path import Step
 from tapegrad.rules import Op, Traced
+from tapegrad.tangent import layout_of
 from tapegrad.tape import Raised
 from tapegrad.tensorarray import TensorArray
-from tapegrad.tangent import layout_of
 from tapegrad.tensors import numpy_dtype
 
 _SHORT = 64  # elements of an array that is still written as a list
