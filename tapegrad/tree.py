@@ -115,20 +115,26 @@ class Signature:
 
     def refuse_opaque(self) -> None:
         """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
-        for label, x in (found for part in self.args for found in part.opaque):
-            if any(map(is_leaf, x.flat)) if x.dtype == object else any(np.issubdtype(kind, np.inexact) for kind in _kinds(x.dtype)):
-                what = "objects" if x.dtype == object else "records"
-                raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
-                                    "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
+        for part in self.args:
+            for label, x in part.opaque:
+                if _holds_numbers(x):
+                    what = "objects" if x.dtype == object else "records"
+                    raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
+                                        "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
 
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
         """Return (df, *dargs) from one cotangent per input."""
         return tuple(part.mirror(leaves) for part in self.parts)
 
 
-def _kinds(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """Return the dtypes of a record's fields."""
-    return [dtype.base] if dtype.base.names is None else [kind for name in dtype.base.names for kind in _kinds(dtype.base[name])]
+def _holds_numbers(x: np.ndarray[Any, Any]) -> bool:
+    """True for an array of objects or records among which are numbers that have a gradient elsewhere."""
+    if x.dtype == object:
+        return any(map(is_leaf, x.flat))
+    kinds = [x.dtype.base]
+    for kind in kinds:
+        kinds += [kind[name].base for name in kind.names or ()]
+    return any(np.issubdtype(kind, np.inexact) for kind in kinds)
 
 
 class Recorded:

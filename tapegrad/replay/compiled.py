@@ -14,6 +14,7 @@ from tapegrad.replay.unpack import Unpacked
 from tapegrad.tape import Guard, Tape
 
 _numbers = count(1)
+_freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
 
 
 class Miss(GuardError):
@@ -54,8 +55,10 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     if source.kept:
         names["pool"] = []
     function.source, function.tape, function.__name__ = text, tape, tape.name
+    while _freed:
+        linecache.cache.pop(_freed.pop(), None)
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
-    weakref.finalize(function, linecache.cache.pop, file, None)
+    weakref.finalize(function, _freed.append, file)
     return function  # type: ignore[no-any-return]
 
 
