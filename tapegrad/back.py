@@ -12,7 +12,7 @@ from tapegrad.brief import type_name
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, pullback_of
-from tapegrad.rules import Op, rrule
+from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.tensors import is_tensor_type
@@ -165,7 +165,10 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
                 for partial, arg, x in zip(fn.partials, args, values):
                     if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
-                        dx = partial(dy, y, *values, **kwargs)
+                        try:
+                            dx = partial(dy, y, *values, **kwargs)
+                        except ArithmeticError as err:
+                            dx = as_numpy(partial, dy, y, values, kwargs, err)
                         if type(dx) not in _REALS or type(x) not in _REALS:
                             dx = project(dx, x)
                         known = cot[arg.id]

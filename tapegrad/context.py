@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import plain
+from tapegrad.brief import PYTHON, plain
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
+from tapegrad.lent import lent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.paths import Paths
@@ -22,6 +23,8 @@ from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Oper
 from tapegrad.tensors import is_memory, is_tensor, overlap
 from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import known, part, peek
+
+_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
 
 
 class Context:
@@ -85,7 +88,7 @@ class Tracer:
     """
 
     __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push",
-                 "special", "tape", "written")
+                 "settings", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -99,6 +102,7 @@ class Tracer:
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
+        self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
@@ -109,7 +113,7 @@ class Tracer:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
         self.dynamic = self.dynamic or op.dynamic
         if op.nested:
-            args = tuple(map(self.pack, args))
+            args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
             view = args[0]._view
             if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
@@ -161,7 +165,10 @@ class Tracer:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
         self.locate(call)
         if self.custom:
-            return self.tape[self.ctx.record(self.tape, call)]
+            made = self.tape[self.ctx.record(self.tape, call)]
+            if self.settings:
+                self._never_raises(made)
+            return made
         self.push(call)
         return call
 
@@ -238,8 +245,8 @@ class Tracer:
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own
         return op
 
-    def pack(self, arg: Any) -> Any:
-        """Turn a nested argument that holds proxies into one variable."""
+    def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
+        """Turn a nested argument that holds proxies into one variable; `leaf` gives the value of each."""
         if isinstance(arg, (Traced, np.ndarray)):
             return arg
         leaves: list[Any] = []
@@ -247,7 +254,7 @@ class Tracer:
         if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
             return arg
         lifted = tuple(self.lift(leaf) for leaf in leaves)
-        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(value_of, lifted))))
+        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(leaf, lifted))))
         self.locate(call)
         self.push(call)
         return self.proxy(call, call.val, self)
@@ -309,7 +316,25 @@ class Tracer:
         self.error = err
         given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
         if isinstance(given, Traced):
-            self.guard(given._op, "raises", Raised(fn, type(err)))
+            self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
+
+    def strictly(self, settings: Mapping[str, Any]) -> None:
+        """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one; else no longer."""
+        self.settings = tuple(settings.items()) if "raise" in settings.values() else ()
+        if self.push is not _closed:
+            plainly = self.tape.ops.append if self.paths is None else self._push_with_path
+            self.push = self._push_and_guard if self.settings else plainly
+
+    def _push_and_guard(self, op: Operation) -> None:
+        self._push_with_path(op)
+        self._never_raises(op)
+
+    def _never_raises(self, op: Operation) -> None:
+        if type(op) is Call and type(op.fn) is Op and type(op.val) not in PYTHON and not (op.fn.view or op.fn in _QUIET):
+            args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
+            given = self.pack((tuple(args), op.kwargs))
+            if isinstance(given, Traced):
+                self.guard(given._op, "raises", Raised(op.fn, FloatingPointError, self.settings, never=True))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""

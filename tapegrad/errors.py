@@ -12,6 +12,8 @@
 | outside[0] = x, an array made outside | ConcretizationError |
 | np.add(x, x, out=outside) | MutationError |
 | using y after a write to x, with which it shares memory | MutationError |
+| a primitive that writes to its argument | MutationError |
+| an argument is written to by another name | MutationError |
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
@@ -21,6 +23,7 @@
 | a replay with other nesting | ArgumentError |
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
+| an array of objects or records, by which to differentiate | ArgumentError |
 | a second rule | DuplicateRule |
 | a call that raises in a replay | ReplayError |
 """

@@ -61,14 +61,15 @@ def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Cal
 def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 
-    `f` may be a primal tape, as traced or edited by hand. Playing the result gives what `grad` returns.
+    `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result gives what `grad` returns.
 
     >>> tape = gradtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
+    from tapegrad.passes.primitivize import flattened
     with collector:
-        tape = f if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
+        tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
         return back(rewrite(tape.check()), seed)
 
 

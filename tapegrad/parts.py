@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import optree
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
+_OPEN = object()  # stands for the mirror of a part that is being made
 
 
 class Leaf:
@@ -114,9 +115,14 @@ class Record:
         raise NotImplementedError
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        """Return the gradients by name; a reference back to this part, or to one around it, has none of its own."""
         if not self.leafy:
             return None
-        return {name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children) if child.leafy}
+        if id(self) not in memo:
+            memo[id(self)] = _OPEN
+            memo[id(self)] = {name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children)
+                              if child.leafy and memo.get(id(child)) is not _OPEN}
+        return memo[id(self)]
 
     def key(self, seen: dict[int, int]) -> Any:
         return _first(self, seen) or (type(self), *self.kind(), tuple(self.names), tuple(child.key(seen) for child in self.children))

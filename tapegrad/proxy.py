@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -380,7 +381,7 @@ def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 @functools.cache
 def _place_of_out(meaning: Callable[..., Any]) -> int:
     """Return which of a meaning's arguments, which are those of the function it stands for, is `out`; 0 where none is."""
-    code = getattr(meaning, "__code__", None)
+    code = getattr(inspect.unwrap(meaning), "__code__", None)
     names = () if code is None else code.co_varnames[:code.co_argcount]
     return names.index("out") if "out" in names else 0
 

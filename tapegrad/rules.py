@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from tapegrad.brief import plain
 from tapegrad.errors import (
     ArgumentError,
     DuplicateRule,
@@ -17,6 +19,7 @@ from tapegrad.errors import (
     UnknownFunction,
     user_location,
 )
+from tapegrad.lent import reading
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
@@ -81,6 +84,7 @@ class Op:
         self.impl = impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials = partials
+        self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
         self.differentiable = differentiable
@@ -118,7 +122,7 @@ class Op:
         if tracer is not None:
             return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
         if not wrapped and not holds_tensor(leaves):
-            return self.impl(*args, **kwargs)
+            return self.read(*args, **kwargs)
         if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
@@ -165,7 +169,7 @@ class Op:
             return y, self.pullback(y, args, kwargs)
         if not holds_tensor(leaves_of((args, kwargs))):
             y, fn = self.rr(*args, **kwargs)
-            return y, JointPullback(self, fn, args)
+            return y, JointPullback(self, reading(fn, f"the pullback of {self.__name__}"), args)
         y, fn = self.rr(*wrap(args), **wrap(kwargs))
         return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
@@ -178,10 +182,28 @@ class Op:
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
-            return ZERO if partial is None else project(partial(dy, y, *args, **kwargs), args[i])
-        if partials is None:
+            if partial is None:
+                return ZERO
+        elif partials is None:
             raise missing_rule(self, args)
-        return project(partials(i, dy, y, *args, **kwargs), args[i])
+        else:
+            partial = functools.partial(partials, i)
+        try:
+            dx = partial(dy, y, *args, **kwargs)
+        except ArithmeticError as err:
+            dx = as_numpy(partial, dy, y, args, kwargs, err)
+        return project(dx, args[i])
+
+
+def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
+    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or inf, and a RuntimeWarning.
+
+    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
+    """
+    given = [dy, y, *args]
+    if not any(type(plain(x)) in _PYTHONS for x in given):
+        raise err
+    return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
 
 
 class Pullback:
@@ -258,6 +280,7 @@ class Cotangents:
         return f"<cotangents of {self.pullback.op.__name__}>"
 
 
+_PYTHONS = frozenset([float, int, complex])
 _NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
 _AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
 
@@ -386,6 +409,8 @@ def user_location_of_definition() -> Location:
 def primitive(fn: Callable[..., Any]) -> Op:
     """Make a Python function one operation on every tape; give it a rule with `rrule`.
 
+    It, its rule and its pullback read their arrays and do not write to them: MutationError.
+
     >>> import tapegrad as tg
     >>> @tg.primitive
     ... def cube(x):
@@ -397,6 +422,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     (8.0, (None, 12.0))
     """
     op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True)
+    op.read = reading(fn, op.__name__)
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)
     return op
@@ -442,7 +468,7 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             _REGISTERED.setdefault(fn, here)
             _mean(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose = rule, here, True, False
+        op.rr, op.rr_where, op.differentiable, op.loose = reading(rule, f"the rule of {op.__name__}"), here, True, False
         return rule
     return decorate
 

@@ -248,6 +248,12 @@ def layout_of(x: Any) -> Any:
     return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
 
 
+def order_of(x: np.ndarray[Any, Any]) -> str:
+    """Return how a copy of an array lies in memory: "C", "F", or "K" for neither."""
+    layout = layout_of(np.empty_like(x))
+    return layout if isinstance(layout, str) else "K"
+
+
 def project(dx: Any, x: Any) -> Any:
     """Bring a cotangent back to its input: undo broadcasting, keep a real input's real, narrow the dtype.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tapegrad.brief import brief, type_name
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
 from tapegrad.methods import Methods
@@ -189,22 +191,28 @@ class Guard(Operation):
 
 
 class Raised(NamedTuple):
-    """What a guard expects of a call that raised: the program may have caught it."""
+    """What a guard expects of a call that raised: the program may have caught it.
+
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error.
+    """
 
     fn: Callable[..., Any]
     error: type[Exception]
+    settings: tuple[tuple[str, str], ...] = ()
+    never: bool = False
 
     def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-        """Return whether the call raises such an error again."""
+        """Return whether the call does again what it did."""
         args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
-        try:
-            self.fn(*args, **kwargs)
-        except self.error:
-            return True
-        return False
+        with np.errstate(**dict(self.settings)):  # type: ignore[arg-type]
+            try:
+                getattr(self.fn, "run", self.fn)(*args, **kwargs)
+            except self.error:
+                return not self.never
+        return self.never
 
     def __repr__(self) -> str:
-        return f"{self.error.__name__} from {getattr(self.fn, '__name__', self.fn)}"
+        return f"{'no ' if self.never else ''}{self.error.__name__} from {getattr(self.fn, '__name__', self.fn)}"
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Call:

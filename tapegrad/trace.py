@@ -22,6 +22,8 @@ from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tensors import detached, duplicate, is_tensor
 from tapegrad.tree import Recorded, Signature, Structure, changed, flatten
 
+SMALL = 4096  # bytes of an array of which all is looked at
+
 
 def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
     """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
@@ -74,6 +76,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     signature, leaves, labels = flatten_call(f, args, kwargs)
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
+    if grad:
+        signature.refuse_opaque()
     if copy:
         leaves = [duplicate(leaf) if type(leaf) is np.ndarray or is_tensor(leaf) else leaf for leaf in leaves]
     leaves = list(map(detached, leaves))
@@ -82,6 +86,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tracer = Tracer(tape, ctx, proxy.make, grad)
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
     tracer.inputs = proxies
+    before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
@@ -91,6 +96,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         try:
             out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
+            _check_written(leaves, labels, before)
             put_result(tape, tracer, out)
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
@@ -112,6 +118,22 @@ def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies:
             if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
                 raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and the function, was changed",
                                     None, "pass it once")
+
+
+def print_of(x: np.ndarray[Any, Any]) -> bytes:
+    """Return what tells of most writes to an array that they happened: all of a small one, every so many of a large one's rows and columns."""
+    if x.nbytes > SMALL:
+        most = int(512 ** (1 / x.ndim))
+        x = x[tuple(slice(None, None, -(-n // most)) for n in x.shape)]
+    return x.tobytes()
+
+
+def _check_written(leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+    """Refuse an input that is not what it was: the trace writes to copies, so it was written to by another name, which no tape knows of."""
+    for leaf, label, then in zip(leaves, labels, before):
+        if then is not None and print_of(leaf) != then:
+            raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than the argument's", None,
+                                "write to it through the argument, or pass a copy")
 
 
 def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:

@@ -61,11 +61,12 @@ def is_generator(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("seen", "size", "spec", "start")
+    __slots__ = ("opaque", "seen", "size", "spec", "start")
 
-    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any]) -> None:
+    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: list[tuple[str, Any]] | None = None) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
+        self.opaque = opaque or []  # arrays that are no leaves, of objects or records, with their labels
 
     @property
     def is_leaf(self) -> bool:
@@ -120,9 +121,28 @@ class Signature:
         """The function and the positional arguments: what a gradient has a place for."""
         return (self.function, *self.args)
 
+    def refuse_opaque(self) -> None:
+        """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
+        for part in self.args:
+            for label, x in part.opaque:
+                if _holds_numbers(x):
+                    what = "objects" if x.dtype == object else "records"
+                    raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
+                                        "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
+
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
         """Return (df, *dargs) from one cotangent per input."""
         return tuple(part.mirror(leaves) for part in self.parts)
+
+
+def _holds_numbers(x: np.ndarray[Any, Any]) -> bool:
+    """True for an array of objects or records among which are numbers that have a gradient elsewhere."""
+    if x.dtype == object:
+        return any(map(is_leaf, x.flat))
+    kinds = [x.dtype.base]
+    for kind in kinds:
+        kinds += [kind[name].base for name in kind.names or ()]
+    return any(np.issubdtype(kind, np.inexact) for kind in kinds)
 
 
 class Recorded:
@@ -157,11 +177,10 @@ class ValueAndGradients:
         return leaves[0], self.signature.gradients(leaves[1:])
 
     def unmirror(self, value: Any) -> list[Any]:
-        """Take a cotangent of this nesting apart."""
-        parts: list[Any] = [value[0]]
-        for part, given in zip(self.signature.parts, value[1]):
-            parts += part.unmirror(given)
-        return parts
+        """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
+        value, gradients = (None, None) if _is_nothing(value) else value
+        nests: Any = [None] * len(self.signature.parts) if _is_nothing(gradients) else gradients
+        return [value, *(leaf for part, given in zip(self.signature.parts, nests) for leaf in part.unmirror(given))]
 
     def __repr__(self) -> str:
         return f"(*, ({', '.join(map(repr, self.signature.parts))}))"
@@ -176,9 +195,13 @@ def _shapes(value: Any) -> list[str]:
     return found
 
 
+def _is_nothing(cotangent: Any) -> bool:
+    return cotangent is None or isinstance(cotangent, Absorbing)
+
+
 def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
     """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
-    if value is None or isinstance(value, Absorbing) or not node.leafy or id(node) in inside:
+    if _is_nothing(value) or not node.leafy or id(node) in inside:
         return
     inside = (*inside, id(node))
     if isinstance(node, Leaf):
@@ -237,7 +260,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     start = len(leaves)
     walk = _Walk(leaves, labels, shared)
     spec = walk.visit(x, label)
-    return Structure(spec, start, len(leaves) - start, walk.seen)
+    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
@@ -262,6 +285,7 @@ class _Walk:
         self.leaves, self.labels, self.shared = leaves, labels, shared
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
+        self.opaque: list[tuple[str, Any]] = []
         self.keep: list[Any] = []  # what was seen must live as long as its id is a key
 
     def visit(self, x: Any, label: str) -> Any:
@@ -282,6 +306,8 @@ class _Walk:
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
+            if isinstance(x, np.ndarray):
+                self.opaque.append((label, x))
             return Static(x)
         node, parts = found
         self.seen[id(x)] = node

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 import threading
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -346,3 +348,43 @@ def test_arguments_that_share_memory() -> None:
     with pytest.raises(tg.GuardError, match="apart"):
         tape.play(z, z)
     assert "apart" in tape.to_python() and (z == np.arange(3.0)).all()
+
+
+READERS = """
+import importlib, operator, sys
+from . import conf as renamed
+def by_getattr(x): return x * getattr(renamed, "RATE")
+def by_vars(x): return x * vars(renamed)["RATE"]
+def by_dict(x): return x * renamed.__dict__["RATE"]
+def by_sys_modules(x): return x * sys.modules["watched.conf"].RATE
+def by_import_module(x): return x * importlib.import_module("watched.conf").RATE
+def by_attrgetter(x): return x * operator.attrgetter("RATE")(renamed)
+def by_relative_import(x):
+    from .conf import RATE
+    return x * RATE
+def by_import_from_the_package(x):
+    from . import conf
+    return x * conf.RATE
+def by_absolute_import(x):
+    from watched.conf import RATE
+    return x * RATE
+def by_import_as(x):
+    import watched.conf as c
+    return x * c.RATE
+"""
+
+
+def test_what_is_read_by_a_name_in_a_string_or_imported_inside_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "watched"
+    package.mkdir()
+    for name, text in (("__init__", ""), ("conf", "RATE = 2.0\n"), ("readers", READERS)):
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    conf, readers = importlib.import_module("watched.conf"), importlib.import_module("watched.readers")
+    functions = [fn for name, fn in vars(readers).items() if name.startswith("by_")]
+    assert len(functions) == 10
+    for f in functions:
+        fast = tg.compile(f)
+        for rate, traces in ((2.0, 1), (2.0, 1), (5.0, 2), (5.0, 2), (2.0, 2)):
+            monkeypatch.setattr(conf, "RATE", rate)
+            assert fast(1.0) == rate and fast.stats.traces == traces, f.__name__  # type: ignore[attr-defined]

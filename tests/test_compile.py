@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 from typing import Any
 
 import numpy as np
@@ -69,3 +71,15 @@ def test_paths_and_stats() -> None:
     for x in (1.0, 3.0, 6.0, 20.0, 1.5, 3.5):
         same(step(x), tg.grad(f, x))
     assert step.stats.traces == 5 == len(step.tapes) and step.stats.hits == 1
+
+
+def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:
+    tape = tg.trace(lambda x: x * 2.0, 1.0)[1]
+    fast: Any = tg.compile(tape)
+    file = fast.__code__.co_filename
+    assert linecache.getlines(file) == fast.source.splitlines(True)
+    del fast
+    gc.collect()
+    linecache.checkcache()  # as a debugger does: nothing may vanish from under it
+    tg.compile(tape)
+    assert file not in linecache.cache

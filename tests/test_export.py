@@ -13,6 +13,7 @@ import pytest
 import tapegrad as tg
 from bench.problems import gmm
 from tapegrad.testing import contract
+from tapegrad.tree import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_compile import same
@@ -75,3 +76,18 @@ def test_other_arguments_and_paths_are_refused() -> None:
     for args in ((-1.0, np.ones(3)), (2.0, np.ones(4)), (2, np.ones(3))):
         with pytest.raises(ValueError, match="recorded"):
             f(*args)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("buffers", [False, True])
+@pytest.mark.parametrize("f", [lambda x: x[0] / x[1], lambda x: np.sum(x) / x[1] + x[0] ** 2, lambda x: np.log(x[0]) * x[1], lambda x: x[0] * 1e300 * 1e300])
+def test_single_elements_are_numpys_numbers(f: Any, buffers: bool) -> None:
+    good, bad = np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 3.0])
+    for tape, run in ((tg.trace(f, good)[1], f), (tg.gradtape(f, good), lambda x: tg.grad(f, x))):
+        namespace: dict[str, Any] = {}
+        exec(tape.to_python(name="written", buffers=buffers), namespace)
+        for x in (good, bad):
+            found, expected = leaves_of(namespace["written"](x)), leaves_of(run(x))
+            assert [type(part) for part in found] == [type(part) for part in expected]
+            for a, b in zip(found, expected):
+                np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -142,3 +144,136 @@ def test_reading_every_element_in_a_loop() -> None:
     x = np.linspace(0, 1, 50)
     np.testing.assert_allclose(tg.gradient(f, x)[0], 2 * x * np.arange(50))
     check_grads(f, x[:5], order=2)
+
+
+class Affine:
+    def __init__(self, weights: Any, offset: Any) -> None:
+        self.weights, self.offset = weights, offset
+
+
+def layer(model: Affine, x: Any) -> Any:
+    return np.sum(np.tanh(model.weights @ x + model.offset) ** 2)
+
+
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize, tg.flatgrad, lambda t: tg.optimise(tg.primitivize(t))],
+                         ids=["triples", "flat", "flatgrad", "optimised"])
+def test_gradient_tapes_are_differentiable_again(stage: Any) -> None:
+    model, x = Affine(np.array([[0.5, 0.1], [0.0, 0.4]]), np.ones(2)), np.array([1.0, -2.0])
+    tape = stage(tg.trace(layer, model, x)[1] if stage is tg.flatgrad else tg.gradtape(layer, model, x))
+
+    def gradients(model: Affine, x: Any) -> Any:
+        value, (_, dmodel, dx) = tape.play(model, x)
+        return value + np.sum(dmodel.weights * dmodel.weights) + np.sum(dx)
+
+    def expected(model: Affine, x: Any) -> Any:
+        value, (_, dmodel, dx) = tg.grad(layer, model, x)
+        return value + np.sum(dmodel.weights * dmodel.weights) + np.sum(dx)
+    right, (_, dmodel, dx) = tg.grad(expected, model, x)
+    again = tg.gradtape(gradients, model, x)
+    for found in (tg.grad(gradients, model, x), again.play(model, x), tg.optimise(tg.primitivize(again)).play(model, x)):
+        assert found[0] == pytest.approx(right)
+        np.testing.assert_allclose(found[1][1].weights, dmodel.weights, rtol=1e-12)
+        np.testing.assert_allclose(found[1][2], dx, rtol=1e-12)
+
+
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize, lambda t: tg.optimise(tg.primitivize(t))])
+def test_the_value_alone_of_a_gradient_tape_is_differentiable(stage: Any) -> None:
+    tape = stage(tg.gradtape(lambda p: p["a"] * p["b"] + p["c"][0], {"a": 2.0, "b": 3.0, "c": [1.0]}))
+    assert tg.grad(lambda p: tape.play(p)[0], {"a": 2.0, "b": 3.0, "c": [1.0]}) == (7.0, (None, {"a": 3.0, "b": 2.0, "c": [1.0]}))
+
+
+@pytest.mark.parametrize("make", [tg.gradtape, tg.flatgrad])
+@pytest.mark.parametrize("stage", [lambda t: t, tg.primitivize])
+def test_a_gradient_tape_has_a_gradient_tape(stage: Any, make: Any) -> None:
+    tape = stage(tg.gradtape(lambda a, b: a * b * b, 2.0, 3.0))
+    for seed, gradients in (((1.0, None), (None, 9.0, 12.0)), ((None, (None, 1.0, None)), (None, 0.0, 6.0)), ((1.0, (None, 0.0, 1.0)), (None, 15.0, 16.0))):
+        assert make(tape, seed=seed).play(2.0, 3.0) == ((18.0, (None, 9.0, 12.0)), gradients)
+
+
+def recursive(c: float) -> Any:
+    def walk(n: int, x: float) -> float:
+        return x if n == 0 else c * walk(n - 1, x)
+    return walk
+
+
+def mutual(c: float, d: float) -> Any:
+    def even(n: int, x: float) -> float:
+        return x if n == 0 else c * odd(n - 1, x)
+
+    def odd(n: int, x: float) -> float:
+        return x if n == 0 else d * even(n - 1, x)
+    return even
+
+
+def test_a_closure_that_captures_itself() -> None:
+    walk, fast = recursive(2.0), tg.value_and_grad(recursive(2.0))
+    expected = (12.0, ({"c": 18.0}, 0.0, 8.0))
+    assert [tg.grad(walk, 3, 1.5), tg.gradtape(walk, 3, 1.5).play(3, 1.5), fast(3, 1.5), fast(3, 1.5), fast(3, 1.5)] == [expected] * 5
+    assert fast.stats.traces == 1
+    assert tg.grad(lambda f, x: f(2, x), walk, 1.5) == (6.0, (None, {"c": 6.0}, 4.0))
+    namespace: dict[str, Any] = {}
+    exec(tg.gradtape(walk, 3, 1.5).to_python(), namespace)
+    assert namespace["walk"](3, 1.5) == expected and namespace["walk"](3, 1.5, c=1.0) == (1.5, ({"c": 4.5}, 0.0, 1.0))
+
+
+def test_closures_that_capture_each_other() -> None:
+    fast = tg.value_and_grad(mutual(2.0, 3.0))
+    for _ in range(3):
+        assert fast(3, 1.5) == tg.grad(mutual(2.0, 3.0), 3, 1.5) == (18.0, ({"c": 18.0, "odd": {"d": 6.0}}, 0.0, 12.0))
+
+
+def test_a_recursion_inside_a_traced_function() -> None:
+    def outer(x: float) -> float:
+        def walk(n: int) -> float:
+            return x if n == 0 else 2.0 * walk(n - 1)
+        return tg.grad(walk, 2)[1][0]["x"] * x + walk(2)  # type: ignore[no-any-return]
+    assert tg.grad(outer, 1.5) == (12.0, (None, 8.0))
+
+
+SINGULAR = [  # a function, where Python's floats raise in its rule, and the slope there
+    (lambda x: np.sin(x) / x, 0.0, math.nan), (lambda x: np.log(x), 0.0, math.inf), (lambda x: x ** 0.5, 0.0, math.inf),
+    (math.sqrt, 0.0, math.inf), (lambda x: np.arctan2(x, 0.0 * x), 0.0, math.nan), (lambda x: np.log(x), 0, math.inf),
+    (lambda x: x ** -1.5, 1e-200, -math.inf),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("f", "x", "slope"), SINGULAR)
+def test_a_slope_of_python_numbers_is_nan_or_inf_where_one_of_numpys_is(f: Any, x: Any, slope: float) -> None:
+    fast = tg.value_and_grad(f)
+    runs = [lambda: tg.grad(f, x), lambda: tg.gradtape(f, x).play(x), lambda: tg.primitivize(tg.gradtape(f, x)).play(x),
+            lambda: tg.gradtape(f, x + 1.0).play(float(x)), lambda: fast(x), lambda: fast(x + 1.0), lambda: fast(x + 2.0), lambda: fast(x)]
+    for i, run in enumerate(runs):
+        if i not in (5, 6):
+            dx = run()[1][1]
+            assert type(dx) is float and (dx == slope or (dx != dx and slope != slope)), (i, dx)
+        else:
+            assert math.isfinite(run()[1][1])
+    assert not math.isfinite(tg.gradient(lambda y: tg.gradient(f, y)[0], x)[0])
+
+
+def test_such_a_slope_warns_and_errstate_makes_it_an_error() -> None:
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        tg.grad(math.sqrt, 0.0)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        tg.grad(math.sqrt, 0.0)
+    with pytest.raises(ZeroDivisionError):  # a fraction has no infinity
+        tg.grad(lambda x: x * x / x, Fraction(0))
+
+
+RECORDS = np.array([(1, (2.0, 3.0))], [("n", int), ("pair", [("a", float), ("b", float)])])
+
+
+@pytest.mark.parametrize("run", [tg.grad, tg.gradient, tg.pullback, tg.gradtape, lambda f, *args: tg.value_and_grad(f)(*args)])
+@pytest.mark.parametrize("data", [np.array([1.0, 2.0], object), np.array([None, np.ones(3)], object), RECORDS])
+def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_unnoticed(run: Any, data: Any) -> None:
+    for args in ((data, 3.0), ([data], 3.0), ({"k": (data, 1.0)}, 3.0)):
+        with pytest.raises(tg.ArgumentError, match=r"data.* is an array of (objects|records)"):
+            run(lambda data, x: x * 2.0, *args)
+    assert tg.grad(lambda x, *, data: x * len(data), 3.0, data=data)[1] == (None, float(len(data)))
+    assert tg.trace(lambda data, x: x * len(data), data, 3.0)[0] == 3.0 * len(data)
+
+
+def test_arrays_without_numbers_are_static() -> None:
+    for data in (np.array(["a", None], object), np.array(["a", "b"]), np.array(["2020-01-01", "2021-01-01"], "M8[D]"), RECORDS[["n"]].repeat(2)):
+        assert tg.grad(lambda data, x: x * len(data), data, 3.0) == (6.0, (None, None, 2.0))

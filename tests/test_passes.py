@@ -19,6 +19,7 @@ import tapegrad as tg
 from bench.problems import filling, gmm
 from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, optimise, shapes, specialise
 from tapegrad.passes.simplify import RULES
+from tapegrad.rules import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree import leaves_of
 from tests.cases import CASES
@@ -251,6 +252,17 @@ def test_calls_of_a_users_function_stay_as_many() -> None:
     best = checked(tape)
     calls.clear()
     assert best.play(3.0) == 3.0 and calls == [3.0, 3.0]
+
+
+def test_an_op_defined_after_import_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Op("late", lambda x: x * 2.0 + 1.0, (lambda dy, y, x: dy * 2.0,))
+    x = np.array([1.0, 2.0])
+
+    def count() -> int:
+        return sum(getattr(op, "fn", None) is late for op in optimise(tg.trace(lambda x: late(x) * late(x) + 0.0 * late(x).sum(), x)[1]))
+    before = count()
+    monkeypatch.setitem(OPS, "late", late)
+    assert (before, count()) == (3, 1)
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (1, 1.0), (True, 1), (np.float32(1), np.float64(1)), (np.array([0.0]), np.array([-0.0]))])

@@ -8,6 +8,7 @@ import functools
 import gc
 import math
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -329,3 +330,29 @@ def test_concurrent_traces() -> None:
 
 
 SIN_HALF = math.sin(0.5)
+
+
+BUFFERS = [np.ones((size, 2)) for size in (3, 1000, 100_000)]
+
+
+def _filled(x: Any) -> Any:
+    for buffer in BUFFERS:
+        buffer.fill(2.0)
+    return np.sum(x * x)
+
+
+@pytest.mark.parametrize("buffer", BUFFERS)
+def test_a_write_to_an_argument_by_another_name_is_noticed(buffer: Any) -> None:
+    buffer.fill(1.0)
+    shared = buffer[:, ::-1]
+    with pytest.raises(tg.MutationError, match="x was written to"):
+        tg.grad(_filled, shared)
+    buffer.fill(1.0)
+    with pytest.raises(tg.MutationError, match=r"data\.a was written to"):
+        tg.trace(lambda data: _filled(data.a), SimpleNamespace(a=shared))
+    buffer.fill(1.0)
+
+    def through_the_argument(x: Any) -> Any:
+        x[0] = 5.0
+        return np.sum(x)
+    assert tg.grad(through_the_argument, shared)[0] == shared.size + 8.0 and (buffer == 1.0).all()

@@ -1,14 +1,16 @@
-"""What the frontends share: turning foreign arguments into canonical ones."""
+"""What the frontends share: turning foreign arguments into canonical ones, and results into the form that NumPy gives them."""
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tapegrad.brief import plain
-from tapegrad.ops import stack
+from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules import Traced, holds_traced, means
 from tapegrad.tangent import shape_of
 from tapegrad.views import peek
@@ -41,3 +43,50 @@ def static(x: Any) -> Any:
 def keywords(**kwargs: Any) -> dict[str, Any]:
     """Return the keyword arguments that say something, so that a printed call is short: neither None nor False."""
     return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
+
+
+# -- the order of the axes in memory, the slowest first: by it NumPy decides whether `ravel` of a result is a view of it
+
+Axes = tuple[int, ...]
+
+
+def rows(x: Any) -> Axes:
+    """Return the order that NumPy's own new arrays have, C's."""
+    return tuple(range(np.ndim(x)))
+
+
+def columns(x: Any) -> Axes:
+    """Return C's order, or Fortran's for an array that lies so."""
+    return rows(x)[::-1] if x.flags.fnc else rows(x)
+
+
+def kept(x: Any) -> Axes:
+    """Return the order that a copy of an array has (order="K")."""
+    strides = np.empty_like(x).strides
+    return tuple(sorted(rows(x), key=lambda axis: -strides[axis]))
+
+
+def laid(order: Callable[[Any], Axes], by: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give the results of a composite the order in memory that NumPy's function gives them, from that of its argument number `by`."""
+    def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(composite)
+        def of(*args: Any, **kwargs: Any) -> Any:
+            y = composite(*args, **kwargs)
+            x = plain(args[by] if len(args) > by else kwargs.get(composite.__code__.co_varnames[by]))
+            axes = order(x) if type(x) is np.ndarray else None
+            return tuple(_lay(part, axes) for part in y) if type(y) is tuple else _lay(y, axes)
+        return of
+    return decorate
+
+
+def _lay(y: Any, axes: Axes | None) -> Any:
+    """Return an array with its axes in an order in memory, as it is if they are."""
+    found = plain(y)
+    if type(found) is not np.ndarray or found.ndim < 2:
+        return y
+    axes = axes if axes is not None and len(axes) == found.ndim else rows(found)
+    if found.transpose(axes).flags.c_contiguous:
+        return y
+    if axes == rows(found):
+        return copy(y, order="C")
+    return permute_dims(copy(permute_dims(y, axes=axes), order="C"), axes=tuple(np.argsort(axes).tolist()))

@@ -12,6 +12,7 @@ from tapegrad.back import start, sweep
 from tapegrad.context import DEFAULT, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import pack
+from tapegrad.passes.primitivize import is_flat, primitivize
 from tapegrad.rewrite import activity, differentiated
 from tapegrad.rules import Op, Traced
 from tapegrad.tangent import ZERO, conform, dense
@@ -31,6 +32,7 @@ def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
     >>> flatgrad(tape).play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
+    tape = tape if is_flat(tape) else primitivize(tape)
     new = tape.blank()
     tracer = _Scalars(new, DEFAULT, proxy.make)
     leave = interposition.enter(tracer, {}, ())

@@ -14,7 +14,7 @@ from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.passes.walk import renumber
-from tapegrad.rules import Op, Traced
+from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import collector, put_result
 from tapegrad.tree import ValueAndGradients
@@ -50,6 +50,18 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
             tracer.close()
             leave()
     return new
+
+
+def flattened(tape: Tape) -> Tape:
+    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
+    from tapegrad.replay.play import fill
+    filled = fill(tape.check())
+    return filled if is_flat(filled) else primitivize(filled)
+
+
+def is_flat(tape: Tape) -> bool:
+    """True for a tape without triples and calls of pullbacks."""
+    return not any(type(op) is Call and (op.fn is rrule or isinstance(op.fn, Operation)) for op in tape.ops)
 
 
 def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:

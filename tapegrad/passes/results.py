@@ -1,4 +1,4 @@
-"""results: what a tape returns lies in memory of its own."""
+"""results: what a tape returns lies in memory of its own, in the order that it was recorded in."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad.ops import broadcast_to, copy, diagonal, pack
 from tapegrad.passes.walk import Walk
 from tapegrad.rules import Op
+from tapegrad.tangent import order_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape
 
 
@@ -16,24 +17,33 @@ def own_results(tape: Tape, before: Tape) -> Tape:
     """Return a tape that returns copies of the arrays that were in memory of their own `before` the passes, and now are not.
 
     A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets them may write to them.
+    It may also have found a call that leaves its rows where another left its columns: the copy is in the old order then.
     """
-    shared = [part for part, was in zip(_parts(tape), _parts(before)) if _lies(part, tape) and not _lies(was, before)]
-    if not shared:
+    orders = {part: _order(part, was) for part, was in zip(_parts(tape), _parts(before))
+              if (_lies(part, tape) and not _lies(was, before)) or _order(part, was) != "K"}
+    if not orders:
         return tape
     walk = Walk(tape)
     result = tape.result
     for op in tape.ops:
         if op is result and is_pack(op):
-            walk.keep(op, tuple(_own(walk, arg) if arg in shared else walk.bind(arg) for arg in op.args))
+            walk.keep(op, tuple(_own(walk, arg, orders[arg]) if arg in orders else walk.bind(arg) for arg in op.args))
         else:
             walk.keep(op)
     if not is_pack(result) and result is not None:
-        walk.at[result] = _own(walk, result)
+        walk.at[result] = _own(walk, result, orders[result])
     return walk.done()
 
 
-def _own(walk: Walk, op: Operation) -> Operation:
-    return walk.make(op, copy, walk.bind(op), val=op.val)
+def _own(walk: Walk, op: Operation, order: str) -> Operation:
+    return walk.make(op, copy, walk.bind(op), val=op.val) if order == "K" else walk.make(op, copy, walk.bind(op), order=order)
+
+
+def _order(part: Any, was: Any) -> str:
+    """Return "C" or "F" where a result lay so in memory, and now lies otherwise; "K" where it may stay as it is."""
+    if not all(isinstance(op, Operation) and type(op.val) is np.ndarray and op.val.ndim > 1 for op in (part, was)):
+        return "K"
+    return order_of(was.val) if order_of(was.val) != order_of(part.val) else "K"
 
 
 def is_pack(op: Any) -> bool:

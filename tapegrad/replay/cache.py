@@ -19,8 +19,9 @@ from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
+from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.compiled import Miss, compile_tape, flattened
+from tapegrad.replay.compiled import Miss, compile_tape
 from tapegrad.replay.fuse import fuse
 from tapegrad.replay.fused import Fused, Made
 from tapegrad.replay.watch import watch

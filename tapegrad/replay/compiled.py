@@ -9,14 +9,12 @@ from itertools import count
 from typing import Any
 
 from tapegrad.errors import GuardError
-from tapegrad.passes.primitivize import primitivize
-from tapegrad.replay.play import fill
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.unpack import Unpacked
-from tapegrad.rules import rrule
-from tapegrad.tape import Call, Guard, Operation, Tape
+from tapegrad.tape import Guard, Tape
 
 _numbers = count(1)
+_freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
 
 
 class Miss(GuardError):
@@ -38,12 +36,6 @@ class Miss(GuardError):
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
 
 
-def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
-    filled = fill(tape.check())
-    return primitivize(filled) if any(isinstance(op, Call) and (op.fn is rrule or isinstance(op.fn, Operation)) for op in filled) else filled
-
-
 def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
     """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
 
@@ -63,8 +55,10 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     if source.kept:
         names["pool"] = []
     function.source, function.tape, function.__name__ = text, tape, tape.name
+    while _freed:
+        linecache.cache.pop(_freed.pop(), None)
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
-    weakref.finalize(function, linecache.cache.pop, file, None)
+    weakref.finalize(function, _freed.append, file)
     return function  # type: ignore[no-any-return]
 
 

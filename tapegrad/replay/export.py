@@ -6,7 +6,7 @@ import re
 
 from tapegrad.errors import ArgumentError
 from tapegrad.passes import optimise
-from tapegrad.replay.compiled import flattened
+from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.fuse import unfuse
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.unpack import Unpacked

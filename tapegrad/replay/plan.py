@@ -15,9 +15,9 @@ import numpy as np
 
 from tapegrad.ops import reshape, scatter, setitem, where
 from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import gathers, is_elementwise, is_tall, writes
-from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -51,6 +51,14 @@ class Plan:
         self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
         self.sizes: list[int] = []
 
+    def turned(self) -> set[Operation]:
+        """Return the tables that lie, or may lie, column by column where they lay row by row when the tape was recorded."""
+        found: set[Operation] = set()
+        for op, storage in self.storage.items():  # in the order of the tape
+            if storage.turned or (storage.slot is None and op.val.ndim > 1 and any(arg in found for arg in operands(op))):
+                found.add(op)
+        return found
+
     def slot(self, op: Operation) -> int | None:
         """Return the number of the buffer that an operation's value lies in, None where it has memory of its own."""
         storage = self.storage.get(op)
@@ -59,7 +67,7 @@ class Plan:
 
 def is_known(fn: Any) -> bool:
     """True for a function that keeps nothing of what it is given; a user's may."""
-    return isinstance(fn, Fused) or (type(fn) is Op and OPS.get(fn.__name__) is fn)
+    return isinstance(fn, Fused) or own(fn)
 
 
 def shares(op: Call) -> list[Operation]:

@@ -188,6 +188,9 @@ class Memory:
         core = given[0] if triple else fn
         first = op.args[1:2] if triple else op.args[:1]
         x = first[0].id if first and isinstance(first[0], Operation) else 0
+        if fn is pack:  # a nest of proxies is no operation of the trace that they belong to: its parts are
+            self.release(op, fn, x)
+            return fn.impl(*given, **op.kwargs)
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
@@ -248,8 +251,8 @@ def verify(guard: Guard, value: Any) -> None:
     """Raise GuardError if a fact about a value is no longer what it was."""
     if guard.fact == "raises":
         if not guard.expected.happens(value):
-            raise GuardError(f"this tape was recorded where there was a {guard.expected!r}; now there is none, and the program might take "
-                             "another path", guard.where, "trace the function again with these arguments")
+            raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the program might "
+                             "take another path", guard.where, "trace the function again with these arguments")
         return
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected

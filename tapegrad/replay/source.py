@@ -35,6 +35,7 @@ from tapegrad.replay.spelling import (
 )
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
+from tapegrad.tangent import order_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
@@ -132,7 +133,7 @@ class _Site:
     args: Sequence[str]
 
     def __init__(self, writer: _Writer, op: Call, args: Sequence[str], out: str) -> None:
-        self.op, self.args, self.out, self.text = op, args, out, writer.text
+        self.op, self.args, self.out, self.text, self.floats = op, args, out, writer.text, writer.allowed
         self.name = writer.names.bind
 
 
@@ -142,6 +143,7 @@ class _Writer:
     def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
         self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
         self.plan: Plan = make_plan(tape, buffers)
+        self.turned = self.plan.turned()
         self.uses = Counter(arg for op in tape.ops for arg in operands(op))
         self.expr: dict[Operation, str] = {}
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
@@ -299,7 +301,7 @@ class _Writer:
             self.statement(op, text)
             self.expr[op] = out
             return
-        if reads_float(op):
+        if self.allowed and reads_float(op):
             self.float.add(op)
             self.floats = True
         self.named(op, text)
@@ -310,7 +312,7 @@ class _Writer:
 
     def generic(self, op: Call, args: list[str]) -> str:
         """Write a call of the op's own implementation."""
-        fn = op.fn.impl if isinstance(op.fn, Op) else op.fn
+        fn = op.fn.read if isinstance(op.fn, Op) else op.fn
         kwargs = [f"{key}={self.text(value)}" for key, value in op.kwargs.items()]
         name = self.use(op.fn) if isinstance(op.fn, Operation) else self.names.bind(fn, getattr(op.fn, "__name__", "fn"))
         text = f"{name}({', '.join(args + kwargs)})"
@@ -433,18 +435,19 @@ class _Writer:
         return f"{value}, ({', '.join(nests)}{',' * (len(nests) == 1)})"
 
     def finished(self, op: Any) -> str:
-        """Write a result: in memory of its own, and of the type that was recorded."""
+        """Write a result: in memory of its own, of the type that was recorded, in the order of rows and columns that `grad` gives."""
         text = self.bare(op)
         if not isinstance(op, Operation):
             return text
         if op in self.float and type(op.val) is np.float64:
             return f"{self.names.bind(np.float64)}({text})"
         storage = self.plan.storage.get(op)
+        order = order_of(op.val) if op in self.turned else "K"
         if storage is not None and (not storage.owned or storage in self.given):
-            return f"{text}.copy()"
+            return f"{text}.copy({order!r})"
         if storage is not None:
             self.given.add(storage)
-        return text
+        return text if order == "K" else f"{self.names.bind(np.asarray)}({text}, None, {order!r})"
 
     def gradient(self, dx: Any, x: Input) -> str:
         """Write an input's gradient, with the input's type, shape and dtype."""

@@ -20,11 +20,15 @@ from tapegrad.tape import Call, Constant, Operation, value_of
 
 
 class Site(Protocol):
-    """A call that is being written: its operation, its arguments as source text, where its value goes ("" for a new array)."""
+    """A call that is being written: its operation, its arguments as source text, where its value goes ("" for a new array).
+
+    `floats` says that NumPy's numbers may be computed as Python's.
+    """
 
     op: Call
     args: Sequence[str]
     out: str
+    floats: bool
 
     def name(self, value: Any, hint: str = "") -> str:
         """Return a name by which the source knows a function, an array, a dtype."""
@@ -192,7 +196,7 @@ def reads_float(op: Call) -> bool:
 def _getitem(site: Site) -> str:
     if site.out:
         return f"{site.name(np.take)}({site.args[0]}.T, {site.args[1]}, 1, {site.out}.T)"
-    if reads_float(site.op):
+    if site.floats and reads_float(site.op):
         return f"{site.args[0]}.item({', '.join(site.args[1:])})"
     base = path_text(site, site.args[0], value_of(site.op.args[0]), site.op.kwargs.get("through", ()))
     return f"{base}[{index_text(site, site.op.args[1:], site.args[1:])}]"
@@ -314,7 +318,7 @@ SPELLINGS: dict[Op, Row] = {
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
     ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
     ops.astype: (_array_first, _is_array, _astype),
-    ops.copy: (lambda op: _array_first(op) and op.kwargs.get("order", "K") == "K", _is_array, _copy),
+    ops.copy: (_array_first, _is_array, _copy),
     ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }

@@ -89,9 +89,14 @@ class Unpacked:
         cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
         for label, child in zip(spec.names, spec.children):
             if self.standalone:
-                self.capture(child)
+                if child is not spec:  # the function itself, which calls itself: those calls are on the tape
+                    self.capture(child)
                 continue
-            self.node(child, f"{self.name(cells[label], f'cell_{label}')}.cell_contents")
+            content = f"{self.name(cells[label], f'cell_{label}')}.cell_contents"
+            if child is spec:
+                self.static(spec.prototype, content)
+            else:
+                self.node(child, content)
 
     def capture(self, child: Any) -> None:
         """Make a captured number or array a keyword argument, with the value it had."""
@@ -202,7 +207,7 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
     if type(node) is Static and node.value is None:
         return "None"
     if isinstance(node, Closure) and mirror:
-        parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy]
+        parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy and child is not node]
         return f"{{{', '.join(f'{label!r}: {_nested(child, texts, mirror, seen)}' for label, child in parts)}}}"
     if not isinstance(node, Container) or node.type not in (tuple, list, dict):
         raise _Intricate

@@ -15,6 +15,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.path import Step
 from tapegrad.rules import Op, Traced
+from tapegrad.tangent import layout_of
 from tapegrad.tape import Raised
 from tapegrad.tensorarray import TensorArray
 from tapegrad.tensors import numpy_dtype
@@ -100,6 +101,8 @@ class Vendor:
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
             return f"np.{value.dtype.name}({(value.item() if finite and value.dtype.kind != 'c' else str(value.item()))!r})"
+        if value.ndim > 1 and layout_of(value) == "F":
+            return f"{self.array(value.T)}.T"
         if value.size <= _SHORT and finite and value.size:
             return f"np.array({value.tolist()!r}, {value.dtype.str!r})"
         self.imports.add("import base64")

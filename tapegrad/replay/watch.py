@@ -7,6 +7,7 @@ a string by identity, an array by its content, a list, dict or object by what is
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
 _MISSING = object()
+_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter"])
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
 
 
@@ -23,8 +25,8 @@ def watch(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     """Return a function that says whether what `f` and the functions it can reach read is unchanged; None if they read nothing.
 
     What `f` captured itself is among the inputs, and so may change. Followed are the names that a function's code mentions:
-    globals, attributes of the user's modules and classes, defaults, captured variables of the functions it calls. Foreign packages
-    are left out.
+    globals, attributes of the user's modules and classes, defaults, captured variables of the functions it calls; and what it reads by a
+    name that is written down as a string. Foreign packages are left out.
     """
     seen: set[int] = set()
     checks: list[Callable[[], bool]] = []
@@ -73,7 +75,8 @@ def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, 
                 continue
             yield thing
             names = _names(thing.__code__)
-            stack += _note(thing.__globals__, names, names, places)
+            for scope in (thing.__globals__, *map(vars, _modules(thing, names))):
+                stack += _note(scope, names, names, places)
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
             if hasattr(thing, "__wrapped__"):
@@ -110,11 +113,19 @@ def _note(scope: Mapping[str, Any], names: frozenset[str], all_names: frozenset[
     return leads
 
 
+def _modules(fn: FunctionType, names: frozenset[str]) -> list[ModuleType]:
+    """Return the user's modules that a function imports itself, or names in a string: those of its names that are modules'."""
+    package = fn.__globals__.get("__package__")
+    found = [sys.modules.get(full) for name in names for full in (name, f"{package}.{name}")]
+    return [module for module in found if isinstance(module, ModuleType) and not _is_foreign(module.__name__)]
+
+
 @functools.lru_cache(maxsize=1024)
 def _names(code: CodeType) -> frozenset[str]:
-    """Return the names that a code object, and those inside it, mention."""
+    """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
     inner = [_names(part) for part in code.co_consts if isinstance(part, CodeType)]
-    return frozenset(code.co_names).union(*inner)
+    strings = [part for part in code.co_consts if type(part) is str] if _BY_NAME.intersection(code.co_names) else []
+    return frozenset([*code.co_names, *strings]).union(*inner)
 
 
 def _function(part: Any) -> Any:

@@ -53,7 +53,7 @@ def entry(name: str, value: Any) -> Entry:
     if isinstance(meaning, Op):
         kind = "differentiable" if meaning.differentiable else "non-differentiable"
         return Entry(name, kind, f"op {meaning.__name__}", meaning.differentiable)
-    if value in CONSTRUCTORS and (meaning is None or value in CONSTANT):
+    if value in CONSTRUCTORS and value not in PLAIN and (meaning is None or value in CONSTANT):
         return Entry(name, "constructor", "", False)
     if value in CONSTANT:
         return Entry(name, "non-differentiable", "" if meaning is not None else "a plain value", False)

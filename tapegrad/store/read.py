@@ -46,6 +46,7 @@ from tapegrad.trace import collector
 from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, flatten
 
 Given = Mapping[str, Any] | Iterable[Any]
+_KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError, ImportError)
 
 
@@ -370,12 +371,15 @@ class Reader:
         found = self.among_given(handed)
         return Recorded(text(name), text(kind)) if found is None else found
 
-    def raised(self, fn: Any, error: Any) -> Raised:
+    def raised(self, fn: Any, error: Any, settings: Any = None, never: Any = False) -> Raised:
         cls = self.cls(error)
         called = self.value(fn)
         if not issubclass(cls, Exception) or not callable(called) or isinstance(called, type):
             fail("a guard of an error expects none")
-        return Raised(called, cls)
+        given = tuple((text(kind), text(way)) for kind, way in self.keywords(settings or ()).items())
+        if not {kind for kind, _ in given} <= _KINDS or not {way for _, way in given} <= _WAYS or type(never) is not bool:
+            fail(f"a guard of an error with settings {settings!r}")
+        return Raised(called, cls, given, never)
 
     def run(self, row: Any) -> Any:
         op = self.function(row)

@@ -391,7 +391,7 @@ _WRITE: dict[Any, Callable[[Writer, Any], Any]] = {
     ZeroTangent: lambda w, x: ["ZeroTangent"],
     NoTangent: lambda w, x: ["NoTangent"],
     Step: lambda w, x: ["step", w.callable(x.op), [w.value(arg) for arg in x.args], [[key, w.value(arg)] for key, arg in x.kwargs.items()]],
-    Raised: lambda w, x: ["raised", w.callable(x.fn), w.callable(x.error)],
+    Raised: lambda w, x: ["raised", w.callable(x.fn), w.callable(x.error), *([list(map(list, x.settings)), x.never] if x.settings else [])],
     Structure: lambda w, x: ["structure", w.structure(x)],
     ValueAndGradients: lambda w, x: ["gradients", w.signature(x.signature), x.shapes],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -147,9 +148,19 @@ def test_a_seed_and_errors_are_those_of_grad() -> None:
         tg.explain(lambda x: x * 2.0, ARRAY)
     with pytest.raises(tg.UnknownFunction):
         tg.explain(lambda x: np.packbits(x), ARRAY)
+    half = tg.primitive(lambda x: x / 2)
+    tg.rrule(half)(lambda x: (x / 2, lambda dy: (dy / 0,)))
     with pytest.raises(ZeroDivisionError) as caught:
-        tg.explain(lambda x: np.log(x) * 0.0, 0.0)
+        tg.explain(lambda x: half(x), 1.0)
     assert "pullback of" in str(caught.value) and isinstance(caught.value, tg.ReplayError)
+
+
+def test_a_quotient_of_python_numbers_by_zero_is_explained() -> None:
+    found = tg.explain(lambda x: np.sin(x) / x, 0.0)
+    assert math.isnan(found.value) and math.isnan(found.gradient[1])
+    assert [f.kind for f in found.findings] == ["nan", "inf"] and found.findings[0].operation.fn is tg.ops.divide  # type: ignore[attr-defined]
+    found = tg.explain(math.sqrt, 0.0)
+    assert (found.value, found.gradient) == (0.0, (None, math.inf)) and [f.kind for f in found.findings] == ["inf"]
 
 
 def test_many_arguments_and_many_lines_stay_on_one_screen() -> None:

@@ -139,7 +139,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         order[:2] = order[:2][::-1]
     grids = [ops.reshape(as_array(x), tuple(-1 if i == at else 1 for i in range(len(xi)))) for x, at in zip(xi, order)]
     full = tuple(grids) if sparse else broadcast_arrays(*grids)
-    return tuple(map(ops.copy, full)) if copy else full
+    return tuple(ops.copy(x, order="C") for x in full) if copy else full
 
 
 @means(np.linspace)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import as_array, kept, laid, static
 from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
@@ -126,6 +126,7 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
 
 
 @means(np.piecewise)
+@laid(kept)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     x = as_array(x)
     single = isinstance(condlist, (bool, np.bool_)) or (not isinstance(condlist[0], (list, np.ndarray)) and rank(x))

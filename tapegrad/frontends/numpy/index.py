@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.rules import FOREIGN, Traced, means
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS
@@ -71,6 +71,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 
 @means(np.compress)
+@laid(rows)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     x, axis = _along(a, axis)
     mask = ops.astype(as_array(condition), dtype=np.dtype(bool))
@@ -115,6 +116,7 @@ def choose_method(a: Any, choices: Any, out: Any = None, mode: str = "raise") ->
 
 
 @means(np.select)
+@laid(rows)
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     if len(condlist) != len(choicelist) or not len(condlist):
         np.select(condlist, choicelist)  # ValueError, in NumPy's words

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import as_array, columns, laid, static
 from tapegrad.frontends.numpy.shape import (
     along_axis,
     atleast,
@@ -110,6 +110,7 @@ def _places(obj: Any) -> Any:
 
 
 @means(np.insert)
+@laid(columns)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     x, axis = along_axis(arr, axis)
     place, new, shape = _places(obj), as_array(values), shape_of(x)
@@ -129,7 +130,15 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 @means(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     x, axis = along_axis(arr, axis)
-    return ops.take(x, np.delete(np.arange(shape_of(x)[axis]), _places(obj)), axis=axis)
+    places = _places(obj)
+    rest = np.delete(np.arange(shape_of(x)[axis]), places)
+    one = isinstance(places, slice) or (np.size(places) == 1 and np.asarray(places).dtype.kind in "iu")
+    return _kept(x, rest, axis) if one else x[along(axis, rest)]  # NumPy's two ways, which differ in where they put what is left
+
+
+@laid(columns)
+def _kept(x: Any, places: Any, axis: int) -> Any:
+    return ops.take(x, places, axis=axis)
 
 
 # -- splitting

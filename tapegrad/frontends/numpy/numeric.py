@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.brief import plain
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, kept, keywords, laid, rows, static
 from tapegrad.frontends.numpy.create import logspace
 from tapegrad.frontends.numpy.elementwise import clip
 from tapegrad.frontends.numpy.linalg import diagonal, dot
@@ -85,6 +85,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 @means(np.gradient)
+@laid(kept)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     f, edge_order = as_array(f), static(edge_order)
     if kind_of(f) in "iu":
@@ -161,6 +162,7 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 
 @means(np.unwrap)
+@laid(kept)
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
     x, axis = as_array(p), static(axis)
     d = diff(x, axis=axis)
@@ -274,6 +276,7 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
 
 
 @means(np.vander)
+@laid(rows)
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
     x = as_array(x)
     if rank(x) != 1:

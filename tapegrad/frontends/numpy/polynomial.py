@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import as_array, kept, laid, static
 from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype, vander
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank
@@ -43,6 +43,7 @@ def _without_leading_zeros(p: Any) -> Any:
 
 
 @means(np.polyval)
+@laid(kept, by=1)
 def polyval(p: Any, x: Any) -> Any:
     p = p.coeffs if isinstance(p, np.poly1d) else as_array(p)
     y: Any = 0

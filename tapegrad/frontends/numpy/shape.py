@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, columns, keywords, laid, static
 from tapegrad.rules import Traced, means, register
 from tapegrad.tangent import dtype_of, shape_of
 
@@ -254,6 +254,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 
 @means(np.pad)
+@laid(columns)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     x = as_array(array)
     widths = _widths(pad_width, rank(x))

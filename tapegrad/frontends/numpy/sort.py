@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, kept, keywords, laid, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.rules import Traced, means
@@ -58,6 +58,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", or
 
 
 @means(np.partition)
+@laid(kept)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)

@@ -1,0 +1,43 @@
+"""np.errstate in a traced function: where it makes an error of a warning, each call there is guarded, so that a replay notices one."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from tapegrad.context import running
+from tapegrad.rules import constructs, refused
+
+
+class Settings(contextlib.ContextDecorator):
+    """The context of `np.errstate`, which tells the traces that run what it sets."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        self.before: list[tuple[Any, dict[str, str]]] = []  # what each trace was told last
+
+    def __enter__(self) -> Any:
+        entered = self.state.__enter__()
+        self.before = [(tracer, dict(tracer.settings)) for tracer in running.tracers]
+        for tracer in running.tracers:
+            tracer.strictly(np.geterr())
+        return entered
+
+    def __exit__(self, *error: Any) -> None:
+        self.state.__exit__(*error)
+        for tracer, settings in self.before:
+            tracer.strictly(settings)
+
+
+@constructs(np.errstate)
+def errstate(tracer: Any, fn: Any, **settings: Any) -> Any:
+    return Settings(fn(**settings))
+
+
+@constructs(np.seterr)
+def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    if "raise" in (*args, *kwargs.values()):
+        raise refused("np.seterr", "a replay would not raise where the program does", "with np.errstate(...): around those lines")
+    return fn(*args, **kwargs)

@@ -1,0 +1,103 @@
+"""np.errstate inside a traced function: a replay never passes where the program would have raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+GOOD, BAD = np.array([1.0, 2.0]), np.array([0.0, 2.0])
+
+
+def caught(x: Any) -> Any:
+    with np.errstate(all="raise"):
+        try:
+            y = np.log(x).sum()
+        except FloatingPointError:
+            y = x.sum() * 10.0
+    return y
+
+
+def strict(x: Any) -> Any:
+    with np.errstate(divide="raise", over="ignore"):
+        return np.log(x).sum()
+
+
+@np.errstate(divide="raise")
+def _unseen(x: Any) -> Any:
+    return x
+
+
+def loose(x: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.log(x).sum() + _unseen(x)[0]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("make", [tg.trace, lambda f, x: (None, tg.gradtape(f, x)), lambda f, x: (None, tg.optimise(tg.trace(f, x)[1]))])
+def test_a_replay_is_refused(make: Any) -> None:
+    for f in (caught, strict):
+        tape = make(f, GOOD)[1]
+        tape.play(GOOD + 1.0)
+        with pytest.raises(tg.GuardError, match="no FloatingPointError from log"):
+            tape.play(BAD)
+        with pytest.raises(tg.GuardError):
+            tg.compile(tape)(BAD)
+    tape = make(caught, BAD)[1]
+    tape.play(BAD)
+    with pytest.raises(tg.GuardError, match="recorded where there was FloatingPointError"):
+        tape.play(GOOD)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_compiled_functions_take_the_programs_path() -> None:
+    value, step = tg.compile(caught), tg.value_and_grad(caught)
+    for x in (GOOD, GOOD, BAD, BAD, GOOD, BAD):
+        assert value(x) == caught(x)
+        (found, (_, dx)), (expected, (_, right)) = step(x), tg.grad(caught, x)
+        assert found == expected and dx.tolist() == right.tolist()
+    assert value.stats.traces == step.stats.traces == 2  # type: ignore[attr-defined]
+    for fast in (tg.compile(strict), tg.value_and_grad(strict)):
+        fast(GOOD), fast(GOOD)
+        with pytest.raises(FloatingPointError):
+            fast(BAD)
+
+
+def test_what_only_silences_leaves_no_guard() -> None:
+    assert not [op for op in tg.trace(loose, GOOD)[1] if op.kind == "guard"]
+    before = np.geterr()
+    assert tg.trace(loose, GOOD)[0] == loose(GOOD) and np.geterr() == before
+
+
+def test_settings_nest_and_end() -> None:
+    def nested(x: Any) -> Any:
+        with np.errstate(over="raise"):
+            with np.errstate(over="ignore"):
+                y = np.exp(x)
+            y = y * 2.0
+        return y + 1.0
+    tape = tg.trace(nested, GOOD)[1]
+    assert [op.expected.fn for op in tape if op.kind == "guard"] == [tg.ops.multiply]  # type: ignore[attr-defined]
+
+
+def test_settings_for_the_whole_process_are_refused() -> None:
+    before = np.geterr()
+    with pytest.raises(tg.UnknownFunction, match="seterr"):
+        tg.grad(lambda x: np.seterr(all="raise") and x, 1.0)
+    assert np.geterr() == before and tg.grad(lambda x: x * len(np.seterr()), 1.0)[0] == 4.0
+
+
+def test_a_context_and_a_file_keep_the_guards(tmp_path: Path) -> None:
+    class Kept(tg.Context):
+        def record(self, tape: tg.Tape, call: tg.Call) -> tg.Variable:
+            return super().record(tape, call)
+    for ctx in (Kept(), tg.Context(paths=True)):
+        tape = tg.trace(strict, GOOD, ctx=ctx)[1]
+        tape.save(tmp_path / "strict.tape")
+        for again in (tape, tg.load(tmp_path / "strict.tape")):
+            with pytest.raises(tg.GuardError, match="no FloatingPointError"), np.errstate(all="ignore"):
+                again.play(BAD)
