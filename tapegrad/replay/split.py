@@ -55,7 +55,6 @@ class Parts:
             self.kept.append([name for name in found if name in kept])
         for number, piece in enumerate(pieces):
             self._write(number, piece, given[number], out)
-
         taken = ["try:", "    kept = pool.pop()", "except IndexError:", "    kept = make()"] if kept else []
         self.main = source._replace(body=[*taken, *self.calls, *["pool.append(kept)"] * bool(kept)], setup=[], kept=[], result="_result")
 
@@ -63,13 +62,24 @@ class Parts:
         made = {name: maker for name, maker in given.items() if maker >= 0}
         parameters = [*(f"_out{maker}" for maker in sorted({*made.values()})), *(name for name in given if name not in made)]
         kept = self.kept[number]
-        lines = [f"{', '.join(kept)}, = _kept"] * bool(kept) + [f"{name} = _out{maker}[{out[maker][name]}]" for name, maker in made.items()] + piece
+        lines = [f"{', '.join(kept)}, = _kept"] * bool(kept)
+        for maker in sorted({*made.values()}):
+            lines += _taken(f"_out{maker}", out[maker], [name for name in made if made[name] == maker])
+        lines += piece
         if out[number]:
             lines.append(f"return {', '.join(out[number])},")
         head = f"def _part{number}({', '.join(['_kept'] * bool(kept) + parameters)}):"
         self.texts.append("\n".join([head, *(f"    {line}" for line in lines), ""]))
         to = "_result" if number == len(out) - 1 else f"_out{number}"
         self.calls.append(f"{to} = _part{number}({', '.join([f'kept[{number}]'] * bool(kept) + parameters)})")
+
+
+def _taken(place: str, out: dict[str, int], names: list[str]) -> list[str]:
+    """Return the lines that take names out of a tuple: one by one where they are few."""
+    if 2 * len(names) < len(out):
+        return [f"{name} = {place}[{out[name]}]" for name in names]
+    wanted = set(names)
+    return [f"{', '.join(name if name in wanted else '_' for name in out)}, = {place}"]
 
 
 def maker(codes: list[CodeType], names: dict[str, Any], kept: list[list[str]]) -> Callable[[], tuple[tuple[Any, ...], ...]]:
