@@ -17,7 +17,7 @@ from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import count_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.plan import Plan, Storage, make_plan
+from tapegrad.replay.plan import Plan, Storage, dense_strides, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
     BINARY,
@@ -488,15 +488,3 @@ def comment(where: Location) -> str:
 def to_python(x: Any) -> Any:
     """Return NumPy's number as Python's."""
     return x.item() if isinstance(x, np.generic) else x
-
-
-def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.flags.c_contiguous:
-        return None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    strides, step = [0] * x.ndim, x.itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(x.shape[axis], 1)
-    return tuple(strides)
