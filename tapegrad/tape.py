@@ -52,12 +52,15 @@ def V(ref: int | Variable) -> Variable:
 
 
 class Unknown:
-    """The value of an operation that has not run, or that was not saved: then its type is known, and its length where it has one."""
+    """The value of an operation that has not run, or that was not kept: then its type is known, and its length where it has one.
 
-    __slots__ = ("_type_name", "length")
+    `like` is an array of that type for those who look at no more of it, or None.
+    """
 
-    def __init__(self, type: str = "", length: int = 0) -> None:
-        self._type_name, self.length = type, length
+    __slots__ = ("_type_name", "length", "like")
+
+    def __init__(self, type: str = "", length: int = 0, like: Any = None) -> None:
+        self._type_name, self.length, self.like = type, length, like
 
     def __len__(self) -> int:
         return self.length

@@ -37,9 +37,10 @@ from tapegrad.ops import (
     vecdot,
     where,
 )
+from tapegrad.passes.blank import is_blank
 from tapegrad.passes.walk import Walk, count_uses, pure, same_type
 from tapegrad.rules import Op
-from tapegrad.tape import Call, Operation, Tape
+from tapegrad.tape import UNKNOWN, Call, Operation, Tape
 
 LINEAR = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem, sum, mean])  # in the first argument
 BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot])
@@ -208,13 +209,13 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     args = [base for _, base in parts]
     passed = _passed(op, given)
     if passed is not None and _fits(passed):
-        return Scaled(passed, walk.make(op, op.fn, *args, **op.kwargs))
+        return Scaled(passed, walk.make(op, op.fn, *args, val=op.val if is_blank(op.val) else UNKNOWN, **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:
         return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
     if op.fn is subtract and given == [1.0, -1.0]:
         return walk.make(op, add, *args, val=op.val)
     if op.fn is subtract and given == [-1.0, 1.0]:
-        return Scaled(-1.0, walk.make(op, add, *args))
+        return Scaled(-1.0, walk.make(op, add, *args, val=op.val if is_blank(op.val) else UNKNOWN))
     return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
 
 
@@ -250,9 +251,10 @@ def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tupl
 
 
 def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
+    val = like.val if is_blank(like.val) else UNKNOWN
     if x.factor == -1.0:
-        return walk.make(like, negative, x.base)
-    return walk.make(like, multiply, x.factor, x.base)
+        return walk.make(like, negative, x.base, val=val)
+    return walk.make(like, multiply, x.factor, x.base, val=val)
 
 
 def _apply(walk: Walk, arg: Any) -> Any:

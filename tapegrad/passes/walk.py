@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import pow
+from tapegrad.passes.blank import blank, is_blank
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
@@ -125,6 +126,8 @@ class Walk:
         if val is UNKNOWN and all(arg.val is not UNKNOWN for arg in args if isinstance(arg, Operation)):
             with np.errstate(all="ignore"):
                 val = fn.run(*map(value_of, args), **kwargs)
+            if any(is_blank(arg.val) for arg in args if isinstance(arg, Operation)):
+                val = _nothing_like(val)
         return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
 
     def constant(self, like: Operation, val: Any) -> Any:
@@ -183,6 +186,13 @@ class Walk:
     def _name(self, number: int) -> str:
         made = self.at[number] if 0 < number < len(self.at) else None
         return made.name if isinstance(made, Operation) else ""
+
+
+def _nothing_like(val: Any) -> Any:
+    """Return a value of that type for one that was computed of blank ones."""
+    if type(val) is np.ndarray:
+        return blank(val)
+    return type(val)("nan") if isinstance(val, (float, complex, np.inexact)) else val
 
 
 def _itself(arg: Any) -> Any:

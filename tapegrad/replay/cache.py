@@ -17,6 +17,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
+from tapegrad.passes.blank import drop, typed
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.replay.blocks import Blocks
@@ -147,11 +148,12 @@ class Compiled:
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
-            best = self._finish(tape)
+            best = self._finish(typed(tape))
             run = compile_tape(best, fresh=fresh)
             forget(best)
             return best, run
         result = recorded_result(tape)
+        drop(tape)
         entry = _Entry(tape, build)
         with self._lock:
             entries = (entry, *self._entries.get(key, ()))
@@ -235,7 +237,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     finish = _finish(backend, mode, passes)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed)
+        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed, release=True)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import getfield, reshape, scatter, setitem, where
+from tapegrad.passes.blank import is_blank
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import How, gathers, how, is_tall
 from tapegrad.rules import OPS, Op
@@ -78,8 +79,8 @@ def shares(op: Call) -> list[Operation]:
         return []  # setitem copies, though the trace wrote in place
     if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
         return arrays[:1]  # its value on the tape may be a copy, and this not be one
-    if not isinstance(op.val, np.ndarray) or (op.val.base is None and not any(arg.val is op.val for arg in arrays)):
-        return []  # it owns its memory
+    if not isinstance(op.val, np.ndarray) or is_blank(op.val) or (op.val.base is None and not any(arg.val is op.val for arg in arrays)):
+        return []  # it owns its memory: what is no view, and was dropped, does
     return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)]
 
 
