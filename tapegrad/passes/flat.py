@@ -95,9 +95,13 @@ def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
     def bind(arg: Any) -> Any:
         return flat[arg] if isinstance(arg, Operation) else arg
 
+    def haunt(arg: Any) -> Any:
+        return ghost[arg] if isinstance(arg, Operation) else arg
+
     for op in tape.ops:
-        ghost[op] = seen = shadow.push(copy_op(op, lambda arg: ghost[arg] if isinstance(arg, Operation) else arg))
-        known = all(flat[arg] is not None for arg in op.args if isinstance(arg, Operation))
+        ghost[op] = seen = copy_op(op, haunt)
+        shadow.ops.append(seen)
+        known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
         if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or not known):
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
