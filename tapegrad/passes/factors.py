@@ -105,19 +105,19 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
     if tape.result is not None:
         sign[tape.result.id] = other[tape.result.id] = math.inf
     for op in reversed(tape.ops):
-        at, args = op.id, op.args
-        size = _size(op.val)
-        lazy[0][at], lazy[1][at] = sign[at] <= size, other[at] <= size
-        costs = (min(sign[at], size), min(other[at], size))
-        known = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(op.val)
-        for i, arg in enumerate(args):
-            if isinstance(arg, Operation) and not (i and arg in args[:i]):
-                if known:
-                    more = _cost(op, i, costs, uses, factor)  # type: ignore[arg-type]
-                    sign[arg.id] += more[0]
-                    other[arg.id] += more[1]
-                else:
-                    sign[arg.id] = other[arg.id] = math.inf
+        at = op.id
+        size, cost, more = _size(op.val), sign[at], other[at]
+        if cost <= size:
+            lazy[0][at] = 1
+        if more <= size:
+            lazy[1][at] = 1
+        costs = (cost if cost < size else size, more if more < size else size)
+        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(op.val)
+        for i, arg in enumerate(op.args):
+            if isinstance(arg, Operation) and not (i and arg in op.args[:i]):
+                cost, more = _cost(op, i, costs, uses, factor) if passing else NEVER  # type: ignore[arg-type]
+                sign[arg.id] += cost
+                other[arg.id] += more
     return lazy
 
 
@@ -139,7 +139,7 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
-        meets = isinstance(other, Call) and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
+        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
         return FREE if meets else costs
     if fn is add or (fn is subtract and i == 1):
         return 0.0, math.inf

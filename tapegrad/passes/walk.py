@@ -97,7 +97,7 @@ class Walk:
 
     def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
         """Put a copy of an old operation on the new tape; return it."""
-        at = self.at
+        at, ops = self.at, self.new.ops
         if type(op) is Call:  # copy_op, unrolled: every pass copies all of them
             new: Any = _new(Call)
             fn = op.fn
@@ -108,8 +108,14 @@ class Walk:
         new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]) if args is None else args
         if op.note:
             new.note = self.note(op.note)
-        self._push(new)
-        self.stand_in(op, new)
+        ops.append(new)  # _push and stand_in, unrolled
+        new.id = len(ops)
+        at[op.id] = new
+        if self._used:
+            self.uses.append(self._used[op.id])
+        if self.learn:
+            self.known.append(0)
+            self._know(new)
         return new  # type: ignore[no-any-return]
 
     def note(self, note: str) -> str:
