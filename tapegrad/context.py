@@ -211,7 +211,7 @@ class Tracer:
                     raise MutationError(f"an array that shares memory with {label} is read outside the trace, after {label} was written to",
                                         user_location(), f"read it through {label}")
             known = self.constants.get(id(arg))
-            if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and np.array_equal(known[1].val, arg))):
+            if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
                 return known[1]
             frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
             return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
@@ -313,11 +313,17 @@ class Tracer:
         self.push(guard)
 
 
-def slim_copy(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def unchanged(x: Any, copy: Any) -> bool:
+    """Return whether an array is still what it was when it was copied."""
+    return np.array_equal(x, copy)
+
+
+def slim_copy(x: np.ndarray[Any, Any]) -> Any:
     """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
     if x.nbytes < 1 << 20 or 0 not in x.strides:
         return x.copy(order="K")
-    return np.broadcast_to(x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])].copy(order="K"), x.shape)
+    slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
+    return np.broadcast_to(slim.copy(order="K"), x.shape)
 
 
 def are_apart(arrays: tuple[Any, ...]) -> bool:

@@ -142,7 +142,7 @@ class Proxy(Traced):
     def _shape(self) -> tuple[int, ...]:
         val, tracer = self._val, self._tracer
         if type(val) is np.ndarray and tracer.special and not tracer.dynamic:
-            return val.shape  # guarded already
+            return val.shape  # type: ignore[no-any-return]  # guarded already
         if not hasattr(behind(self), "shape"):
             return ()
         self._tracer.specialise(self)

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from tapegrad.ops import setitem
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Operation, Tape, Unknown
 
@@ -87,6 +88,10 @@ def _dropped(op: Operation) -> Unknown:
 
 
 def _is_large(op: Operation) -> bool:
-    """True for a call of a large value; what makes an array of one number keeps it, as passes look at that."""
-    return type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call \
-        and not (type(op.fn) is Op and op.fn.owns) and op.val.dtype != object and not is_blank(op.val)
+    """True for a call of a large value. What makes an array for writing keeps it: passes look at its number, and views of it at its operation."""
+    if not (type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call) or op.val.dtype == object or is_blank(op.val):
+        return False
+    root: Any = op
+    while type(root) is Call and type(root.fn) is Op and root.fn.view and isinstance(root.args[0], Operation):
+        root = root.args[0]
+    return not (type(root) is Call and type(root.fn) is Op and (root.fn.owns or root.fn is setitem))

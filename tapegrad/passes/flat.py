@@ -63,6 +63,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
                         op.val = op.pb = None
                         dropping.watch(passed)
             cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
+            tracer.push = new.ops.append  # what the result is made of stays
             mark = len(new.ops)
             _put_result(tape, new, tracer, value, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
             for made in new.ops[mark:]:
