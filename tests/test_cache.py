@@ -346,3 +346,24 @@ def test_arguments_that_share_memory() -> None:
     with pytest.raises(tg.GuardError, match="apart"):
         tape.play(z, z)
     assert "apart" in tape.to_python() and (z == np.arange(3.0)).all()
+
+
+def test_several_threads_compile_a_tape_once() -> None:
+    step: Any = tg.value_and_grad(lambda x: (np.tanh(x) * x).sum())
+    finish, built = step._finish, list[Any]()
+    step._finish = lambda tape: (built.append(tape), finish(tape))[1]
+    x = np.linspace(0.0, 1.0, 50)
+    expected = step(x)
+    start, found = threading.Barrier(4), list[Any]()
+
+    def work() -> None:
+        start.wait()
+        found.append(step(x))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1 and len(found) == 4 and step.stats.hits == 4
+    for result in found:
+        same(result, expected)

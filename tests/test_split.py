@@ -124,6 +124,6 @@ def test_a_long_function_is_written_in_parts() -> None:
         return r
     run = tg.compile(tg.flatgrad(tg.trace(f, 0.5)[1]))
     parts = run.source.split("def ")[1:]
-    assert len(parts) > 4 and max(part.count("\n") for part in parts) < split.PART + 50
+    assert len(parts) > 4 and max(part.count("\n") for part in parts) < 2 * split.PART
     assert max(len(part) for part in parts) < 200 * split.PART
     same(run(0.25), tg.grad(f, 0.25))

@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tapegrad.ops import setitem
+from tapegrad.ops import pack, setitem
 from tapegrad.rules import Op
-from tapegrad.tape import Call, Operation, Tape, Unknown
+from tapegrad.tape import Call, Operation, Tape, Unknown, operands
 
 LARGE = 1 << 20  # bytes of an array, from which on it is dropped; below, what an operation itself takes counts for more
 
@@ -42,7 +42,10 @@ def _kind(x: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def drop(tape: Tape) -> None:
-    """Drop the large values of a tape's calls."""
+    """Drop the large values of a tape's calls, and the nests of them."""
+    for op in tape.ops:
+        if type(op) is Call and op.fn is pack and any(map(_is_large, operands(op))):
+            op.val = Unknown(op.type)
     for op in filter(_is_large, tape.ops):
         op.val = _dropped(op)
 
@@ -76,7 +79,7 @@ class Dropping:
         if len(self.held) >= self.limit:
             held = []
             for op in self.held:
-                if getrefcount(op.val) > 2:  # the operation's, and that of this call
+                if getrefcount(op.val) > 2:  # what the operation and this call hold
                     held.append(op)
                 else:
                     op.val = _dropped(op)

@@ -84,14 +84,16 @@ class _Entry:
     The first call has its result from the trace: a function that meets other arguments at every call compiles nothing.
     """
 
-    __slots__ = ("build", "run", "tape")
+    __slots__ = ("build", "lock", "run", "tape")
 
     def __init__(self, tape: Tape, build: Callable[[Tape], tuple[Tape, Callable[..., Any]]]) -> None:
-        self.tape, self.build, self.run = tape, build, self.compile_and_run
+        self.tape, self.build, self.run, self.lock = tape, build, self.compile_and_run, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        """Compile the tape, and make the call."""
-        self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
+        """Compile the tape, unless another thread has meanwhile, and make the call."""
+        with self.lock:
+            if self.run == self.compile_and_run:
+                self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
         return self.run(*args, **kwargs)
 
 
