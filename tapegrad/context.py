@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -216,10 +217,10 @@ class Tracer:
             plain_array(arg)
             self.read_outside(arg)
             known = self.constants.get(id(arg))
-            if known is not None and (known[1].val is arg or np.array_equal(known[1].val, arg)):
+            if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
                 return known[1]
             frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
-            return self.constant(id(arg), arg, arg if frozen else arg.copy(order="K"))
+            return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
         if is_tensor(arg):
             self.read_outside(arg)
             key = ("tensor", id(arg), arg._version)  # which torch counts up at every write in place
@@ -242,7 +243,7 @@ class Tracer:
         op = Constant(val)
         self.locate(op)
         self.push(op)
-        self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own
+        self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
         return op
 
     def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
@@ -344,6 +345,19 @@ class Tracer:
         guard = Guard(op, fact, value)
         self.locate(guard)
         self.push(guard)
+
+
+def unchanged(x: Any, copy: Any) -> bool:
+    """Return whether an array is still what it was when it was copied."""
+    return np.array_equal(x, copy)
+
+
+def slim_copy(x: np.ndarray[Any, Any]) -> Any:
+    """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
+    if x.nbytes < 1 << 20 or 0 not in x.strides:
+        return x.copy(order="K")
+    slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
+    return np.broadcast_to(slim.copy(order="K"), x.shape)
 
 
 def are_apart(arrays: tuple[Any, ...]) -> bool:

@@ -142,6 +142,9 @@ class Proxy(Slotted):
 
     @property
     def _shape(self) -> tuple[int, ...]:
+        val, tracer = self._val, self._tracer
+        if type(val) is np.ndarray and tracer.special and not tracer.dynamic:
+            return val.shape  # type: ignore[no-any-return]  # guarded already
         if not hasattr(behind(self), "shape"):
             return ()
         self._tracer.specialise(self)
@@ -149,6 +152,9 @@ class Proxy(Slotted):
 
     @property
     def _dtype(self) -> Any:
+        val, tracer = self._val, self._tracer
+        if type(val) is np.ndarray and tracer.special and not tracer.dynamic:
+            return val.dtype
         self._tracer.specialise(self)
         if not hasattr(behind(self), "dtype"):
             return None

@@ -54,12 +54,15 @@ def V(ref: int | Variable) -> Variable:
 
 
 class Unknown:
-    """The value of an operation that has not run, or that was not saved: then its type is known, and its length where it has one."""
+    """The value of an operation that has not run, or that was not kept: then its type is known, and its length where it has one.
 
-    __slots__ = ("_type_name", "length")
+    `like` is an array of that type for those who look at no more of it, or None.
+    """
 
-    def __init__(self, type: str = "", length: int = 0) -> None:
-        self._type_name, self.length = type, length
+    __slots__ = ("_type_name", "length", "like")
+
+    def __init__(self, type: str = "", length: int = 0, like: Any = None) -> None:
+        self._type_name, self.length, self.like = type, length, like
 
     def __len__(self) -> int:
         return self.length
@@ -403,11 +406,18 @@ def value_of(arg: Any) -> Any:
 
 def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
     """Copy an operation for another tape, its arguments mapped by `bind`."""
-    new = type(op).__new__(type(op))
+    new: Any = _new(type(op))
+    if type(op) is Call:  # most of them: slot by slot, as below
+        new.fn, new.kwargs, new.pb, new.val, new.note = bind(op.fn), op.kwargs, op.pb, op.val, op.note
+        new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
+        return new  # type: ignore[no-any-return]
     for cls in type(op).__mro__:
         for slot in getattr(cls, "__slots__", ()):
             setattr(new, slot, getattr(op, slot))
     new.args = tuple(map(bind, op.args))
     if isinstance(new, Call):
         new.fn = bind(new.fn)
-    return new
+    return new  # type: ignore[no-any-return]
+
+
+_new = object.__new__

@@ -388,3 +388,24 @@ def test_what_is_read_by_a_name_in_a_string_or_imported_inside_is_looked_at_agai
         for rate, traces in ((2.0, 1), (2.0, 1), (5.0, 2), (5.0, 2), (2.0, 2)):
             monkeypatch.setattr(conf, "RATE", rate)
             assert fast(1.0) == rate and fast.stats.traces == traces, f.__name__  # type: ignore[attr-defined]
+
+
+def test_several_threads_compile_a_tape_once() -> None:
+    step: Any = tg.value_and_grad(lambda x: (np.tanh(x) * x).sum())
+    finish, built = step._finish, list[Any]()
+    step._finish = lambda tape: (built.append(tape), finish(tape))[1]
+    x = np.linspace(0.0, 1.0, 50)
+    expected = step(x)
+    start, found = threading.Barrier(4), list[Any]()
+
+    def work() -> None:
+        start.wait()
+        found.append(step(x))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1 and len(found) == 4 and step.stats.hits == 4
+    for result in found:
+        same(result, expected)

@@ -17,8 +17,8 @@ from rich.console import Console
 
 import tapegrad as tg
 from bench.problems import filling, gmm
-from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, optimise, shapes, specialise
-from tapegrad.passes.simplify import RULES
+from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, forwarding, optimise, shapes, specialise
+from tapegrad.passes.simplify import NEEDS, RULES
 from tapegrad.rules import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree import leaves_of
@@ -361,3 +361,27 @@ def test_passes_are_the_users_to_choose() -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(report)
     assert "2 multiply, 1 cos, 1 sin" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_pass_that_finds_nothing_gives_the_tape_back() -> None:
+    flat = flat_tape(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    before = str(flat)
+    best = optimise(flat)
+    for run in (fold, cse, forwarding, dce):
+        assert run(best) is best
+    assert str(flat) == before and not {*map(id, best.ops)} & {*map(id, flat.ops)}
+
+
+def test_notes_name_the_variables_of_the_new_tape() -> None:
+    flat = tg.flatgrad(tg.trace(lambda a, b: np.sin(a * 1.0) * (b + 0.0) + np.sin(a * 1.0), 2.0, 3.0)[1])
+    best = optimise(flat)
+    names = {op.name: op for op in best}
+    notes = [op.note.rpartition(" ")[2] for op in best if op.note.startswith("pullback of ")]
+    assert notes and all(names[name].kind == "input" or names[name].fn.__name__ in ("sin", "multiply", "add") for name in notes)  # a * 1.0 is a
+
+
+def test_a_rule_looks_for_what_is_among_the_arguments_of_its_rows() -> None:
+    """What a table says that a rule needs is there in each of its rows: else the rule would never be asked."""
+    known = {op for ops in NEEDS.values() if ops is not None for op in ops}
+    assert NEEDS.keys() == RULES.keys() and all(hasattr(op, "impl") for op in known)
+    assert NEEDS[tg.ops.multiply] is not None and tg.ops.negative in NEEDS[tg.ops.multiply] and NEEDS[tg.ops.reshape] is None

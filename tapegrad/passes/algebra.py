@@ -197,3 +197,12 @@ ALGEBRA = (
     (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
     (where, no_choice),
 )
+
+_NUMBER = FILLED | {full, full_like}  # constants aside
+_NEGATIVE = frozenset([negative])
+LOOKS_AT: dict[Any, frozenset[Any]] = {
+    **dict.fromkeys([times_one, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one, squared], _NUMBER),
+    **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
+    difference_negated: frozenset([subtract]), times_reciprocal: frozenset([divide]),
+}
+"""What a rule looks for among the arguments: calls of these, or constants. Rules that are not here look at every call."""

@@ -20,62 +20,85 @@ def cse(tape: Tape) -> Tape:
     Numbers are the same if their type and every bit is: 1, 1.0 and True differ, and so do 0.0 and -0.0. Sums and products
     of numbers and arrays have no order. Random draws and calls of a user's functions stay as many as they are.
     """
+    same, found = _same(tape)
+    if not found:
+        return tape
     walk = Walk(tape)
-    seen: dict[Any, Operation] = {}
     for op in tape.ops:
-        key = _key(op, walk)
-        known = seen.get(key) if key is not None else None
-        if known is not None:
-            walk.at[op] = known
+        first = same[op.id]
+        if first is op:
+            walk.keep(op)
         else:
-            made = walk.keep(op)
-            if key is not None:
-                seen[key] = made
+            walk.stand_in(op, walk.at[first.id])
     return walk.done()
 
 
-def _key(op: Operation, walk: Walk) -> Any:
+def _same(tape: Tape) -> tuple[list[Operation], int]:
+    """Return, by position, the first operation of the same value, and how many are not the first."""
+    same: list[Any] = [None] * (len(tape.ops) + 1)
+    seen: dict[Any, Operation] = {}
+    found = 0
+    for op in tape.ops:
+        key = _key(op, same)
+        known = op if key is None else seen.setdefault(key, op)
+        same[op.id] = known
+        found += known is not op
+    return same, found
+
+
+def _key(op: Operation, same: list[Operation]) -> Any:
     """Return what two operations of one value have in common, None for one that stays alone."""
     kind = type(op)
     if kind is Call:
         fn = op.fn  # type: ignore[attr-defined]
         if not pure(fn) or fn.owns:
             return None
-        args = [number(arg, walk) for arg in op.args]
-        if (fn is add or fn is multiply) and _commutes(op):
-            args.sort(key=repr)
+        args = [same[arg.id] if isinstance(arg, Operation) else number(arg, same) for arg in op.args]
+        if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
+            args.reverse()
         kwargs = op.kwargs  # type: ignore[attr-defined]
-        return (fn, *args, *((name, number(value, walk)) for name, value in sorted(kwargs.items())))
+        if kwargs:
+            return (fn, *args, *((name, number(value, same)) for name, value in sorted(kwargs.items())))
+        return (fn, *args)
     if kind is Guard:
-        return ("guard", op.fact, number(op.args[0], walk), number(op.expected, walk))  # type: ignore[attr-defined]
-    return ("constant", number(op.val, walk)) if kind is Constant else None
+        return ("guard", op.fact, number(op.args[0], same), number(op.expected, same))  # type: ignore[attr-defined]
+    return ("constant", number(op.val, same)) if kind is Constant else None
 
 
-def number(x: Any, walk: Walk) -> Any:
+def number(x: Any, same: list[Operation]) -> Any:
     """Return a key for an argument, equal only for what is the same to the last bit."""
     if isinstance(x, Operation):
-        x = walk.at[x]
-        if isinstance(x, Operation):
-            return ("%", x.id)
+        return same[x.id]
     kind = type(x)
     if kind is float:
-        return ("float", struct.pack("d", x))
-    if kind in (int, bool, str, type(None)) or x is Ellipsis:
-        return (kind.__name__, x)
+        return (kind, x) if x and x == x else (kind, struct.pack("d", x))  # two zeros are equal, and nan is not
+    if kind in _PLAIN:
+        return (kind, x)
     if kind is slice:
-        return ("slice", number(x.start, walk), number(x.stop, walk), number(x.step, walk))
+        return (kind, number(x.start, same), number(x.stop, same), number(x.step, same))
     if kind is tuple or kind is list:
-        return (kind.__name__, *[number(part, walk) for part in x])
+        return (kind, *[number(part, same) for part in x])
     if isinstance(x, (np.ndarray, np.generic)):
         if x.nbytes <= SMALL and x.dtype != object:
-            return (kind.__name__, str(x.dtype), x.shape, getattr(x, "strides", ()), x.tobytes())
+            return (kind, str(x.dtype), x.shape, getattr(x, "strides", ()), x.tobytes())
         return ("id", id(x))
     if isinstance(x, (np.dtype, type)):
         return ("type", str(x))
     return ("id", id(x))  # it stays alive while the tape does
 
 
+_PLAIN = frozenset([int, bool, str, type(None), type(Ellipsis)])
+
+
+def _later(a: Any, b: Any) -> bool:
+    """True if two operands stand in another order than in that of the tape, constants last."""
+    return isinstance(b, Operation) and not (isinstance(a, Operation) and a.id <= b.id)
+
+
 def _commutes(op: Operation) -> bool:
     """True for a sum or product of real numbers: that of complex ones may be rounded otherwise in the other order."""
-    vals = [arg.val if isinstance(arg, Operation) else arg for arg in op.args]
-    return all(val.dtype.kind in "biuf" if isinstance(val, (np.ndarray, np.generic)) else isinstance(val, (int, float)) for val in vals)
+    for arg in op.args:
+        val = arg.val if isinstance(arg, Operation) else arg
+        if not (val.dtype.kind in "biuf" if isinstance(val, (np.ndarray, np.generic)) else isinstance(val, (int, float))):
+            return False
+    return True

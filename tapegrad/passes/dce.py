@@ -23,6 +23,8 @@ def dce(tape: Tape) -> Tape:
             alive[op.id] = 1
             for used in operands(op):
                 alive[used.id] = 1
+    if alive.count(1) == len(tape.ops):
+        return tape
     walk = Walk(tape)
     for op in tape.ops:
         if alive[op.id]:

@@ -37,12 +37,16 @@ from tapegrad.ops import (
     vecdot,
     where,
 )
-from tapegrad.passes.walk import Walk, pure, same_type
-from tapegrad.tape import Call, Operation, Tape
+from tapegrad.passes.blank import is_blank
+from tapegrad.passes.walk import Walk, count_uses, pure, same_type
+from tapegrad.rules import Op
+from tapegrad.tape import UNKNOWN, Call, Operation, Tape
 
 LINEAR = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem, sum, mean])  # in the first argument
 BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot])
 EVEN = frozenset([square, abs, cos])
+SCALING = frozenset([negative, multiply, divide, add])  # what may be a constant times an operand
+PASSING = LINEAR | BILINEAR | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
 SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
 
 NEVER = (math.inf, math.inf)
@@ -62,14 +66,28 @@ def factors(tape: Tape) -> Tape:
     Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
     and pays for it with no more elements than it saves.
     """
+    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING else None for op in tape.ops]
+    if not any(found):
+        return tape
     walk = Walk(tape, learn=True)
-    lazy = _plan(tape)
-    for op in tape.ops:
-        made = _scaled(walk, op) if isinstance(op, Call) and pure(op.fn) else None
+    lazy = _plan(tape, [None, *found])
+    at = walk.at
+    for op, own in zip(tape.ops, found):
+        made = None
+        for arg in op.args:
+            if isinstance(arg, Operation) and type(at[arg.id]) is Scaled:
+                made = _scaled(walk, op, own) if isinstance(op, Call) and pure(op.fn) else None
+                break
+        else:
+            if own is not None:
+                made = _scaled(walk, op, own)  # type: ignore[arg-type]
+            else:
+                walk.keep(op)
+                continue
         if made is None:
-            walk.keep(op, tuple(_apply(walk, arg) for arg in op.args))
+            walk.keep(op, tuple([_apply(walk, arg) for arg in op.args]))
         elif isinstance(made, Scaled) and isinstance(op, Call):
-            _settle(walk, op, made, lazy)
+            _settle(walk, op, made, own, lazy)
         else:
             walk.stand_in(op, made)
     return walk.done()
@@ -78,46 +96,50 @@ def factors(tape: Tape) -> Tape:
 # -- where: what a factor on a value costs, in elements, if it is left to what uses the value; backwards, from users to used
 
 
-def _plan(tape: Tape) -> tuple[bytearray, bytearray]:
-    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users."""
+def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray]:
+    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users; `factor` is by position."""
     count = len(tape.ops) + 1
-    total = ([0.0] * count, [0.0] * count)
+    sign, other = [0.0] * count, [0.0] * count
     lazy = (bytearray(count), bytearray(count))
-    uses = [0] * count
-    for op in tape.ops:
-        for arg in op.args:
-            if isinstance(arg, Operation):
-                uses[arg.id] += 1
+    uses = count_uses(tape)
     if tape.result is not None:
-        total[0][tape.result.id] = total[1][tape.result.id] = math.inf
+        sign[tape.result.id] = other[tape.result.id] = math.inf
     for op in reversed(tape.ops):
-        size = float(np.size(op.val)) if floating(op.val) else 0.0
-        costs = []
-        for of_kind, choice in zip(total, lazy):
-            choice[op.id] = of_kind[op.id] <= size
-            costs.append(min(of_kind[op.id], size))
+        at = op.id
+        size, cost, more = _size(op.val), sign[at], other[at]
+        if cost <= size:
+            lazy[0][at] = 1
+        if more <= size:
+            lazy[1][at] = 1
+        costs = (cost if cost < size else size, more if more < size else size)
+        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(op.val)
         for i, arg in enumerate(op.args):
-            if isinstance(arg, Operation) and arg not in op.args[:i]:
-                sign, other = _cost(op, i, (costs[0], costs[1]), uses)
-                total[0][arg.id] += sign
-                total[1][arg.id] += other
+            if isinstance(arg, Operation) and not (i and arg in op.args[:i]):
+                cost, more = _cost(op, i, costs, uses, factor) if passing else NEVER  # type: ignore[arg-type]
+                sign[arg.id] += cost
+                other[arg.id] += more
     return lazy
 
 
-def _cost(op: Operation, i: int, costs: tuple[float, float], uses: list[int]) -> tuple[float, float]:
+def _size(val: Any) -> float:
+    """Return what it costs to put a factor on a value: nothing where none is."""
+    if type(val) is float:
+        return 1.0
+    return float(val.size) if floating(val) else 0.0
+
+
+def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
     """Return what a sign and another factor of the i-th argument cost, once it is this call's; `costs` are those of its value."""
-    if not (isinstance(op, Call) and floating(op.val)):
-        return NEVER
     fn, args = op.fn, op.args
     if fn in LINEAR:
         return costs if i == 0 and not (op.kwargs and op.kwargs.get("dtype")) else NEVER
-    if constant_factor(op) is not None:
+    if factor[op.id] is not None:
         return FREE
     if fn in BILINEAR or fn is divide:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
-        meets = isinstance(other, Call) and uses[other.id] == 1 and constant_factor(other) is not None and np.size(other.val) == np.size(op.val)
+        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
         return FREE if meets else costs
     if fn is add or (fn is subtract and i == 1):
         return 0.0, math.inf
@@ -132,14 +154,19 @@ def _cost(op: Operation, i: int, costs: tuple[float, float], uses: list[int]) ->
 
 def floating(val: Any) -> bool:
     """True for a real floating number or array; not for one without axes, of which a product is a number."""
-    return type(val) is float or (getattr(getattr(val, "dtype", None), "kind", "") == "f" and not (type(val) is np.ndarray and not val.ndim))
+    if type(val) is np.ndarray:
+        return val.dtype.kind == "f" and val.ndim > 0
+    return type(val) is float or getattr(getattr(val, "dtype", None), "kind", "") == "f"
 
 
 def _zero(x: Any) -> bool:
     return isinstance(x, (int, float)) and x == 0
 
 
-def constant_factor(op: Call) -> tuple[float, Operation] | None:
+Factor = tuple[float, Operation]
+
+
+def constant_factor(op: Call) -> Factor | None:
     """Return the factor of a call that is a constant times an operand, and the operand."""
     fn, args = op.fn, op.args
     if fn is negative:
@@ -170,12 +197,11 @@ def builtin_abs(x: float) -> float:
 # -- how: forwards, from used to users
 
 
-def _scaled(walk: Walk, op: Call) -> Scaled | Operation | None:
+def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | None:
     """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
-    found = constant_factor(op)
-    if found is not None and found[1] in walk.at:
-        factor, base = _split(walk.at[found[1]])
-        return Scaled(found[0] * factor, base) if base in walk.known and _fits(found[0] * factor) else None
+    if found is not None:
+        factor, base = _split(walk.bind(found[1]))
+        return Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor) else None
     parts = [_split(walk.bind(arg)) for arg in op.args]
     given = [factor for factor, _ in parts]
     if all(factor == 1.0 for factor in given):
@@ -183,13 +209,13 @@ def _scaled(walk: Walk, op: Call) -> Scaled | Operation | None:
     args = [base for _, base in parts]
     passed = _passed(op, given)
     if passed is not None and _fits(passed):
-        return Scaled(passed, walk.make(op, op.fn, *args, **op.kwargs))
+        return Scaled(passed, walk.make(op, op.fn, *args, val=op.val if is_blank(op.val) else UNKNOWN, **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:
         return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
     if op.fn is subtract and given == [1.0, -1.0]:
         return walk.make(op, add, *args, val=op.val)
     if op.fn is subtract and given == [-1.0, 1.0]:
-        return Scaled(-1.0, walk.make(op, add, *args))
+        return Scaled(-1.0, walk.make(op, add, *args, val=op.val if is_blank(op.val) else UNKNOWN))
     return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
 
 
@@ -211,31 +237,32 @@ def _split(x: Any) -> tuple[float, Any]:
     return (x.factor, x.base) if type(x) is Scaled else (1.0, x)
 
 
-def _settle(walk: Walk, op: Call, made: Scaled, lazy: tuple[bytearray, bytearray]) -> None:
+def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tuple[bytearray, bytearray]) -> None:
     """Leave a factor to what uses the value, or apply it."""
     if made.factor == 1.0:
         walk.stand_in(op, made.base)
     elif lazy[made.factor != -1.0][op.id]:
-        walk.at[op] = made
+        walk.stand_in(op, made)
     else:
-        found = constant_factor(op)
-        if found is not None and walk.at[found[1]] is made.base and made.factor == found[0]:
+        if found is not None and walk.bind(found[1]) is made.base and made.factor == found[0]:
             walk.keep(op)  # nothing has come to it
         else:
             walk.stand_in(op, _product(walk, op, made))
 
 
 def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
+    val = like.val if is_blank(like.val) else UNKNOWN
     if x.factor == -1.0:
-        return walk.make(like, negative, x.base)
-    return walk.make(like, multiply, x.factor, x.base)
+        return walk.make(like, negative, x.base, val=val)
+    return walk.make(like, multiply, x.factor, x.base, val=val)
 
 
 def _apply(walk: Walk, arg: Any) -> Any:
     """Return what stands for an argument, its factor applied, once for all that need it."""
     made = walk.bind(arg)
     if type(made) is Scaled:
-        made = walk.at[arg] = _product(walk, arg, made)
+        made = _product(walk, arg, made)
+        walk.stand_in(arg, made)
     return made
 
 

@@ -12,6 +12,7 @@ from tapegrad.back import start, sweep
 from tapegrad.context import DEFAULT, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import pack
+from tapegrad.passes.blank import Dropping
 from tapegrad.passes.primitivize import is_flat, primitivize
 from tapegrad.rewrite import activity, differentiated
 from tapegrad.rules import Op, Traced
@@ -21,11 +22,14 @@ from tapegrad.trace import collector
 from tapegrad.tree import ValueAndGradients
 
 
-def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
+def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
     """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
 
     The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
     the primitive calls they consist of: one step per call, where the stages take several. Raises what `grad` raises.
+
+    `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in use than `grad` takes;
+    what is then on the flat tape is of use to the passes, once it is `typed`, and to nobody else.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -39,6 +43,10 @@ def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
     with collector:
         try:
             shadow = _copy_primal(tape, new, tracer)
+            assert shadow.result is not None
+            value, dropping = shadow.result.val, Dropping()
+            if release:
+                _give_up(tape, tracer, dropping)
             wrt = differentiated(tape)
             active = activity(tape, wrt)
             result = tape.result
@@ -49,11 +57,17 @@ def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
                 for op in reversed(ops):
                     mark = len(new.ops)
                     yield op
+                    note = f"pullback of {op.name}"
                     for made in new.ops[mark:]:
-                        made.at(op).note = f"pullback of {op.name}"
+                        made.code, made.lasti, made.note = op.code, op.lasti, note
+                    if release and type(op) is Call:
+                        passed = op.val._op if isinstance(op.val, Traced) else op
+                        op.val = op.pb = None
+                        dropping.watch(passed)
             cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
+            tracer.push = new.ops.append  # what the result is made of stays
             mark = len(new.ops)
-            _put_result(tape, new, tracer, shadow, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
+            _put_result(tape, new, tracer, value, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
             for made in new.ops[mark:]:
                 made.code = None  # no line of the program's
         finally:
@@ -84,9 +98,13 @@ def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
     def bind(arg: Any) -> Any:
         return flat[arg] if isinstance(arg, Operation) else arg
 
+    def haunt(arg: Any) -> Any:
+        return ghost[arg] if isinstance(arg, Operation) else arg
+
     for op in tape.ops:
-        ghost[op] = seen = shadow.push(copy_op(op, lambda arg: ghost[arg] if isinstance(arg, Operation) else arg))
-        known = all(flat[arg] is not None for arg in op.args if isinstance(arg, Operation))
+        ghost[op] = seen = copy_op(op, haunt)
+        shadow.ops.append(seen)
+        known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
         if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or not known):
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
@@ -114,11 +132,22 @@ def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
     return shadow
 
 
-def _put_result(tape: Tape, new: Tape, tracer: Tracer, shadow: Tape, cotangents: list[Any]) -> None:
+def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
+    """Drop the values of a tape's calls, but that of its result, which is asked for, and from now on those recorded, when they are not needed."""
+    for op in tape.ops:
+        if type(op) is Call and op is not tape.result:
+            op.val, op.pb = UNKNOWN, None
+
+    def push(op: Operation) -> None:
+        tracer.tape.ops.append(op)
+        dropping.watch(op)
+    tracer.push = push
+
+
+def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
     """Make (value, (df, *dargs)) the result, as `grad` returns it."""
     result = tape.result
-    assert result is not None and shadow.result is not None and tape.structure is not None
-    value = shadow.result.val
+    assert result is not None and tape.structure is not None
     y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
     parts = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)

@@ -17,21 +17,33 @@ def fold(tape: Tape) -> Tape:
 
     What is drawn at random, made for writing or computed by a user's function is left, and so is what raises.
     """
+    if not any(map(_folds, tape.ops)):
+        return tape
     walk = Walk(tape)
     for op in tape.ops:
         args = walk.args(op)
         if isinstance(op, Constant) and literal(op.val):
-            walk.at[op] = op.val
+            walk.stand_in(op, op.val)
         elif isinstance(op, Call) and _constant(op, args):
             folded = _value(op, args)
-            walk.at[op] = walk.keep(op, args) if folded is op else walk.constant(op, folded)
+            walk.stand_in(op, walk.keep(op, args) if folded is op else walk.constant(op, folded))
         elif op.kind != "guard" or isinstance(args[0], Operation):  # a fact about a constant cannot change
             walk.keep(op, args)
     return walk.done()
 
 
+def _folds(op: Operation) -> bool:
+    """True for what is the first to go, where anything goes."""
+    if type(op) is Call:
+        return _constant(op, op.args)
+    return type(op) is Constant and literal(op.val)
+
+
 def _constant(op: Call, args: tuple[Any, ...]) -> bool:
-    return pure(op.fn) and not (op.fn.owns or op.fn.nested) and all(isinstance(arg, Constant) or not isinstance(arg, Operation) for arg in args)
+    for arg in args:
+        if isinstance(arg, Operation) and type(arg) is not Constant:
+            return False
+    return pure(op.fn) and not (op.fn.owns or op.fn.nested)
 
 
 def _value(op: Call, args: tuple[Any, ...]) -> Any:

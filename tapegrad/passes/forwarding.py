@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.passes.walk import Walk, is_call, literal, same_type
-from tapegrad.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.tape import Call, Constant, Operation, Tape
 
 Key = tuple[int, ...]
 """The constant integers of an index, counted from the front: one element or row."""
@@ -45,10 +45,9 @@ def forwarding(tape: Tape) -> Tape:
     """Return a tape on which an element or row that was written is not read back, is not written where it is overwritten unread,
     and a piece that is added to a larger array is added at its place instead of to zeros of that size.
     """
-    walk = Walk(tape, learn=True)
-    for op in tape.ops:
-        for used in operands(op):
-            walk.count(used)
+    if not any(map(_writes, tape.ops)):
+        return tape
+    walk = Walk(tape, learn=True, count=True)
     escaping = _escaping(tape)
     at: dict[Operation, tuple[Writes, int]] = {}
     for op in tape.ops:
@@ -64,6 +63,15 @@ def forwarding(tape: Tape) -> Tape:
         else:
             walk.stand_in(op, made)
     return walk.done()
+
+
+def _writes(op: Operation) -> bool:
+    """True for a write of one element or row, and for a sum that may be one."""
+    if type(op) is not Call:
+        return False
+    if op.fn is add:
+        return _piece(op.args[0]) is not None or _piece(op.args[1]) is not None
+    return is_call(op, setitem) and _constants(op.args[2:])
 
 
 def _escaping(tape: Tape) -> bytearray:
@@ -94,7 +102,7 @@ def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
 def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...], escapes: int = 1) -> Any:
     """Return what a read finds, or the read of what the array was before, None where the read is to stay."""
     x, *index = args
-    if not isinstance(x, Operation) or x not in at or x not in walk.known:
+    if not isinstance(x, Operation) or x not in at or not walk.known[x.id]:
         return None
     writes, version = at[x]
     key = _key(tuple(index), x)
@@ -118,7 +126,7 @@ def _fit(found: Any, val: Any) -> Any:
 
 def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any, through: Any = ()) -> Any:
     """Note a write; one that only this one could see, of the same place, is left out."""
-    key = None if through or not isinstance(x, Operation) or x not in walk.known else _key(index, x)
+    key = None if through or not isinstance(x, Operation) or not walk.known[x.id] else _key(index, x)
     if key is None:
         return None
     writes, version = at.get(x, (None, 0))
@@ -147,7 +155,7 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
     """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
     for x, y in (walk.args(op), walk.args(op)[::-1]):
         scattered = _piece(y)
-        if scattered is None or not walk.once(scattered) or not isinstance(x, Operation) or x not in walk.known or scattered not in walk.known:
+        if scattered is None or not walk.once(scattered) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[scattered.id]:
             continue
         piece, *index = scattered.args
         part = x.val[tuple(index)] if same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim else None

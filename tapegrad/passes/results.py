@@ -31,7 +31,7 @@ def own_results(tape: Tape, before: Tape) -> Tape:
         else:
             walk.keep(op)
     if not is_pack(result) and result is not None:
-        walk.at[result] = _own(walk, result, orders[result])
+        walk.stand_in(result, _own(walk, result, orders[result]))
     return walk.done()
 
 

@@ -19,6 +19,8 @@ from tapegrad.ops import (
     equal,
     exp,
     expand_dims,
+    full,
+    full_like,
     getitem,
     greater,
     greater_equal,
@@ -45,7 +47,7 @@ from tapegrad.ops import (
     vecdot,
     where,
 )
-from tapegrad.passes.algebra import is_filled, number, same
+from tapegrad.passes.algebra import FILLED, is_filled, number, same
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tape import Call, Constant, Operation, value_of
 
@@ -288,3 +290,6 @@ SHAPES = (
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
     (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
 )
+
+LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like}, scattered_together: frozenset([scatter])}
+"""What a rule looks for among the arguments, as in `algebra`."""

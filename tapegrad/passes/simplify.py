@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.passes.algebra import ALGEBRA
-from tapegrad.passes.shapes import SHAPES
-from tapegrad.passes.walk import Walk, own
-from tapegrad.tape import Call, Operation, Tape, operands
+from tapegrad.passes import algebra, shapes
+from tapegrad.passes.walk import Walk
+from tapegrad.rules import Op
+from tapegrad.tape import Call, Input, Operation, Tape
 
 Rule = Callable[..., Any]
 """`(walk, op, *args, **kwargs) -> what takes its place, or None`: `args` are on the new tape."""
 
 RULES: dict[Any, list[Rule]] = {}
-_ROWS: tuple[Any, ...] = (*SHAPES, *ALGEBRA)
+NEEDS: dict[Any, frozenset[Any] | None] = {}
+"""For each op what one of its arguments must be for a rule to apply, a call of one of these, or a constant; None where it may be anything."""
+
+_LOOKS_AT = {**algebra.LOOKS_AT, **shapes.LOOKS_AT}
+_ROWS: tuple[Any, ...] = (*shapes.SHAPES, *algebra.ALGEBRA)
 for _op, _rule in _ROWS:
     RULES.setdefault(_op, []).append(_rule)
+    _known, _more = NEEDS.setdefault(_op, frozenset()), _LOOKS_AT.get(_rule)
+    NEEDS[_op] = None if _known is None or _more is None else _known | _more
 
 DEPTH = 8  # what a rule has made is looked at again, so often at most
 
@@ -26,22 +32,21 @@ def simplify(tape: Tape) -> Tape:
 
     A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
     """
-    walk = Walk(tape, learn=True)
+    walk = Walk(tape, learn=True, count=True)
     for op in tape.ops:
-        for used in operands(op):
-            walk.count(used)
-    for op in tape.ops:
-        if isinstance(op, Call) and own(op.fn) and op.fn in RULES and _rewritten(walk, op):
-            continue
-        walk.keep(op)
+        if type(op) is Call and type(op.fn) is Op and op.fn in RULES:
+            _rewrite(walk, op)
+        else:
+            walk.keep(op)
     return walk.done()
 
 
-def _rewritten(walk: Walk, op: Call) -> bool:
+def _rewrite(walk: Walk, op: Call) -> None:
     args = walk.args(op)
-    made = _apply(walk, op, op.fn, args, op.kwargs)
+    made = _apply(walk, op, op.fn, args, op.kwargs) if _may_apply(op.fn, args) else None
     if made is None:
-        return False
+        walk.keep(op, args)
+        return
     for _ in range(DEPTH):
         if not isinstance(made, Call) or made.fn not in RULES or made is not walk.new.ops[-1]:
             break
@@ -50,14 +55,27 @@ def _rewritten(walk: Walk, op: Call) -> bool:
             break
         made = again
     walk.stand_in(op, made)
-    return True
+
+
+def _may_apply(fn: Op, args: tuple[Any, ...]) -> bool:
+    """True unless no argument is what a rule of this op looks for: so it is of most calls."""
+    needs = NEEDS[fn]
+    if needs is None:
+        return True
+    for arg in args:
+        if type(arg) is not Call:
+            if type(arg) is not Input:
+                return True  # a constant
+        elif type(arg.fn) is Op and arg.fn in needs:
+            return True
+    return False
 
 
 def _apply(walk: Walk, op: Call, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation | Any | None:
     if "through" in kwargs:
         return None
     for arg in args:
-        if isinstance(arg, Operation) and arg not in walk.known:
+        if isinstance(arg, Operation) and not walk.known[arg.id]:
             return None
     for rule in RULES[fn]:
         made = rule(walk, op, *args, **kwargs)

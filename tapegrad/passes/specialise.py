@@ -39,7 +39,7 @@ def specialise(tape: Tape) -> Tape:
             guard = lines.get((x, fact)) or Guard(x, fact, expected)
             walk.keep(guard)
     for op in tape.ops:
-        if isinstance(op, Input) or (isinstance(op, Guard) and lines.get((op.args[0], op.fact)) in walk.at and op.fact in FIXED):
+        if isinstance(op, Input) or (isinstance(op, Guard) and op.fact in FIXED and _stands(lines.get((op.args[0], op.fact)), walk)):
             continue
         if not (isinstance(op, Guard) and _follows(op, walk)):
             walk.keep(op)
@@ -55,6 +55,11 @@ def _facts(val: Any) -> list[tuple[str, Any]]:
     return [("type", type(plain(val)))]
 
 
+def _stands(guard: Guard | None, walk: Walk) -> bool:
+    """True if a guard of the old tape has been put on the new one."""
+    return guard is not None and walk.at[guard.id] is not None
+
+
 def _follows(guard: Guard, walk: Walk) -> bool:
     x = walk.bind(guard.args[0])
-    return guard.fact in FIXED and x in walk.known and bool(FIXED[guard.fact](x.val) == guard.expected)
+    return guard.fact in FIXED and walk.known[x.id] and bool(FIXED[guard.fact](x.val) == guard.expected)

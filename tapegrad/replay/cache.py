@@ -17,6 +17,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
+from tapegrad.passes.blank import drop, typed
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
@@ -84,14 +85,16 @@ class _Entry:
     The first call has its result from the trace: a function that meets other arguments at every call compiles nothing.
     """
 
-    __slots__ = ("build", "run", "tape")
+    __slots__ = ("build", "lock", "run", "tape")
 
     def __init__(self, tape: Tape, build: Callable[[Tape], tuple[Tape, Callable[..., Any]]]) -> None:
-        self.tape, self.build, self.run = tape, build, self.compile_and_run
+        self.tape, self.build, self.run, self.lock = tape, build, self.compile_and_run, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        """Compile the tape, and make the call."""
-        self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
+        """Compile the tape, unless another thread has meanwhile, and make the call."""
+        with self.lock:
+            if self.run == self.compile_and_run:
+                self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
         return self.run(*args, **kwargs)
 
 
@@ -148,11 +151,12 @@ class Compiled:
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
-            best = self._finish(tape)
+            best = self._finish(typed(tape))
             run = compile_tape(best, fresh=fresh)
             forget(best)
             return best, run
         result = recorded_result(tape)
+        drop(tape)
         entry = _Entry(tape, build)
         with self._lock:
             entries = (entry, *self._entries.get(key, ()))
@@ -236,7 +240,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     finish = _finish(backend, mode, passes)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed)
+        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed, release=True)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)

@@ -6,12 +6,15 @@ import linecache
 import weakref
 from collections.abc import Callable
 from itertools import count
+from types import CodeType
 from typing import Any
 
 from tapegrad.errors import GuardError
 from tapegrad.replay.source import Source, write_source
+from tapegrad.replay.split import Parts, is_long, maker
 from tapegrad.replay.unpack import Unpacked
 from tapegrad.tape import Guard, Tape
+from tapegrad.trace import collector
 
 _numbers = count(1)
 _freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
@@ -41,25 +44,38 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
 
     `fresh` is asked at each call whether what the program read besides its arguments is still the same.
     """
-    tape.check()
-    source = write_source(tape, buffers)
-    text = assemble(tape, source, fresh)
-    names: dict[str, Any] = {**source.names, "__name__": "tapegrad.compiled"}
-    names["miss"] = lambda number=-1: Miss(tape, None if number < 0 else source.guards[number])
-    names["again"] = _again(tape)
-    if fresh is not None:
-        names["fresh"] = fresh
+    with collector:  # a full collection walks the tape, and finds nothing
+        return _compiled(tape.check(), write_source(tape, buffers), fresh)
+
+
+def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
-    exec(compile(text, file, "exec"), names)
+    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": []}
+    names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
+    texts: list[str] = []
+    if is_long(source):
+        parts = Parts(source)
+        texts = [*parts.setup, *parts.texts]
+        codes = [_code(text, f"{file} part {number}") for number, text in enumerate(texts)]
+        names["make"] = maker(codes[:len(parts.setup)], names, parts.kept)
+        for code in codes[len(parts.setup):]:
+            exec(code, names)
+        source = parts.main
+    texts.append(assemble(tape, source, fresh))
+    names.update(source.names)
+    exec(_code(texts[-1], file), names)
     function: Any = names["compiled"]
-    if source.kept:
-        names["pool"] = []
-    function.source, function.tape, function.__name__ = text, tape, tape.name
+    function.source, function.tape, function.__name__ = "\n\n".join(texts), tape, tape.name
     while _freed:
         linecache.cache.pop(_freed.pop(), None)
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
-    weakref.finalize(function, _freed.append, file)
+    for name in [file, *(f"{file} part {number}" for number in range(len(texts) - 1))]:
+        weakref.finalize(function, _freed.append, name)
     return function  # type: ignore[no-any-return]
+
+
+def _code(text: str, file: str) -> CodeType:
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
+    return compile(text, file, "exec")
 
 
 def _again(tape: Tape) -> Callable[..., Any]:

@@ -63,14 +63,14 @@ def unfuse(tape: Tape) -> Tape:
     for op in tape.ops:
         fn = fields_of(op)
         if fn is not None:
-            walk.at[op] = inner[op.args[0]][op.args[1]]
+            walk.stand_in(op, inner[op.args[0]][op.args[1]])
         elif isinstance(op, Call) and isinstance(op.fn, Fused):
             at: dict[Operation, Any] = dict(zip(op.fn.inputs, walk.args(op)))
             for call in op.fn.calls:
                 args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in call.args)
                 at[call] = walk.new.push(Call(call.fn, args, call.kwargs, call.val).at(call))
             inner[op] = [at[y] for y in op.fn.results]
-            walk.at[op] = inner[op][0]
+            walk.stand_in(op, inner[op][0])
         else:
             walk.keep(op)
     return walk.done()

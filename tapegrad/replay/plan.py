@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import reshape, scatter, setitem, where
-from tapegrad.passes.liveness import last_uses
+from tapegrad.ops import getfield, reshape, scatter, setitem, where
+from tapegrad.passes.blank import is_blank
 from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.spelling import gathers, is_elementwise, is_tall, writes
+from tapegrad.replay.spelling import How, gathers, how, is_tall
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -50,6 +50,14 @@ class Plan:
         self.in_place: set[Operation] = set()
         self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
         self.sizes: list[int] = []
+        self._how: dict[Operation, How] = {}
+
+    def how(self, op: Call) -> How:
+        """Return how a call is written."""
+        found = self._how.get(op)
+        if found is None:
+            found = self._how[op] = how(op)
+        return found
 
     def turned(self) -> set[Operation]:
         """Return the tables that lie, or may lie, column by column where they lay row by row when the tape was recorded."""
@@ -79,35 +87,51 @@ def shares(op: Call) -> list[Operation]:
         return []  # setitem copies, though the trace wrote in place
     if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
         return arrays[:1]  # its value on the tape may be a copy, and this not be one
-    return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)] if isinstance(op.val, np.ndarray) else []
+    if not isinstance(op.val, np.ndarray) or is_blank(op.val) or (op.val.base is None and not any(arg.val is op.val for arg in arrays)):
+        return []  # it owns its memory: what is no view, and was dropped, does
+    return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)]
 
 
 def make_plan(tape: Tape, buffers: bool = True) -> Plan:
     """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place."""
-    plan, dead = Plan(), last_uses(tape)
-    last = {tape.ops[number - 1]: position for position, numbers in enumerate(dead) for number in numbers}
+    plan, last = Plan(), _last(tape)
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
     plan.varies = varying(tape)
     for op in tape.ops:
-        if isinstance(op, Call) and fields_of(op) is not None:
+        if type(op) is Call and op.fn is getfield and fields_of(op) is not None:
             plan.fields[op.args[0]].append(op)
     _share_storages(tape, plan, buffers)
-    for op in tape.ops:
-        storage = plan.storage.get(op)
-        if storage is not None:
-            storage.end = max(storage.end, len(tape.ops) + 1 if op in kept else last.get(op, op.id))
-            storage.free = storage.free and op not in kept
+    for op, storage in plan.storage.items():
+        end = last[op.id]
+        if op in kept:
+            end, storage.free = len(tape.ops) + 1, False
+        if end > storage.end:
+            storage.end = end
     _write_in_place(tape, plan)
     if buffers:
-        turns = not any(step.op is reshape for op in tape.ops if isinstance(op, Call) for step in _steps(op))
-        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (is_elementwise(op) or gathers(op) or op.fn in (scatter, where)))
+        turns = not any(step.op is reshape for op in tape.ops if type(op) is Call and op.kwargs for step in _steps(op))
+        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (plan.how(op).ufunc is not None or gathers(op) or op.fn in (scatter, where)))
     return plan
+
+
+def _last(tape: Tape) -> list[int]:
+    """Return, by position, the last operation that uses each; itself, where none does."""
+    last = list(range(len(tape.ops) + 1))
+    for op in tape.ops:
+        for arg in op.args:
+            if isinstance(arg, Operation):
+                last[arg.id] = op.id
+        if type(op) is Call and isinstance(op.fn, Operation):
+            last[op.fn.id] = op.id
+    return last
 
 
 def varying(tape: Tape) -> set[Operation]:
     """Return the arrays whose shape depends on values, and those computed from them."""
     found: set[Operation] = set()
+    if not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
+        return found
     for op in tape.ops:
         if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
             sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
@@ -122,6 +146,10 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool) -> None:
             if isinstance(op.val, np.ndarray):
                 plan.storage[op] = Storage(owned=False, free=False)
             continue
+        if type(op.val) is np.ndarray and plan.how(op).ufunc is not None:  # most calls: a new array
+            free = buffers and plan.how(op).writes and op.val.size > 0 and op not in plan.varies
+            plan.storage[op] = Storage(True, free, op.val.nbytes)
+            continue
         known = is_known(op.fn)
         if not known:
             for arg in operands(op):
@@ -131,7 +159,7 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool) -> None:
             continue
         of = [plan.storage[arg] for arg in shares(op) if arg in plan.storage]
         if not of:
-            free = buffers and is_array(op.val) and op.val.size > 0 and op not in plan.varies and (writes(op) or op.fn is setitem)
+            free = buffers and is_array(op.val) and op.val.size > 0 and op not in plan.varies and (op.fn is setitem or plan.how(op).writes)
             plan.storage[op] = Storage(known, free, op.val.nbytes)
         elif len(of) == 1:
             plan.storage[op] = of[0]
@@ -160,7 +188,7 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             plan.in_place.add(op)
             merged[new] = old
             old.end, old.free = max(old.end, new.end), old.free and new.free
-    for op, storage in plan.storage.items():
+    for op, storage in plan.storage.items() if merged else ():
         plan.storage[op] = find(storage)
 
 
@@ -175,13 +203,13 @@ def _allocate(tape: Tape, plan: Plan, turned: Callable[[Call], bool]) -> None:
     free: dict[int, list[int]] = defaultdict(list)  # by size
     ends: dict[int, list[Storage]] = defaultdict(list)
     for place in tape.ops:
-        for op in plan.fields.get(place, [place]):  # what a group's call writes is there when it begins, not where it is taken out
+        for op in plan.fields.get(place) or (place,):  # what a group's call writes is there when it begins, not where it is taken out
             storage = plan.storage.get(op)
             if storage is None or not storage.free or storage.slot is not None:
                 continue
             assert isinstance(op, Call)
             storage.turned = turned(op)
-            over = _written_over(op, plan) if is_elementwise(op) else None
+            over = _written_over(op, plan) if plan.how(op).ufunc is not None else None
             if over is not None:
                 storage.slot, over.taken = over.slot, True
             else:
@@ -203,12 +231,26 @@ def _take(free: dict[int, list[int]], plan: Plan, size: int) -> int:
 
 def _written_over(op: Call, plan: Plan) -> Storage | None:
     """Return the storage of an argument that ends with this call, and lies as the result is to lie."""
-    for arg in operands(op):
-        storage = plan.storage.get(arg)
+    y = op.val
+    for arg in op.args:
+        storage = plan.storage.get(arg) if isinstance(arg, Operation) else None
         if storage is None or storage.slot is None or storage.end != op.id:
             continue
-        users = [other for other in operands(op) if plan.storage.get(other) is storage]
-        alike = (arg.val.shape, arg.val.dtype, arg.val.strides) == (op.val.shape, op.val.dtype, op.val.strides)
-        if alike and arg.val.nbytes == storage.nbytes and storage.turned == plan.storage[op].turned and all(other is arg for other in users):
+        x = arg.val
+        alike = x.shape == y.shape and x.dtype == y.dtype and x.strides == y.strides
+        if alike and x.nbytes == storage.nbytes and storage.turned == plan.storage[op].turned \
+                and not any(other is not arg and isinstance(other, Operation) and plan.storage.get(other) is storage for other in op.args):
             return storage
     return None
+
+
+def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
+    if x.flags.c_contiguous:
+        return None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    strides, step = [0] * x.ndim, x.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(x.shape[axis], 1)
+    return tuple(strides)

@@ -6,7 +6,6 @@ import builtins
 import keyword
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,22 +15,21 @@ from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
+from tapegrad.passes.walk import count_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.plan import Plan, Storage, make_plan
+from tapegrad.replay.plan import Plan, Storage, dense_strides, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
     BINARY,
     FLOATING,
     SHAPED,
+    UFUNCS,
     UNARY,
     has_path_text,
     index_text,
     path_text,
     reads_float,
-    spelling,
-    ufunc_of,
     write_ufunc,
-    writes,
 )
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
@@ -99,11 +97,13 @@ class Names:
         self.objects: dict[str, Any] = {}
         self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
         self._of: dict[Any, str] = {}
+        self._functions: dict[int, tuple[Any, str]] = {}  # by id, which is theirs as long as they are held here
 
     def fresh(self, hint: str) -> str:
         """Return a new name like the hint."""
-        hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
-        hint = f"x{hint}" if hint[0].isdigit() else hint
+        if not hint.isidentifier() or "_" in hint:
+            hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
+            hint = f"x{hint}" if hint[0].isdigit() else hint
         name, number = hint, 1
         while name in self.taken:
             number += 1
@@ -113,6 +113,15 @@ class Names:
 
     def bind(self, value: Any, hint: str = "") -> str:
         """Return the name of a thing, the same for the same one."""
+        known = self._functions.get(id(value))
+        if known is not None:
+            return known[1]
+        name = self._bind(value, hint)
+        if callable(value):
+            self._functions[id(value)] = (value, name)
+        return name
+
+    def _bind(self, value: Any, hint: str) -> str:
         label = getattr(value, "__name__", None) or "constant"
         if getattr(builtins, label, None) is value:
             return str(label)
@@ -144,14 +153,15 @@ class _Writer:
         self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
         self.plan: Plan = make_plan(tape, buffers)
         self.turned = self.plan.turned()
-        self.uses = Counter(arg for op in tape.ops for arg in operands(op))
+        self.uses = count_uses(tape)
+        self.slots: dict[Any, str] = {}  # places in buffers -> their names
         self.expr: dict[Operation, str] = {}
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
         self.float: set[Operation] = set()  # those that are Python's floats here
         self.body: list[str] = []
         self.setup: list[str] = []
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
-        self.lines: dict[tuple[Any, int], str] = {}
+        self.lines: dict[tuple[int, int], str] = {}
         self.given: set[Storage] = set()  # what lies in the result already
         self.kept: dict[str, None] = {}  # a set, in order
         self.guards: list[Guard] = []
@@ -210,9 +220,10 @@ class _Writer:
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
-        line = self.lines.get((op.code, op.lasti))
+        place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
+        line = self.lines.get(place)
         if line is None:
-            line = self.lines[op.code, op.lasti] = "" if op.where is None else comment(op.where)
+            line = self.lines[place] = "" if op.where is None else comment(op.where)
         if line and line != self.line:
             self.line = line
             self.body.append(line)
@@ -221,6 +232,9 @@ class _Writer:
     # -- calls
 
     def call(self, op: Call) -> None:
+        if type(op.val) is np.ndarray and type(op.fn) is Op and op.fn in UFUNCS:  # most calls
+            self.array(op)
+            return
         if op.fn is ops.pack:
             self.named(op, nested(op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind, mirror=False))
             return
@@ -229,7 +243,7 @@ class _Writer:
         if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) \
                 and has_path_text(op.args[0].val, op.kwargs.get("through", ())):
             self.setitem(op)
-        elif op.fn is ops.scatter and is_array(op.val) and writes(op):
+        elif op.fn is ops.scatter and self.plan.how(op).writes:
             self.scatter(op)
         elif isinstance(op.fn, Fused):
             self.fused(op, op.fn)
@@ -274,7 +288,7 @@ class _Writer:
 
     def inline(self, op: Call, text: str) -> None:
         """Keep an expression for its only use, or give it a name."""
-        if self.uses[op] != 1 or len(text) > LONGEST or op is self.tape.result:
+        if self.uses[op.id] != 1 or len(text) > LONGEST or op is self.tape.result:
             self.named(op, text)
         else:
             self.expr[op] = text
@@ -285,10 +299,10 @@ class _Writer:
         if not self.buffers and len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
             self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
             return
-        out = self.buffer(op) if self.plan.slot(op) is not None and writes(op) else ""
+        row, ufunc, writes = self.plan.how(op)
+        out = self.buffer(op) if writes and self.plan.slot(op) is not None else ""
         args = [self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
-        row, ufunc = spelling(op), ufunc_of(op)
         if op in self.plan.varies and op.fn in SHAPED:
             row = None
         if row is not None:
@@ -350,11 +364,14 @@ class _Writer:
 
     def buffer(self, op: Call) -> str:
         """Return the name of an operation's place in a buffer."""
-        slot, strides = self.plan.slot(op), dense_strides(op.val)
-        if self.plan.storage[op].turned:
-            strides = (op.val.itemsize, op.val.itemsize * op.val.shape[0])
-        where = f"{self.text(op.val.shape)}, {self.text(op.val.dtype)}, buffer{slot}" + ("" if strides is None else f", 0, {strides}")
-        return self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{slot}")
+        val, storage = op.val, self.plan.storage[op]
+        key = (storage.slot, val.shape, id(val.dtype), None if val.flags.c_contiguous else val.strides, storage.turned)
+        name = self.slots.get(key)
+        if name is None:
+            strides = (val.itemsize, val.itemsize * val.shape[0]) if storage.turned else dense_strides(val)
+            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{storage.slot}" + ("" if strides is None else f", 0, {strides}")
+            name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{storage.slot}")
+        return name
 
     def setitem(self, op: Call) -> None:
         """Write into the array itself where nothing uses what was in it, else into a copy."""
@@ -474,15 +491,3 @@ def comment(where: Location) -> str:
 def to_python(x: Any) -> Any:
     """Return NumPy's number as Python's."""
     return x.item() if isinstance(x, np.generic) else x
-
-
-def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.flags.c_contiguous:
-        return None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    strides, step = [0] * x.ndim, x.itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(x.shape[axis], 1)
-    return tuple(strides)

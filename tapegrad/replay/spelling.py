@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def ufunc_of(op: Call) -> np.ufunc | None:
 
 def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
     """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
-    args = [_boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
+    args = [text if isinstance(arg, Operation) else _boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
     out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []  # those two want it by name
     return f"{site.name(ufunc)}({', '.join([*args, *out])})"
 
@@ -333,16 +333,27 @@ def spelling(op: Call) -> Row | None:
     return row if row is not None and row[0](op) else None
 
 
-def writes(op: Call) -> bool:
-    """True for a call that can put its value, an array, where it is told to."""
+class How(NamedTuple):
+    """How a call is written: by a row of the table, as a ufunc's, or neither; and whether it can put its value, an array, where it is told to."""
+
+    row: Row | None
+    ufunc: np.ufunc | None
+    writes: bool
+
+
+def how(op: Call) -> How:
+    """Decide how a call is written: once, as it takes a look at all of its arguments."""
     if op.fn is ops.scatter:
-        return op.kwargs.get("order", "C") == "C" and not may_repeat(op) and all(has_path_text(op.val, path) for path in op.kwargs.get("through", ()))
+        order = op.kwargs.get("order", "C")
+        return How(None, None, _is_array(op) and order == "C" and not may_repeat(op)
+                   and all(has_path_text(op.val, path) for path in op.kwargs.get("through", ())))
     row = spelling(op)
     if row is not None:
-        return row[1](op)
-    if isinstance(op.fn, Fused):
-        return _is_array(op)
-    return ufunc_of(op) is not None and _is_array(op) and op.val.dtype.kind in "biufc"
+        return How(row, None, row[1](op))
+    ufunc = ufunc_of(op)
+    if ufunc is None:
+        return How(None, None, isinstance(op.fn, Fused) and _is_array(op))
+    return How(None, ufunc, _is_array(op) and op.val.dtype.kind in "biufc")
 
 
 # -- Python's numbers
