@@ -24,7 +24,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, is_array
-from tapegrad.replay.spelling import reduced, ufunc_of
+from tapegrad.replay.spelling import masked, reduced, ufunc_of
 from tapegrad.tape import Call, Operation, Tape, value_of
 
 CACHE = 1 << 21  # bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
@@ -273,6 +273,8 @@ class _Writer:
             self.text[op] = f"r{op.id}"
             self.lines.append(f"r{op.id} = {name}({self.text[op.args[0]]})")
             self.release(dying)
+        elif (chosen := masked(op)) is not None:
+            self.mask(op, chosen[0], chosen[1], dying)
         elif op.fn is ops.where:
             condition, a, b = [self.operand(op, arg, boxed=False) for arg in op.args]
             out = self.place(op)  # before what dies here is free: it is written before all of that is read
@@ -280,6 +282,15 @@ class _Writer:
             self.release(dying)
         else:
             self.ufunc(op, dying)
+
+    def mask(self, op: Call, x: Any, chosen: bool, dying: list[Operation]) -> None:
+        """Write where(c, x, 0.0) as a product of bits; see `masked`."""
+        condition, given = self.text[op.args[0]], self.text[x]
+        if not chosen:
+            condition = f"{self.bind(np.logical_not, 'logical_not')}({condition})"
+        self.release(dying)
+        out, bits = self.place(op), self.bind(np.dtype(f"i{op.val.itemsize}"), "bits")
+        self.lines.append(f"{self.bind(np.multiply, 'multiply')}({given}.view({bits}), {condition}, {out}.view({bits}))")
 
     def ufunc(self, op: Call, dying: list[Operation]) -> None:
         ufunc = ufunc_of(op)
