@@ -34,6 +34,7 @@ def _small() -> Iterator[None]:
     """Let short arrays count as long: blocks of 16 elements, shared by threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusing, "LARGE", 8)
+        patch.setattr(shapes, "WHOLE", 8)
         patch.setattr(blocks, "SMALLEST", BLOCK)
         patch.setattr(blocks, "LARGEST", BLOCK)
         patch.setattr(blocks, "THREADED", 1)

@@ -142,7 +142,7 @@ RULE_ROWS: list[tuple[Any, Callable[..., Any], Any, str]] = [
     (shapes.sum_of_stretched, lambda x: np.broadcast_to(np.exp(x), (4, 3)).sum(axis=0), V, "exp multiply"),
     (shapes.sum_of_products, lambda x: (x * np.sin(x)).sum(), V, "sin vecdot"),
     (shapes.sum_of_products, lambda x: np.square(x).sum(axis=-1), X, "vecdot"),
-    (shapes.sum_of_products, lambda x: (x * x).sum(), np.ones((25, 30)), "reshape vecdot"),
+    (shapes.sum_of_products, lambda x: (x * x).sum(), np.ones((25, 30)), "vdot"),
     (shapes.sum_of_products, lambda x: (x * x).sum(axis=0), X, "multiply sum"),
     (shapes.reshaped, lambda x: np.exp(x).reshape(6).reshape(2, 3), X, "exp"),
     (shapes.reshaped, lambda x: x.sum(axis=0, keepdims=True).reshape(3), X, "sum"),

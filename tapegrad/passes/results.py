@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import broadcast_to, copy, diagonal, pack
-from tapegrad.passes.walk import Walk
+from tapegrad.passes.walk import Walk, own
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Input, Operation, Tape
 
@@ -22,18 +22,26 @@ def own_results(tape: Tape, before: Tape) -> Tape:
         return tape
     walk = Walk(tape)
     result = tape.result
+    copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
     for op in tape.ops:
         if op is result and is_pack(op):
-            walk.keep(op, tuple(_own(walk, arg) if arg in shared else walk.bind(arg) for arg in op.args))
+            walk.keep(op, tuple(_own(walk, arg, copies) if arg in shared else walk.bind(arg) for arg in op.args))
         else:
             walk.keep(op)
+            if isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C" and op.args[0] in shared and _stays_here(op, tape):
+                copies[op.args[0]] = walk.at[op]
     if not is_pack(result) and result is not None:
-        walk.at[result] = _own(walk, result)
+        walk.at[result] = _own(walk, result, copies)
     return walk.done()
 
 
-def _own(walk: Walk, op: Operation) -> Operation:
-    return walk.make(op, copy, walk.bind(op), val=op.val)
+def _own(walk: Walk, op: Operation, copies: dict[Operation, Operation]) -> Operation:
+    return copies.pop(op, None) or walk.make(op, copy, walk.bind(op))
+
+
+def _stays_here(op: Operation, tape: Tape) -> bool:
+    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which might keep it or write to it."""
+    return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack) for other in tape.ops)
 
 
 def is_pack(op: Any) -> bool:

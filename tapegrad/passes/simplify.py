@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.passes.algebra import ALGEBRA
+from tapegrad.passes.products import PRODUCTS
 from tapegrad.passes.shapes import SHAPES
 from tapegrad.passes.walk import Walk, own
 from tapegrad.tape import Call, Operation, Tape, operands
@@ -14,7 +15,7 @@ Rule = Callable[..., Any]
 """`(walk, op, *args, **kwargs) -> what takes its place, or None`: `args` are on the new tape."""
 
 RULES: dict[Any, list[Rule]] = {}
-_ROWS: tuple[Any, ...] = (*SHAPES, *ALGEBRA)
+_ROWS: tuple[Any, ...] = (*SHAPES, *PRODUCTS, *ALGEBRA)
 for _op, _rule in _ROWS:
     RULES.setdefault(_op, []).append(_rule)
 
@@ -22,7 +23,7 @@ DEPTH = 8  # what a rule has made is looked at again, so often at most
 
 
 def simplify(tape: Tape) -> Tape:
-    """Return a tape on which each call is as simple as the rules of `algebra` and `shapes` make it.
+    """Return a tape on which each call is as simple as the rules of `algebra`, `shapes` and `products` make it.
 
     A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
     """

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from tapegrad.errors import GuardError
+from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.passes.primitivize import primitivize
 from tapegrad.replay.play import fill
 from tapegrad.replay.source import Source, write_source
@@ -17,6 +18,7 @@ from tapegrad.rules import rrule
 from tapegrad.tape import Call, Guard, Operation, Tape
 
 _numbers = count(1)
+BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # what SciPy's BLAS is imported for
 
 
 class Miss(GuardError):
@@ -50,6 +52,8 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     `fresh` is asked at each call whether what the program read besides its arguments is still the same.
     """
     tape.check()
+    if any(isinstance(op, Call) and op.fn in BY_BLAS for op in tape.ops):
+        load_blas()
     source = write_source(tape, buffers)
     text = assemble(tape, source, fresh)
     names: dict[str, Any] = {**source.names, "__name__": "tapegrad.compiled"}

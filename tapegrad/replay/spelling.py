@@ -338,7 +338,7 @@ SPELLINGS: dict[Op, Row] = {
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
     ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
     ops.astype: (_array_first, _is_array, _astype),
-    ops.copy: (lambda op: _array_first(op) and op.kwargs.get("order", "K") == "K", _is_array, _copy),
+    ops.copy: (lambda op: _array_first(op) and op.kwargs.get("order", "K") in ("K", "C"), _is_array, _copy),
     ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }
