@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.passes import shapes
 from tapegrad.replay import blocks
 from tapegrad.replay import fuse as fusing
 from tapegrad.replay.blocks import Blocks

@@ -183,12 +183,15 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
     pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
-    if dtype is not None or keepdims or not pair or not w.once(x) or (x.val.size >= WHOLE and axes(x, axis) == tuple(range(x.val.ndim))) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
+    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
         return None
-    last = len(shape(x)) - 1
-    if axes(x, axis) == (last,):
+    last, over = len(shape(x)) - 1, axes(x, axis)
+    whole = over == tuple(range(last + 1))
+    if whole and x.val.size >= WHOLE:
+        return None
+    if over == (last,):
         return w.make(op, vecdot, *pair, val=op.val)
-    if axes(x, axis) == tuple(range(last + 1)):
+    if whole:
         return w.make(op, vdot, *(_in_order(w, op, a) for a in pair), val=op.val)
     return None
 
