@@ -32,6 +32,8 @@ SMALLEST, LARGEST = 1 << 13, 1 << 16  # elements of a block: smaller ones cost c
 ALIGN = 64  # bytes, a cache line
 THREADED = 1 << 17  # elements, from which on threads pay
 
+LONG = 1 << 22  # elements, from which on torch is imported for its functions: a second, which 30 calls of a sine earn back
+
 TORCH: dict[str, dict[np.ufunc, str]] = {
     "float64": {np.sin: "sin", np.cos: "cos", np.hypot: "hypot", np.logaddexp: "logaddexp"},
     "float32": {np.hypot: "hypot", np.logaddexp: "logaddexp"},
@@ -68,6 +70,14 @@ class Blocks(Fused):
         self.ufuncs = [found[0] for y in self.results if (found := reduced(y)) is not None]  # type: ignore[arg-type]
         self.means = [y.fn is ops.mean for y in self.results if not is_array(y.val)]  # type: ignore[attr-defined]
 
+    def prepare(self) -> None:
+        """Import torch, where it is installed, if this group is long and has functions that torch computes faster."""
+        if self.torch and any(x.val.size >= LONG for x in self.inputs if is_array(x.val)) and any(map(_is_torch_faster, self.calls)):
+            try:
+                import torch  # noqa: F401
+            except (ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
+                pass
+
     @cached_property
     def program(self) -> Program:
         """The group by NumPy alone."""
@@ -103,6 +113,12 @@ class Blocks(Fused):
         # torch raises no floating-point errors, and takes no array that is read-only
         torch = self.torch and is_torch_there() and "raise" not in np.geterr().values() and all(x.flags.writeable for x in arrays)
         return self.with_torch if torch else self.program
+
+
+def _is_torch_faster(op: Call) -> bool:
+    """True for a call of a function in the table, of arrays of its result's dtype."""
+    found = ufunc_of(op) in TORCH.get(getattr(getattr(op.val, "dtype", None), "name", ""), {})
+    return found and all(isinstance(arg, Operation) and is_array(arg.val) and arg.val.dtype == op.val.dtype for arg in op.args)
 
 
 class _Job:
@@ -300,8 +316,8 @@ class _Writer:
         texts = [self.operand(op, arg, boxed) for arg in args]
         self.release(dying)
         out = self.place(op)
-        name = self.table.get(op.val.dtype.name, {}).get(ufunc)
-        if name is not None and all(isinstance(arg, Operation) and is_array(arg.val) and arg.val.dtype == op.val.dtype for arg in args):
+        if self.table and _is_torch_faster(op):
+            name = self.table[op.val.dtype.name][ufunc]
             given = ", ".join(f"from_numpy({text})" for text in texts)
             self.lines.append(f"{self.bind(getattr(self.torch, name), f'torch_{name}')}({given}, out=from_numpy({out}))")
         else:

@@ -11,6 +11,7 @@ from typing import Any
 from tapegrad.errors import GuardError
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.passes.primitivize import primitivize
+from tapegrad.replay.fused import Fused
 from tapegrad.replay.play import fill
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.unpack import Unpacked
@@ -52,8 +53,7 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     `fresh` is asked at each call whether what the program read besides its arguments is still the same.
     """
     tape.check()
-    if any(isinstance(op, Call) and op.fn in BY_BLAS for op in tape.ops):
-        load_blas()
+    _prepare(tape)
     source = write_source(tape, buffers)
     text = assemble(tape, source, fresh)
     names: dict[str, Any] = {**source.names, "__name__": "tapegrad.compiled"}
@@ -70,6 +70,15 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
     weakref.finalize(function, linecache.cache.pop, file, None)
     return function  # type: ignore[no-any-return]
+
+
+def _prepare(tape: Tape) -> None:
+    """Import what other libraries compute faster; a tape that is run once never comes here."""
+    for fn in {op.fn for op in tape.ops if isinstance(op, Call)}:
+        if fn in BY_BLAS:
+            load_blas()
+        elif isinstance(fn, Fused):
+            fn.prepare()
 
 
 def _again(tape: Tape) -> Callable[..., Any]:
