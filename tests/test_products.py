@@ -196,7 +196,7 @@ def test_substitution_is_the_general_solution(library: str, n: int, dtype: Any) 
 
 
 def test_a_singular_triangle_raises(library: str) -> None:
-    with pytest.raises(np.linalg.LinAlgError, match="[Ss]ingular"):
+    with pytest.raises(np.linalg.LinAlgError, match=r"[Ss]ingular"):
         triangular.solve_triangular.run(np.diag([1.0, 0.0]), np.ones(2), lower=True, check_finite=False)
 
 
@@ -305,3 +305,58 @@ def test_masks_of_long_arrays_are_computed_in_blocks() -> None:
     for _ in range(3):
         agree(step(x), tg.grad(step.f if hasattr(step, "f") else lambda x: np.sum(np.maximum(np.sin(x), 0.0) * np.where(x > 1, 0.0, x)), x))
     assert "view(" in next(op.fn.source for op in step.tapes[0] if hasattr(getattr(op, "fn", None), "source"))
+
+
+# -- tables of short rows: they lie column by column
+
+
+def distances(x: Any) -> Any:
+    return np.sum((x[:, None, :] - x[None, :, :]) ** 2, axis=2)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 16, 17])
+@pytest.mark.parametrize("rows", [5, 30, 60])
+def test_pairwise_distances(rows: int, columns: int) -> None:
+    x = matrices(rows, columns)
+    compiled(lambda x: np.sum(np.exp(-distances(x))), x)
+    compiled(lambda x: np.sum(np.sqrt(distances(x) + np.eye(rows)) * x[:, 0]), x)
+    compiled(lambda x: np.sum(np.cos(x[:, None, :] - x)), x)
+    compiled(lambda x: np.sum(np.abs(x[:, None, :] * x @ np.ones((columns, 2)))), x)  # a product of matrices wants rows
+    compiled(lambda x: np.sum(distances(x.astype(np.float32))), x, rtol=1e-5)
+    compiled(lambda x: np.sum((x[:, None, :] - x + 1).reshape(-1, columns)[::7] ** 2), x)
+
+
+def test_stretched_arguments_are_turned_anew_at_each_call() -> None:
+    fast = tg.compile(distances)
+    for k in range(4):
+        x = matrices(40, 2) + k
+        np.testing.assert_allclose(fast(x), distances(x), 1e-12)
+    assert "einsum" in tg.compile(tg.trace(distances, x)[1]).source
+
+
+def test_a_turned_array_that_is_returned_or_written_to() -> None:
+    def f(x: Any) -> Any:
+        d = np.sin(x[:, None, :] - x)
+        e = d * 2
+        e[0] = 1.0
+        return e, d, np.sum(d * e, axis=2)
+    x, fast = matrices(40, 2), tg.compile(f)
+    for _ in range(3):
+        agree(fast(x), f(x))
+
+
+@pytest.mark.parametrize("columns", [1, 3, 16, 17])
+@pytest.mark.parametrize("dtype", [float, np.float32, complex])
+def test_rows_are_added_where_an_index_says(columns: int, dtype: Any) -> None:
+    piece = matrices(200, columns, dtype=dtype)
+    piece[3, 0] = np.inf
+    for index in (RNG.integers(-7, 7, 200), RNG.integers(0, 7, 200).astype(np.int8), np.zeros(200, np.uint8), np.zeros(200, int)):
+        expected = np.zeros((7, columns), dtype)
+        np.add.at(expected, index, piece)
+        found = ops.scatter.run(piece, index, shape=(7, columns), ranks=(1,), **({} if dtype is float else {"dtype": dtype}))
+        np.testing.assert_array_equal(found, expected)
+    for wrong in (7, -8):
+        with pytest.raises(IndexError):
+            ops.scatter.run(piece, np.full(200, wrong), shape=(7, columns), ranks=(1,))
+    assert ops.scatter.run(piece[:0], np.zeros(0, int), shape=(7, columns), ranks=(1,)).shape == (7, columns)
+    compiled(lambda x, i: np.sum(np.abs(x[i] * piece[:, :1].real ** 0 * 2)), matrices(7, columns, dtype=dtype), RNG.integers(-7, 7, 200), rtol=1e-4)

@@ -7,6 +7,7 @@ BLAS through SciPy where that has been imported, which `compile` does where it i
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,8 @@ def transposed(x: Any) -> Any:
 
 def load_blas() -> None:
     """Import SciPy's BLAS, a tenth of a second: not worth it for one solution."""
-    try:
+    with suppress(ImportError):
         import scipy.linalg.blas  # noqa: F401
-    except ImportError:
-        pass
 
 
 # -- triangular systems: A x = b, or Aᵀ x = b (trans=1), or Aᴴ x = b (trans=2)

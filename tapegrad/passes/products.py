@@ -28,10 +28,8 @@ from tapegrad.ops import (
     tril,
     triu,
     vecdot,
-    vdot,
 )
 from tapegrad.ops.linalg import labels
-from tapegrad.passes.algebra import number, same
 from tapegrad.passes.shapes import axes, is_array, narrow, shape
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tape import Call, Constant, Operation, value_of
@@ -81,7 +79,8 @@ def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     if not is_array(op) or op.val.dtype.char not in BLAS or not op.val.size:
         return None
     for x, matrix, left in ((b, a, True), (a, b, False)):
-        d = _diagonal(w, op, matrix) if isinstance(x, Operation) and is_array(x) and value_of(x).dtype == op.val.dtype == value_of(matrix).dtype else None
+        fits = isinstance(x, Operation) and is_array(x) and value_of(x).dtype == op.val.dtype == value_of(matrix).dtype
+        d = _diagonal(w, op, matrix) if fits else None
         if d is None:
             continue
         if left and shape(d) and len(shape(x)) > 1:
@@ -99,7 +98,7 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
         return None
     if isinstance(x, Constant):
         return _constant_diagonal(w, op, x)
-    if is_call(x, scatter) and "order" not in x.kwargs:
+    if isinstance(x, Call) and is_call(x, scatter) and "order" not in x.kwargs:
         return _scattered_diagonal(x)
     if is_call(x, multiply):  # a number times a diagonal matrix
         for s, matrix in (x.args, x.args[::-1]):

@@ -14,7 +14,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -73,10 +73,8 @@ class Blocks(Fused):
     def prepare(self) -> None:
         """Import torch, where it is installed, if this group is long and has functions that torch computes faster."""
         if self.torch and any(x.val.size >= LONG for x in self.inputs if is_array(x.val)) and any(map(_is_torch_faster, self.calls)):
-            try:
+            with suppress(ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
                 import torch  # noqa: F401
-            except (ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
-                pass
 
     @cached_property
     def program(self) -> Program:

@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad.ops import reshape, scatter, setitem, where
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.spelling import gathers, is_elementwise, is_tall, writes
+from tapegrad.replay.spelling import gathers, goes_along, is_elementwise, is_tall, writes
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
@@ -93,8 +93,19 @@ def make_plan(tape: Tape, buffers: bool = True) -> Plan:
     _write_in_place(tape, plan)
     if buffers:
         turns = not any(step.op is reshape for op in tape.ops if isinstance(op, Call) for step in _steps(op))
-        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (is_elementwise(op) or gathers(op) or op.fn in (scatter, where)))
+        along = _going_along(tape, plan)
+        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (op.val.ndim == 2 or plan.storage[op] in along) and (
+            is_elementwise(op) or gathers(op) or op.fn in (scatter, where)))
     return plan
+
+
+def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
+    """Return the storages of arrays with more than two axes that nothing uses which would be slower where they lie column by column."""
+    found = {plan.storage[op] for op in tape.ops if op in plan.storage and op.val.ndim > 2}
+    for op in tape.ops:
+        if not goes_along(op):
+            found.difference_update([plan.storage[arg] for arg in operands(op) if arg in plan.storage])
+    return found
 
 
 def varying(tape: Tape) -> set[Operation]:

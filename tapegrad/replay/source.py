@@ -24,21 +24,25 @@ from tapegrad.replay.spelling import (
     FLOATING,
     SHAPED,
     UNARY,
+    dense_strides,
     has_path_text,
     index_text,
+    is_elementwise,
     path_text,
     reads_float,
     spelling,
+    turned_strides,
     ufunc_of,
     write_ufunc,
     writes,
 )
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.tree import ValueAndGradients
 
 RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs"}  # what is around a body
+STRETCHED = 4  # times that an argument is used, from which on a copy of it pays that lies as the result does
 LONGEST = 90  # characters of an expression that is still written into another
 
 
@@ -150,6 +154,7 @@ class _Writer:
         self.setup: list[str] = []
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
         self.lines: dict[tuple[Any, int], str] = {}
+        self.turned: dict[Any, str] = {}  # copies of arguments that lie column by column
         self.given: set[Storage] = set()  # what lies in the result already
         self.kept: dict[str, None] = {}  # a set, in order
         self.guards: list[Guard] = []
@@ -284,7 +289,7 @@ class _Writer:
             self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
             return
         out = self.buffer(op) if self.plan.slot(op) is not None and writes(op) else ""
-        args = [self.bare(arg) for arg in op.args]
+        args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
         row, ufunc = spelling(op), ufunc_of(op)
         if op in self.plan.varies and op.fn in SHAPED:
@@ -303,6 +308,21 @@ class _Writer:
             self.float.add(op)
             self.floats = True
         self.named(op, text)
+
+    def along(self, op: Call, arg: Any) -> str:
+        """Return the name of a copy of an argument that lies as the result does, column by column, where it is stretched; "" where none pays."""
+        storage, val = self.plan.storage.get(op), value_of(arg)
+        if storage is None or not storage.turned or not is_elementwise(op) or not is_array(val) or val.shape[-1] != op.val.shape[-1] \
+                or val.size * STRETCHED > op.val.size or val.size == val.shape[-1] or arg in self.plan.varies:
+            return ""
+        name = self.turned.get(arg)
+        if name is None:
+            self.turned[arg] = name = self.names.fresh(f"t{len(self.turned)}")
+            shape = (val.shape[-1], *val.shape[:-1])
+            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(val.dtype)}), 0, -1)")
+            self.kept[name] = None
+            self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
+        return name
 
     def is_pythonic(self, op: Call) -> bool:
         """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
@@ -350,7 +370,7 @@ class _Writer:
         """Return the name of an operation's place in a buffer."""
         slot, strides = self.plan.slot(op), dense_strides(op.val)
         if self.plan.storage[op].turned:
-            strides = (op.val.itemsize, op.val.itemsize * op.val.shape[0])
+            strides = turned_strides(op.val)
         where = f"{self.text(op.val.shape)}, {self.text(op.val.dtype)}, buffer{slot}" + ("" if strides is None else f", 0, {strides}")
         return self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{slot}")
 
@@ -471,15 +491,3 @@ def comment(where: Location) -> str:
 def to_python(x: Any) -> Any:
     """Return NumPy's number as Python's."""
     return x.item() if isinstance(x, np.generic) else x
-
-
-def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.flags.c_contiguous:
-        return None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    strides, step = [0] * x.ndim, x.itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(x.shape[axis], 1)
-    return tuple(strides)
