@@ -348,15 +348,23 @@ def test_a_turned_array_that_is_returned_or_written_to() -> None:
 @pytest.mark.parametrize("columns", [1, 3, 16, 17])
 @pytest.mark.parametrize("dtype", [float, np.float32, complex])
 def test_rows_are_added_where_an_index_says(columns: int, dtype: Any) -> None:
-    piece = matrices(200, columns, dtype=dtype)
+    piece = np.asfortranarray(matrices(600, columns, dtype=dtype))
     piece[3, 0] = np.inf
-    for index in (RNG.integers(-7, 7, 200), RNG.integers(0, 7, 200).astype(np.int8), np.zeros(200, np.uint8), np.zeros(200, int)):
+    for index in (RNG.integers(-7, 7, 600), RNG.integers(0, 7, 600).astype(np.int8), np.zeros(600, np.uint8), np.zeros(600, int)):
         expected = np.zeros((7, columns), dtype)
         np.add.at(expected, index, piece)
         found = ops.scatter.run(piece, index, shape=(7, columns), ranks=(1,), **({} if dtype is float else {"dtype": dtype}))
         np.testing.assert_array_equal(found, expected)
     for wrong in (7, -8):
         with pytest.raises(IndexError):
-            ops.scatter.run(piece, np.full(200, wrong), shape=(7, columns), ranks=(1,))
+            ops.scatter.run(piece, np.full(600, wrong), shape=(7, columns), ranks=(1,))
     assert ops.scatter.run(piece[:0], np.zeros(0, int), shape=(7, columns), ranks=(1,)).shape == (7, columns)
-    compiled(lambda x, i: np.sum(np.abs(x[i] * piece[:, :1].real ** 0 * 2)), matrices(7, columns, dtype=dtype), RNG.integers(-7, 7, 200), rtol=1e-4)
+    compiled(lambda x, i: np.sum(np.abs(x[i] * piece[:, :1].real ** 0 * 2)), matrices(7, columns, dtype=dtype), RNG.integers(-7, 7, 600), rtol=1e-4)
+
+
+def test_sums_of_products_of_turned_arrays() -> None:
+    x = matrices(600, 3)
+    for f in (lambda x: np.sum(np.sin(x) * np.cos(x)), lambda x: np.vdot(np.sin(x), np.cos(x)), lambda x: np.vdot(np.sin(x), np.cos(x).T.reshape(600, 3)),
+              lambda x: np.vdot(np.sin(x), np.cos(x).T), lambda x: np.vdot(np.sin(x), np.cos(x).reshape(-1)), lambda x: np.vdot(np.sin(x) + 1j, np.cos(x) * 1j).real):
+        compiled(f, x)
+    assert "einsum" in tg.compile(tg.trace(lambda x: np.vdot(np.sin(x), np.cos(x)), x)[1]).source

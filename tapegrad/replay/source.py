@@ -32,6 +32,7 @@ from tapegrad.replay.spelling import (
     reads_float,
     spelling,
     turned_strides,
+    write_sum_of_products,
     ufunc_of,
     write_ufunc,
     writes,
@@ -294,7 +295,9 @@ class _Writer:
         row, ufunc = spelling(op), ufunc_of(op)
         if op in self.plan.varies and op.fn in SHAPED:
             row = None
-        if row is not None:
+        if op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
+            text = write_sum_of_products(site)  # vdot goes row by row, and would copy both
+        elif row is not None:
             text = row[2](site)
         elif ufunc is not None and (is_array(op.val) or not self.is_pythonic(op)):
             text = write_ufunc(site, ufunc)
@@ -308,6 +311,10 @@ class _Writer:
             self.float.add(op)
             self.floats = True
         self.named(op, text)
+
+    def turned_alike(self, op: Call) -> bool:
+        storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
+        return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].val.shape == op.args[1].val.shape
 
     def along(self, op: Call, arg: Any) -> str:
         """Return the name of a copy of an argument that lies as the result does, column by column, where it is stretched; "" where none pays."""

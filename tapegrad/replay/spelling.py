@@ -285,6 +285,12 @@ def _vecdot(site: Site) -> str:
     return f"{site.name(np.einsum)}('...i,...i->...', {', '.join(site.args)}{f', out={site.out}' if site.out else ''})"
 
 
+def write_sum_of_products(site: Site) -> str:
+    """Write the sum of products of all elements in whatever order they lie in memory."""
+    axes = "abcdefghijklmnopqrstuvwxyz"[:value_of(site.op.args[0]).ndim]
+    return f"{site.name(np.einsum)}('{axes},{axes}->', {', '.join(site.args)})"
+
+
 def _where(site: Site) -> str:
     if not site.out:
         return f"{site.name(np.where)}({', '.join(site.args)})"
