@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +14,7 @@ from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.fused import Fused, fields_of, is_array
+from tapegrad.replay.names import Names, Spelled
 from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
@@ -32,8 +30,8 @@ from tapegrad.replay.spelling import (
     reads_float,
     spelling,
     turned_strides,
-    write_sum_of_products,
     ufunc_of,
+    write_sum_of_products,
     write_ufunc,
     writes,
 )
@@ -42,7 +40,7 @@ from tapegrad.rules import Op
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.tree import ValueAndGradients
 
-RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs"}  # what is around a body
+OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
 STRETCHED = 4  # times that an argument is used, from which on a copy of it pays that lies as the result does
 LONGEST = 90  # characters of an expression that is still written into another
 
@@ -83,9 +81,6 @@ class Source(NamedTuple):
         return ", ".join(self.kept) + ("," if len(self.kept) == 1 else "")
 
 
-Spelled = Callable[[Any], "str | None"]
-
-
 def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
     """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
 
@@ -93,42 +88,6 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
     """
     return _Writer(tape, buffers, floats, miss, spelled).write()
-
-
-class Names:
-    """The names of a source, each for one thing."""
-
-    def __init__(self, spelled: Spelled) -> None:
-        self.spelled = spelled
-        self.objects: dict[str, Any] = {}
-        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
-        self._of: dict[Any, str] = {}
-
-    def fresh(self, hint: str) -> str:
-        """Return a new name like the hint."""
-        hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
-        hint = f"x{hint}" if hint[0].isdigit() else hint
-        name, number = hint, 1
-        while name in self.taken:
-            number += 1
-            name = f"{hint}_{number}"
-        self.taken.add(name)
-        return name
-
-    def bind(self, value: Any, hint: str = "") -> str:
-        """Return the name of a thing, the same for the same one."""
-        label = getattr(value, "__name__", None) or "constant"
-        if getattr(builtins, label, None) is value:
-            return str(label)
-        if (text := self.spelled(value)) is not None:
-            return text
-        key: Any = id(value)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            key = (value.dtype.char, value.tobytes())
-        if key not in self._of:
-            name = self.fresh(hint or label)
-            self._of[key], self.objects[name] = name, value
-        return self._of[key]
 
 
 class _Site:
@@ -155,6 +114,8 @@ class _Writer:
         self.setup: list[str] = []
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
         self.lines: dict[tuple[Any, int], str] = {}
+        self.reads = Counter(op.args[0] for op in tape.ops if isinstance(op, Call) and reads_float(op))
+        self.lists: dict[Any, str] = {}  # arguments whose elements are read one by one
         self.turned: dict[Any, str] = {}  # copies of arguments that lie column by column
         self.given: set[Storage] = set()  # what lies in the result already
         self.kept: dict[str, None] = {}  # a set, in order
@@ -295,7 +256,9 @@ class _Writer:
         row, ufunc = spelling(op), ufunc_of(op)
         if op in self.plan.varies and op.fn in SHAPED:
             row = None
-        if op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
+        if self.reads_often(op):
+            text = f"{self.listed(op)}[{args[1]}]"
+        elif op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
             text = write_sum_of_products(site)  # vdot goes row by row, and would copy both
         elif row is not None:
             text = row[2](site)
@@ -311,6 +274,18 @@ class _Writer:
             self.float.add(op)
             self.floats = True
         self.named(op, text)
+
+    def reads_often(self, op: Call) -> bool:
+        """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""
+        x = op.args[0] if op.args else None
+        return isinstance(x, Input) and reads_float(op) and x.val.ndim == 1 and self.reads[x] * OFTEN >= max(x.val.size, MANY)
+
+    def listed(self, op: Call) -> str:
+        x = op.args[0]
+        if x not in self.lists:
+            self.lists[x] = name = self.names.fresh(f"{self.expr[x]}_list")
+            self.statement(op, f"{name} = {self.expr[x]}.tolist()")
+        return self.lists[x]
 
     def turned_alike(self, op: Call) -> bool:
         storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
