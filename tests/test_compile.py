@@ -83,3 +83,20 @@ def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:
     linecache.checkcache()  # as a debugger does: nothing may vanish from under it
     tg.compile(tape)
     assert file not in linecache.cache
+
+
+def test_many_reads_of_an_argument_are_reads_of_a_list() -> None:
+    def f(x: Any, n: int) -> Any:
+        total = 0.0
+        for i in range(n):
+            total = total * x[-i - 1] + np.sin(x[i])
+        return total
+    x = np.linspace(0.1, 1.0, 90)
+    for n, listed in ((40, True), (10, False)):
+        step = tg.compile(tg.flatgrad(tg.trace(f, x, n)[1]))
+        assert ("tolist()" in step.source) is listed
+        for point in (x, x[::-1], np.asfortranarray(x) * 2):
+            value, (_, dx, _) = tg.grad(f, point, n)
+            found, (_, found_dx, _) = step(point, n)
+            assert type(found) is type(value) and found == pytest.approx(value, 1e-12)
+            np.testing.assert_allclose(found_dx, dx, 1e-12)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.passes import shapes
 from tapegrad.replay import blocks
 from tapegrad.replay import fuse as fusing
 from tapegrad.replay.blocks import Blocks
@@ -34,6 +35,7 @@ def _small() -> Iterator[None]:
     """Let short arrays count as long: blocks of 16 elements, shared by threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusing, "LARGE", 8)
+        patch.setattr(shapes, "WHOLE", 8)
         patch.setattr(blocks, "SMALLEST", BLOCK)
         patch.setattr(blocks, "LARGEST", BLOCK)
         patch.setattr(blocks, "THREADED", 1)
@@ -313,6 +315,22 @@ def test_without_torch() -> None:
     code = ("import sys, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(2): assert np.array_equal(f(x), np.sin(x) * x)\nprint('torch' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.replay import blocks; blocks.LONG = 300_000\n"
+            "x = np.linspace(0, 9, 300_000)\n"
+            "for f, mode, there in [(np.exp, 'auto', False), (np.sin, 'threads', False), (np.sin, 'auto', True)]:\n"
+            "    fast = tg.compile(lambda x: f(x) * x, mode=mode); fast(x); assert 'torch' not in sys.modules\n"
+            "    assert np.allclose(fast(x), f(x) * x, 1e-14); assert ('torch' in sys.modules) is there\n")
+    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_long_arrays_need_no_torch() -> None:
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.replay import blocks; blocks.LONG = 300_000\n"
+            "sys.modules['torch'] = None; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
+            "for _ in range(3): assert np.array_equal(f(x), np.sin(x) * x)")
+    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 import tapegrad as tg
 from bench.problems import filling, gmm
-from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, forwarding, optimise, shapes, specialise
+from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, forwarding, optimise, products, shapes, specialise
 from tapegrad.passes.simplify import NEEDS, RULES
 from tapegrad.rules import OPS, Op
 from tapegrad.testing import contract
@@ -109,6 +109,7 @@ def test_programs_made_at_random(start: int) -> None:
 
 X = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]])
 V = np.array([0.5, -1.5, 2.0])
+SQUARE = np.array([[2.0, 0.5, -0.25], [0.5, 1.5, 0.75], [-0.25, 0.75, 3.0]])
 Z = X + 1j
 ONES = np.ones((2, 3))
 
@@ -143,8 +144,20 @@ RULE_ROWS: list[tuple[Any, Callable[..., Any], Any, str]] = [
     (shapes.sum_of_stretched, lambda x: np.broadcast_to(np.exp(x), (4, 3)).sum(axis=0), V, "exp multiply"),
     (shapes.sum_of_products, lambda x: (x * np.sin(x)).sum(), V, "sin vecdot"),
     (shapes.sum_of_products, lambda x: np.square(x).sum(axis=-1), X, "vecdot"),
-    (shapes.sum_of_products, lambda x: (x * x).sum(), np.ones((25, 30)), "reshape vecdot"),
+    (shapes.sum_of_products, lambda x: (x * x).sum(), np.ones((25, 30)), "vdot"),
     (shapes.sum_of_products, lambda x: (x * x).sum(axis=0), X, "multiply sum"),
+    (products.diagonal_of_product, lambda x: np.diagonal(x.T @ np.exp(x)), X, "permute_dims exp permute_dims vecdot"),
+    (products.sum_of_sum, lambda x: np.exp(x).sum(axis=1).sum(), X, "exp sum"),
+    (products.sum_of_sum, lambda x: np.trace(x @ np.exp(x).T), X, "exp vdot"),
+    (products.product_with_diagonal, lambda x: np.exp(x) @ (2 * np.eye(3)), X, "exp multiply"),
+    (products.product_with_diagonal, lambda x: np.diag(V[:2]) @ np.exp(x), X, "exp multiply"),
+    (products.product_with_diagonal, lambda x: x @ np.diag(np.exp(V)), X, "multiply"),
+    (products.contracted, lambda x: np.einsum("ji,ik->jk", x, np.exp(x).T), X, "exp permute_dims matmul"),
+    (products.contracted, lambda x: np.einsum("ij,ij->", x, np.exp(x)), X, "exp vdot"),
+    (products.contracted, lambda x: np.einsum("ii", x[:, :2]), X, "getitem diagonal sum"),
+    (products.contracted, lambda x: np.einsum("ij,->ji", np.exp(x), x[0, 0]), X, "exp getitem permute_dims multiply"),
+    (products.solved_by_substitution, lambda x: np.linalg.solve(np.tril(x), V), SQUARE, "tril solve_triangular"),
+    (products.solved_by_substitution, lambda x: np.linalg.solve(np.linalg.cholesky(x).T, V), SQUARE, "cholesky solve_triangular"),
     (shapes.reshaped, lambda x: np.exp(x).reshape(6).reshape(2, 3), X, "exp"),
     (shapes.reshaped, lambda x: x.sum(axis=0, keepdims=True).reshape(3), X, "sum"),
     (shapes.reshaped, lambda x: np.exp(x).reshape(6).reshape(3, 2), X, "exp reshape"),

@@ -41,7 +41,7 @@ def size_of(data: Data) -> Size:
 
 PROBLEM = Problem("mlp", objective, ("w1", "b1", "w2", "b2", "w3", "b3"), make,
                   {"batch": 128, "inputs": 784, "hidden": 512, "hidden2": 256, "classes": 10}, size_of,
-                  behind="matrix products are all of it; beyond them, the gradient of a maximum by its convention for ties takes five "
-                         "passes, by hand one.")
+                  behind="matrix products are all of it; beyond them, the convention for ties of maximum takes a few passes over masks, "
+                         "and the labels' gradient is scattered by NumPy's add.at.")
 SINGLE = replace(PROBLEM, name="mlp32", make=partial(make, dtype=np.float32), tolerance=1e-5)
 """The same in float32, where sums of hundreds of products differ by their order."""

@@ -12,7 +12,7 @@ _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name}" for name in (
 
 def register_imported() -> None:
     """Register the functions of those modules that have been imported by now; called as each trace begins."""
-    for name in [name for name in _WAITING if name in sys.modules]:
-        if not getattr(sys.modules[name].__spec__, "_initializing", False):  # another thread is at it
+    for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
+        if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):  # another thread is at it
             importlib.import_module(_WAITING[name])
             del _WAITING[name]

@@ -16,4 +16,5 @@ from tapegrad.ops.signal import *
 from tapegrad.ops.sort import *
 from tapegrad.ops.special import *
 from tapegrad.ops.structure import *
+from tapegrad.ops.triangular import *
 from tapegrad.ops.write import *

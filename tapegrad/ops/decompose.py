@@ -26,6 +26,7 @@ from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import cumulative_prod, restore
 from tapegrad.ops.shape import concat, flip
+from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, ZeroTangent, dtype_of, shape_of
 
@@ -45,14 +46,9 @@ def _off_diagonal(x: Any) -> Any:
     return where(_eye(x), 0.0, x)
 
 
-def _halved(x: Any) -> Any:
-    """Return the matrices with half their diagonals, which are then whole in the sum with the adjoint."""
-    return where(_eye(x), 0.5 * x, x)
-
-
 def _hermitian(x: Any) -> Any:
     """Return the Hermitian matrices that have these lower triangles."""
-    low = tril(_halved(x))
+    low = tril(halved(x))
     return low + adjoint(low)
 
 
@@ -71,7 +67,7 @@ def _filled(dy: Any, y: Any) -> Any:
 
 def _on_triangle(dx: Any, upper: bool) -> Any:
     """Return the cotangent of the triangle that was read, where `dx` is that of the Hermitian matrix it stands for."""
-    return (triu if upper else tril)(_halved(dx + adjoint(dx)))
+    return (triu if upper else tril)(halved(dx + adjoint(dx)))
 
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
@@ -108,6 +104,9 @@ def _leading(u: Any, du: Any, k: int) -> tuple[Any, Any]:
 
 def _solve_vjp(y: Any, a: Any, b: Any) -> Callable[[Any], Any]:
     def solve_pullback(dy: Any) -> tuple[Any, Any]:
+        if len(shape_of(b)) == 1 == len(shape_of(y)):
+            db = solve(adjoint(a), dy)
+            return -db[:, None] * conj(y), db
         if len(shape_of(b)) == 1:  # a vector, for each matrix of a stack
             db = solve(adjoint(a), dy[..., None])
             return -db * conj(y)[..., None, :], db[..., 0]
@@ -249,10 +248,7 @@ slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), torch=tens
 
 
 def _cholesky_cotangent(dy: Any, y: Any, x: Any, upper: bool = False) -> Any:
-    # Murray (2016), Differentiation of the Cholesky decomposition
-    h, dy = (y, adjoint(dy)) if upper else (adjoint(y), dy)
-    inner = solve(h, tril(_halved(h @ dy)))
-    return _on_triangle(solve(h, adjoint(inner)), upper)
+    return adjoint(cholesky_pullback(adjoint(dy), adjoint(y))) if upper else cholesky_pullback(dy, y)
 
 
 def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:

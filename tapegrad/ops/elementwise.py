@@ -293,8 +293,9 @@ where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
-    # who equals the output has won: complex numbers have an order in NumPy, and none in Python
-    return where(equal(mine, y), where(equal(other, y), 0.5 * dy, dy), 0.0)
+    # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for among the operands,
+    # where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half of max(x, 0) equals 0)
+    return where(equal(mine, y), where(equal(mine, other), 0.5 * dy, dy), 0.0)
 
 
 def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:

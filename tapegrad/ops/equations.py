@@ -1,4 +1,4 @@
-"""Matrix equations and functions of matrices: triangular systems, LU factors, Sylvester's equation, the exponential and its kin.
+"""Matrix equations and functions of matrices: LU factors, Sylvester's equation, the exponential and its kin.
 
 The implementation is SciPy's, imported when the first is computed. Rules: M. Giles, "An extended collection of matrix derivative
 results" (2008); for a function of a matrix, N. Higham, "Functions of Matrices" (2008), theorem 3.6.
@@ -14,12 +14,13 @@ import numpy as np
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import conj, constant
+from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import matmul, tril, triu
-from tapegrad.ops.shape import concat, permute_dims
+from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
+from tapegrad.ops.triangular import solve_triangular
 from tapegrad.rules import Op, define
 from tapegrad.tangent import shape_of
 
@@ -28,35 +29,6 @@ def implementation(name: str) -> Callable[..., Any]:
     """Return a function of scipy.linalg, found when it is called."""
     return lambda *args, **kwargs: getattr(importlib.import_module("scipy.linalg"), name)(*args, **kwargs)
 
-
-def transposed(x: Any) -> Any:
-    """Return the transpose of a matrix, or of each in a stack."""
-    ndim = len(shape_of(x))
-    return permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
-
-
-# -- triangular systems: A x = b, or Aᵀ x = b (trans=1), or Aᴴ x = b (trans=2)
-
-
-def _solve_triangular_vjp(y: Any, a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
-    def solve_triangular_pullback(dy: Any) -> tuple[Any, Any]:
-        vector = len(shape_of(b)) == 1
-        x, dx = (y[..., None], dy[..., None]) if vector else (y, dy)
-        how = {"lower": lower, "unit_diagonal": unit_diagonal}
-        db = solve_triangular(conj(a), dx, **how) if trans == 1 else solve_triangular(a, dx, trans=0 if trans else 2, **how)
-        da = -matmul(db, adjoint(x)) if not trans else -matmul(conj(x), transposed(db)) if trans == 1 else -matmul(x, adjoint(db))
-        return (tril(da, k=-1 if unit_diagonal else 0) if lower else triu(da, k=1 if unit_diagonal else 0)), db[..., 0] if vector else db
-    return solve_triangular_pullback
-
-
-def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False) -> Any:
-    a, b = tensors.together((a, b), number=True)
-    x = b[:, None] if b.ndim == 1 else b
-    y = torch.linalg.solve_triangular(a if not trans else a.mT if trans == 1 else a.mH, x, upper=lower == bool(trans), unitriangular=unit_diagonal)
-    return y[..., 0] if b.ndim == 1 else y
-
-
-solve_triangular = define("solve_triangular", implementation("solve_triangular"), vjp=_solve_triangular_vjp, torch=_solve_triangular_tensors)
 
 # -- LU: both factors in one matrix, and the rows that LAPACK swapped
 

@@ -70,6 +70,11 @@ vecdot = define("vecdot", np.vecdot, (
     lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
     torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
+# of all elements, in C's order, whatever their shapes
+vdot = define("vdot", np.vdot, (
+    lambda dy, y, a, b: conj(dy) * reshape(b, shape_of(a)), lambda dy, y, a, b: dy * reshape(a, shape_of(b))),
+    torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
+
 matvec = define("matvec", np.matvec, (
     lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,),
     torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])

@@ -29,11 +29,14 @@ from tapegrad.ops import (
     permute_dims,
     reshape,
     scatter,
+    solve,
+    solve_triangular,
     square,
     squeeze,
     subtract,
     sum,
     tensordot,
+    vdot,
     vecdot,
     where,
 )
@@ -43,10 +46,11 @@ from tapegrad.rules import Op
 from tapegrad.tape import UNKNOWN, Call, Operation, Tape
 
 LINEAR = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem, sum, mean])  # in the first argument
-BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot])
+BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot, vdot])
+SOLVES = frozenset([solve, solve_triangular])  # linear in the second
 EVEN = frozenset([square, abs, cos])
 SCALING = frozenset([negative, multiply, divide, add])  # what may be a constant times an operand
-PASSING = LINEAR | BILINEAR | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
+PASSING = LINEAR | BILINEAR | SOLVES | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
 SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
 
 NEVER = (math.inf, math.inf)
@@ -141,6 +145,8 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor:
         other = args[1 - i]
         meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
         return FREE if meets else costs
+    if fn in SOLVES:
+        return costs
     if fn is add or (fn is subtract and i == 1):
         return 0.0, math.inf
     if fn is subtract:
@@ -226,6 +232,8 @@ def _passed(op: Call, given: list[float]) -> float | None:
         return given[0] * given[1]
     if fn is divide:
         return given[0] / given[1]
+    if fn in SOLVES:
+        return given[1] / given[0]
     if (fn is add or fn is subtract) and given[0] == given[1]:
         return given[0]
     if fn in LINEAR or (fn is scatter and len(op.kwargs["ranks"]) == 1):

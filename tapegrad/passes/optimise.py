@@ -30,7 +30,8 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     the shapes and dtypes of the arrays, and the exact types of the numbers, that the tape was recorded with, and guards them.
 
     Values agree to rounding (1e-12 in double precision), as constant factors are multiplied together and pass through sums. The sign
-    of a zero may differ. nan and inf come out where they did.
+    of a zero may differ. nan and inf come out where they did, but for the two places where BLAS and LAPACK leave it open: a product of
+    matrices of which one is diagonal (0 times inf beside the diagonal), and a system that is found to be triangular.
 
     >>> import tapegrad as tg
     >>> flat = tg.primitivize(tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import broadcast_to, copy, diagonal, pack
-from tapegrad.passes.walk import Walk
+from tapegrad.passes.walk import Walk, own
 from tapegrad.rules import Op
 from tapegrad.tangent import order_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape
@@ -25,17 +25,22 @@ def own_results(tape: Tape, before: Tape) -> Tape:
         return tape
     walk = Walk(tape)
     result = tape.result
+    copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
     for op in tape.ops:
         if op is result and is_pack(op):
-            walk.keep(op, tuple(_own(walk, arg, orders[arg]) if arg in orders else walk.bind(arg) for arg in op.args))
+            walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg) for arg in op.args))
         else:
             walk.keep(op)
+            if isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C" and _wants_rows(op.args[0], orders) and _stays_here(op, tape):
+                copies[op.args[0]] = walk.bind(op)
     if not is_pack(result) and result is not None:
-        walk.stand_in(result, _own(walk, result, orders[result]))
+        walk.stand_in(result, _own(walk, result, orders[result], copies))
     return walk.done()
 
 
-def _own(walk: Walk, op: Operation, order: str) -> Operation:
+def _own(walk: Walk, op: Operation, order: str, copies: dict[Operation, Operation]) -> Operation:
+    if (known := copies.pop(op, None)) is not None:
+        return known
     return walk.make(op, copy, walk.bind(op), val=op.val) if order == "K" else walk.make(op, copy, walk.bind(op), order=order)
 
 
@@ -44,6 +49,16 @@ def _order(part: Any, was: Any) -> str:
     if not all(isinstance(op, Operation) and type(op.val) is np.ndarray and op.val.ndim > 1 for op in (part, was)):
         return "K"
     return order_of(was.val) if order_of(was.val) != order_of(part.val) else "K"
+
+
+def _wants_rows(op: Any, orders: dict[Any, str]) -> bool:
+    """True for a result that must be copied, and lies row by row then."""
+    return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.val.flags.c_contiguous))
+
+
+def _stays_here(op: Operation, tape: Tape) -> bool:
+    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which might keep it or write to it."""
+    return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack) for other in tape.ops)
 
 
 def is_pack(op: Any) -> bool:

@@ -14,6 +14,7 @@ from tapegrad.ops import (
     abs,
     add,
     broadcast_to,
+    copy,
     cos,
     divide,
     equal,
@@ -44,6 +45,7 @@ from tapegrad.ops import (
     subtract,
     sum,
     tanh,
+    vdot,
     vecdot,
     where,
 )
@@ -174,23 +176,31 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     return made if same_type(made.val, op.val) else None
 
 
-FLAT = 512  # elements from which on it pays to see two arrays as vectors for one product
+WHOLE = 1 << 18  # elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
 
 
 def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """sum(a * b) over the last axis is vecdot(a, b), and so is sum(square(a)): one pass instead of two, and no array in between.
+    """sum(a * b) is vdot(a, b), over the last axis vecdot(a, b), and of square(a) the same: one pass instead of two, and no array in between.
 
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
     pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
     if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
         return None
-    last = len(shape(x)) - 1
-    if axes(x, axis) == (last,):
+    last, over = len(shape(x)) - 1, axes(x, axis)
+    whole = over == tuple(range(last + 1))
+    if whole and x.val.size >= WHOLE:
+        return None
+    if over == (last,):
         return w.make(op, vecdot, *pair, val=op.val)
-    if axis is None and x.val.size >= FLAT and all(a.val.flags.c_contiguous for a in pair):
-        return w.make(op, vecdot, *(w.make(op, reshape, a, (x.val.size,)) for a in pair), val=op.val)
+    if whole:
+        return w.make(op, vdot, *(_in_order(w, op, a) for a in pair), val=op.val)
     return None
+
+
+def _in_order(w: Walk, op: Call, x: Any) -> Any:
+    """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept for it, or serves twice."""
+    return x if x.val.flags.c_contiguous else w.make(op, copy, x, order="C")
 
 
 # -- arrangements
@@ -217,7 +227,7 @@ def rearranged(w: Walk, op: Call, x: Any, axis: Any = None) -> Any:
 
 
 def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
-    """A transpose that moves nothing is none; two are one."""
+    """A transpose that moves nothing is none; two are one; all are written with their axes."""
     ndim = len(shape(x))
     if not is_array(x):
         return None
@@ -225,7 +235,7 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
     if order == tuple(range(ndim)):
         return same(x, op)
     if not is_call(x, permute_dims) or not is_array(x.args[0]):
-        return None
+        return None if axes == order and "axes" in op.kwargs else w.make(op, permute_dims, x, axes=order, val=op.val)
     inner = x.kwargs.get("axes", x.args[1] if len(x.args) > 1 else None)
     first = tuple(range(ndim))[::-1] if inner is None else tuple(a % ndim for a in inner)
     both = tuple(first[a] for a in order)

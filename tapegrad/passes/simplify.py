@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.passes import algebra, shapes
+from tapegrad.passes import algebra, products, shapes
 from tapegrad.passes.walk import Walk
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Input, Operation, Tape
@@ -18,7 +18,7 @@ NEEDS: dict[Any, frozenset[Any] | None] = {}
 """For each op what one of its arguments must be for a rule to apply, a call of one of these, or a constant; None where it may be anything."""
 
 _LOOKS_AT = {**algebra.LOOKS_AT, **shapes.LOOKS_AT}
-_ROWS: tuple[Any, ...] = (*shapes.SHAPES, *algebra.ALGEBRA)
+_ROWS: tuple[Any, ...] = (*shapes.SHAPES, *products.PRODUCTS, *algebra.ALGEBRA)
 for _op, _rule in _ROWS:
     RULES.setdefault(_op, []).append(_rule)
     _known, _more = NEEDS.setdefault(_op, frozenset()), _LOOKS_AT.get(_rule)
@@ -28,7 +28,7 @@ DEPTH = 8  # what a rule has made is looked at again, so often at most
 
 
 def simplify(tape: Tape) -> Tape:
-    """Return a tape on which each call is as simple as the rules of `algebra` and `shapes` make it.
+    """Return a tape on which each call is as simple as the rules of `algebra`, `shapes` and `products` make it.
 
     A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
     """

@@ -14,7 +14,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,13 +24,15 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, is_array
-from tapegrad.replay.spelling import reduced, ufunc_of
+from tapegrad.replay.spelling import masked, reduced, ufunc_of
 from tapegrad.tape import Call, Operation, Tape, value_of
 
 CACHE = 1 << 21  # bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
 SMALLEST, LARGEST = 1 << 13, 1 << 16  # elements of a block: smaller ones cost calls and handovers of the interpreter lock
 ALIGN = 64  # bytes, a cache line
 THREADED = 1 << 17  # elements, from which on threads pay
+
+LONG = 1 << 22  # elements, from which on torch is imported for its functions: a second, which 30 calls of a sine earn back
 
 TORCH: dict[str, dict[np.ufunc, str]] = {
     "float64": {np.sin: "sin", np.cos: "cos", np.hypot: "hypot", np.logaddexp: "logaddexp"},
@@ -68,6 +70,12 @@ class Blocks(Fused):
         self.ufuncs = [found[0] for y in self.results if (found := reduced(y)) is not None]  # type: ignore[arg-type]
         self.means = [y.fn is ops.mean for y in self.results if not is_array(y.val)]  # type: ignore[attr-defined]
 
+    def prepare(self) -> None:
+        """Import torch, where it is installed, if this group is long and has functions that torch computes faster."""
+        if self.torch and any(x.val.size >= LONG for x in self.inputs if is_array(x.val)) and any(map(_is_torch_faster, self.calls)):
+            with suppress(ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
+                import torch  # noqa: F401
+
     @cached_property
     def program(self) -> Program:
         """The group by NumPy alone."""
@@ -103,6 +111,12 @@ class Blocks(Fused):
         # torch raises no floating-point errors, and takes no array that is read-only
         torch = self.torch and is_torch_there() and "raise" not in np.geterr().values() and all(x.flags.writeable for x in arrays)
         return self.with_torch if torch else self.program
+
+
+def _is_torch_faster(op: Call) -> bool:
+    """True for a call of a function in the table, of arrays of its result's dtype."""
+    found = ufunc_of(op) in TORCH.get(getattr(getattr(op.val, "dtype", None), "name", ""), {})
+    return found and all(isinstance(arg, Operation) and is_array(arg.val) and arg.val.dtype == op.val.dtype for arg in op.args)
 
 
 class _Job:
@@ -273,6 +287,8 @@ class _Writer:
             self.text[op] = f"r{op.id}"
             self.lines.append(f"r{op.id} = {name}({self.text[op.args[0]]})")
             self.release(dying)
+        elif (chosen := masked(op)) is not None:
+            self.mask(op, chosen[0], chosen[1], dying)
         elif op.fn is ops.where:
             condition, a, b = [self.operand(op, arg, boxed=False) for arg in op.args]
             out = self.place(op)  # before what dies here is free: it is written before all of that is read
@@ -280,6 +296,15 @@ class _Writer:
             self.release(dying)
         else:
             self.ufunc(op, dying)
+
+    def mask(self, op: Call, x: Any, chosen: bool, dying: list[Operation]) -> None:
+        """Write where(c, x, 0.0) as a product of bits; see `masked`."""
+        condition, given = self.text[op.args[0]], self.text[x]
+        if not chosen:
+            condition = f"{self.bind(np.logical_not, 'logical_not')}({condition})"
+        self.release(dying)
+        out, bits = self.place(op), self.bind(np.dtype(f"i{op.val.itemsize}"), "bits")
+        self.lines.append(f"{self.bind(np.multiply, 'multiply')}({given}.view({bits}), {condition}, {out}.view({bits}))")
 
     def ufunc(self, op: Call, dying: list[Operation]) -> None:
         ufunc = ufunc_of(op)
@@ -289,8 +314,8 @@ class _Writer:
         texts = [self.operand(op, arg, boxed) for arg in args]
         self.release(dying)
         out = self.place(op)
-        name = self.table.get(op.val.dtype.name, {}).get(ufunc)
-        if name is not None and all(isinstance(arg, Operation) and is_array(arg.val) and arg.val.dtype == op.val.dtype for arg in args):
+        if self.table and _is_torch_faster(op):
+            name = self.table[op.val.dtype.name][ufunc]
             given = ", ".join(f"from_numpy({text})" for text in texts)
             self.lines.append(f"{self.bind(getattr(self.torch, name), f'torch_{name}')}({given}, out=from_numpy({out}))")
         else:

@@ -205,8 +205,9 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str =
     A tape's function raises GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
 
     Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
-    torch's kernels on the same memory where those are faster and torch is imported (the last bit of a sine may differ), "threads" by NumPy alone,
-    "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
+    torch's kernels on the same memory where those are faster (sin, cos, hypot, logaddexp; the last bit of a sine may differ) and torch is
+    imported, which compiling such calls of arrays of 2²² elements or more does by itself, a second, if torch is installed; "threads" by NumPy
+    alone, "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
 
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b))

@@ -10,14 +10,17 @@ from types import CodeType
 from typing import Any
 
 from tapegrad.errors import GuardError
+from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
+from tapegrad.replay.fused import Fused
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.split import Parts, is_long, maker
 from tapegrad.replay.unpack import Unpacked
-from tapegrad.tape import Guard, Tape
+from tapegrad.tape import Call, Guard, Tape
 from tapegrad.trace import collector
 
 _numbers = count(1)
 _freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
+BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # what SciPy's BLAS is imported for
 
 
 class Miss(GuardError):
@@ -45,7 +48,8 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     `fresh` is asked at each call whether what the program read besides its arguments is still the same.
     """
     with collector:  # a full collection walks the tape, and finds nothing
-        return _compiled(tape.check(), write_source(tape, buffers), fresh)
+        _prepare(tape.check())
+        return _compiled(tape, write_source(tape, buffers), fresh)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
@@ -76,6 +80,15 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> C
 def _code(text: str, file: str) -> CodeType:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
     return compile(text, file, "exec")
+
+
+def _prepare(tape: Tape) -> None:
+    """Import what other libraries compute faster; a tape that is run once never comes here."""
+    for fn in {op.fn for op in tape.ops if isinstance(op, Call)}:
+        if fn in BY_BLAS:
+            load_blas()
+        elif isinstance(fn, Fused):
+            fn.prepare()
 
 
 def _again(tape: Tape) -> Callable[..., Any]:

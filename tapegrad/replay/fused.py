@@ -39,6 +39,9 @@ class Fused:
     def __repr__(self) -> str:
         return f"<{self.__name__}: {len(self.calls)} calls>"
 
+    def prepare(self) -> None:
+        """Get ready what takes long: called once, when the tape that the group is on has been compiled."""
+
     def execute(self, n: int, arrays: Sequence[Any], numbers: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
         """Compute the results of `n` elements; see the head of this file."""
         raise NotImplementedError

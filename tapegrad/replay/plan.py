@@ -17,7 +17,7 @@ from tapegrad.ops import getfield, reshape, scatter, setitem, where
 from tapegrad.passes.blank import is_blank
 from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.spelling import How, gathers, how, is_tall
+from tapegrad.replay.spelling import How, gathers, goes_along, how, is_tall
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -111,7 +111,9 @@ def make_plan(tape: Tape, buffers: bool = True) -> Plan:
     _write_in_place(tape, plan)
     if buffers:
         turns = not any(step.op is reshape for op in tape.ops if type(op) is Call and op.kwargs for step in _steps(op))
-        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (plan.how(op).ufunc is not None or gathers(op) or op.fn in (scatter, where)))
+        along = _going_along(tape, plan)
+        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (op.val.ndim == 2 or plan.storage[op] in along) and (
+            plan.how(op).ufunc is not None or gathers(op) or op.fn in (scatter, where)))
     return plan
 
 
@@ -125,6 +127,15 @@ def _last(tape: Tape) -> list[int]:
         if type(op) is Call and isinstance(op.fn, Operation):
             last[op.fn.id] = op.id
     return last
+
+
+def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
+    """Return the storages of arrays with more than two axes that nothing uses which would be slower where they lie column by column."""
+    found = {plan.storage[op] for op in tape.ops if op in plan.storage and op.val.ndim > 2}
+    for op in tape.ops:
+        if not goes_along(op):
+            found.difference_update([plan.storage[arg] for arg in operands(op) if arg in plan.storage])
+    return found
 
 
 def varying(tape: Tape) -> set[Operation]:

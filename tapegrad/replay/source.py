@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import math
-import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +15,8 @@ from tapegrad.errors import Location
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import count_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
-from tapegrad.replay.plan import Plan, Storage, dense_strides, make_plan
+from tapegrad.replay.names import Names, Spelled
+from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.spelling import (
     BINARY,
@@ -25,19 +24,24 @@ from tapegrad.replay.spelling import (
     SHAPED,
     UFUNCS,
     UNARY,
+    dense_strides,
     has_path_text,
     index_text,
+    is_elementwise,
     path_text,
     reads_float,
+    turned_strides,
+    write_sum_of_products,
     write_ufunc,
 )
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
 from tapegrad.tangent import order_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.tree import ValueAndGradients
 
-RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs"}  # what is around a body
+OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
+STRETCHED = 4  # times that an argument is used, from which on a copy of it pays that lies as the result does
 LONGEST = 90  # characters of an expression that is still written into another
 
 
@@ -77,9 +81,6 @@ class Source(NamedTuple):
         return ", ".join(self.kept) + ("," if len(self.kept) == 1 else "")
 
 
-Spelled = Callable[[Any], "str | None"]
-
-
 def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
     """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
 
@@ -87,53 +88,6 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
     """
     return _Writer(tape, buffers, floats, miss, spelled).write()
-
-
-class Names:
-    """The names of a source, each for one thing."""
-
-    def __init__(self, spelled: Spelled) -> None:
-        self.spelled = spelled
-        self.objects: dict[str, Any] = {}
-        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
-        self._of: dict[Any, str] = {}
-        self._functions: dict[int, tuple[Any, str]] = {}  # by id, which is theirs as long as they are held here
-
-    def fresh(self, hint: str) -> str:
-        """Return a new name like the hint."""
-        if not hint.isidentifier() or "_" in hint:
-            hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
-            hint = f"x{hint}" if hint[0].isdigit() else hint
-        name, number = hint, 1
-        while name in self.taken:
-            number += 1
-            name = f"{hint}_{number}"
-        self.taken.add(name)
-        return name
-
-    def bind(self, value: Any, hint: str = "") -> str:
-        """Return the name of a thing, the same for the same one."""
-        known = self._functions.get(id(value))
-        if known is not None:
-            return known[1]
-        name = self._bind(value, hint)
-        if callable(value):
-            self._functions[id(value)] = (value, name)
-        return name
-
-    def _bind(self, value: Any, hint: str) -> str:
-        label = getattr(value, "__name__", None) or "constant"
-        if getattr(builtins, label, None) is value:
-            return str(label)
-        if (text := self.spelled(value)) is not None:
-            return text
-        key: Any = id(value)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            key = (value.dtype.char, value.tobytes())
-        if key not in self._of:
-            name = self.fresh(hint or label)
-            self._of[key], self.objects[name] = name, value
-        return self._of[key]
 
 
 class _Site:
@@ -162,6 +116,9 @@ class _Writer:
         self.setup: list[str] = []
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
         self.lines: dict[tuple[int, int], str] = {}
+        self.reads = Counter(op.args[0] for op in tape.ops if isinstance(op, Call) and reads_float(op))
+        self.lists: dict[Any, str] = {}  # arguments whose elements are read one by one
+        self.copies: dict[Any, str] = {}  # of arguments, which lie column by column
         self.given: set[Storage] = set()  # what lies in the result already
         self.kept: dict[str, None] = {}  # a set, in order
         self.guards: list[Guard] = []
@@ -301,11 +258,15 @@ class _Writer:
             return
         row, ufunc, writes = self.plan.how(op)
         out = self.buffer(op) if writes and self.plan.slot(op) is not None else ""
-        args = [self.bare(arg) for arg in op.args]
+        args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
         if op in self.plan.varies and op.fn in SHAPED:
             row = None
-        if row is not None:
+        if self.reads_often(op):
+            text = f"{self.listed(op)}[{args[1]}]"
+        elif op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
+            text = write_sum_of_products(site)  # vdot goes row by row, and would copy both
+        elif row is not None:
             text = row[2](site)
         elif ufunc is not None and (is_array(op.val) or not self.is_pythonic(op)):
             text = write_ufunc(site, ufunc)
@@ -319,6 +280,37 @@ class _Writer:
             self.float.add(op)
             self.floats = True
         self.named(op, text)
+
+    def reads_often(self, op: Call) -> bool:
+        """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""
+        x = op.args[0] if op.args else None
+        return isinstance(x, Input) and reads_float(op) and x.val.ndim == 1 and self.reads[x] * OFTEN >= max(x.val.size, MANY)
+
+    def listed(self, op: Call) -> str:
+        x = op.args[0]
+        if x not in self.lists:
+            self.lists[x] = name = self.names.fresh(f"{self.expr[x]}_list")
+            self.statement(op, f"{name} = {self.expr[x]}.tolist()")
+        return self.lists[x]
+
+    def turned_alike(self, op: Call) -> bool:
+        storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
+        return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].val.shape == op.args[1].val.shape
+
+    def along(self, op: Call, arg: Any) -> str:
+        """Return the name of a copy of an argument that lies as the result does, column by column, where it is stretched; "" where none pays."""
+        storage, val = self.plan.storage.get(op), value_of(arg)
+        if storage is None or not storage.turned or not is_elementwise(op) or not is_array(val) or val.shape[-1] != op.val.shape[-1] \
+                or val.size * STRETCHED > op.val.size or val.size == val.shape[-1] or arg in self.plan.varies:
+            return ""
+        name = self.copies.get(arg)
+        if name is None:
+            self.copies[arg] = name = self.names.fresh(f"t{len(self.copies)}")
+            shape = (val.shape[-1], *val.shape[:-1])
+            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(val.dtype)}), 0, -1)")
+            self.kept[name] = None
+            self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
+        return name
 
     def is_pythonic(self, op: Call) -> bool:
         """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
@@ -368,7 +360,7 @@ class _Writer:
         key = (storage.slot, val.shape, id(val.dtype), None if val.flags.c_contiguous else val.strides, storage.turned)
         name = self.slots.get(key)
         if name is None:
-            strides = (val.itemsize, val.itemsize * val.shape[0]) if storage.turned else dense_strides(val)
+            strides = turned_strides(val) if storage.turned else dense_strides(val)
             where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{storage.slot}" + ("" if strides is None else f", 0, {strides}")
             name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{storage.slot}")
         return name

@@ -81,7 +81,25 @@ def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
 
 def is_elementwise(op: Call) -> bool:
     """True for a call that may write its value over an argument: each element depends on those in its place alone."""
-    return ufunc_of(op) is not None
+    return ufunc_of(op) is not None or masked(op) is not None
+
+
+def masked(op: Call) -> tuple[Any, bool] | None:
+    """Return x of a call that is where(c, x, 0.0) of real floats, and True; of where(c, 0.0, x), x and False; None for another call.
+
+    Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever it was (inf or nan
+    too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as long where the mask is true by chance.
+    """
+    if op.fn is not ops.where or len(op.args) != 3 or not is_array(op.val) or op.val.dtype.char not in "efd":
+        return None
+    c, a, b = op.args
+    if getattr(value_of(c), "dtype", None) != np.bool_ or not is_array(value_of(c)):
+        return None
+    for x, other, chosen in ((a, b, True), (b, a, False)):
+        zero = type(other) in (int, float) and other == 0 and math.copysign(1.0, other) > 0
+        if zero and is_array(value_of(x)) and value_of(x).dtype == op.val.dtype:
+            return x, chosen
+    return None
 
 
 # -- reductions
@@ -172,16 +190,39 @@ COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by
 
 
 def is_tall(val: Any) -> bool:
-    """True for a table of many rows and few columns: NumPy's inner loops run along the last axis, and would be a few elements short.
+    """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last axis, and would be short.
 
     Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
     """
-    return val.ndim == 2 and 1 < val.shape[1] <= COLUMNS and val.shape[0] >= ROWS and bool(val.flags.c_contiguous)
+    return val.ndim > 1 and 1 < val.shape[-1] <= COLUMNS and val.size >= ROWS * val.shape[-1] and bool(val.flags.c_contiguous)
+
+
+def turned_strides(val: Any) -> tuple[int, ...]:
+    """Return the strides of an array that lies column by column."""
+    rows = val.size // val.shape[-1] * val.itemsize
+    return (*(stride // val.shape[-1] for stride in val.strides[:-1]), rows)
+
+
+def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
+    if x.flags.c_contiguous:
+        return None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    strides, step = [0] * x.ndim, x.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(x.shape[axis], 1)
+    return tuple(strides)
+
+
+def goes_along(op: Operation) -> bool:
+    """True for a call that is computed as fast or faster where its arguments lie column by column."""
+    return isinstance(op, Call) and (is_elementwise(op) or reduced(op) is not None or _is_tall_vecdot(op))
 
 
 def gathers(op: Call) -> bool:
     """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
-    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_tall(op.val):
+    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_array(op.val) or op.val.ndim != 2 or not is_tall(op.val):
         return False
     x, index = map(value_of, op.args)
     return type(x) is np.ndarray and x.ndim == 2 and type(index) is np.ndarray and index.ndim == 1 and index.dtype.kind in "iu"
@@ -237,10 +278,32 @@ def _matmul(site: Site) -> str:
     return f"{site.name(np.matmul)}({', '.join([*site.args, site.out] if site.out else site.args)})"
 
 
+def _is_tall_vecdot(op: Call) -> bool:
+    """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long, where they lie column by column."""
+    vals = list(map(value_of, op.args))
+    return op.fn is ops.vecdot and is_array(op.val) and op.val.size >= ROWS and all(
+        type(val) is np.ndarray and val.dtype.char in "fd" and val.dtype == op.val.dtype and 1 < val.shape[-1] <= COLUMNS for val in vals)
+
+
+def _vecdot(site: Site) -> str:
+    return f"{site.name(np.einsum)}('...i,...i->...', {', '.join(site.args)}{f', out={site.out}' if site.out else ''})"
+
+
+def write_sum_of_products(site: Site) -> str:
+    """Write the sum of products of all elements in whatever order they lie in memory."""
+    axes = "abcdefghijklmnopqrstuvwxyz"[:value_of(site.op.args[0]).ndim]
+    return f"{site.name(np.einsum)}('{axes},{axes}->', {', '.join(site.args)})"
+
+
 def _where(site: Site) -> str:
     if not site.out:
         return f"{site.name(np.where)}({', '.join(site.args)})"
     c, a, b = site.args
+    found = masked(site.op)
+    if found is not None:
+        bits = site.text(np.dtype(f"i{site.op.val.itemsize}"))
+        c, x = (c, a) if found[1] else (f"{site.name(np.logical_not)}({c})", b)
+        return f"{site.name(np.multiply)}({x}.view({bits}), {c}, {site.out}.view({bits}))"
     copyto = site.name(np.copyto)
     return f"{copyto}({site.out}, {b}); {copyto}({site.out}, {a}, where={c})"
 
@@ -249,6 +312,8 @@ _MANY = 4096  # elements, from which on np.where's new array costs more than a s
 
 
 def _writes_where(op: Call) -> bool:
+    if masked(op) is not None:
+        return True
     c, a, b = map(value_of, op.args)
     return op.val.size >= _MANY and getattr(getattr(c, "dtype", None), "kind", "") == "b" and all(
         type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
@@ -320,6 +385,7 @@ SPELLINGS: dict[Op, Row] = {
     ops.astype: (_array_first, _is_array, _astype),
     ops.copy: (_array_first, _is_array, _copy),
     ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
+    ops.vecdot: (_is_tall_vecdot, _is_array, _vecdot),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }
 

@@ -56,7 +56,7 @@ CASES: list[Case] = [
     product("dot:method", lambda a, b: a.dot(b), *SHAPES[:4], ops=("matmul",)),
     product("inner", np.inner, ((2, 3), (4, 3)), ((3,), (3,)), ((2, 3), (3,)), ((2, 2, 3), (4, 3)), ((), (2, 3)), torch=torch.inner,
             ops=("matmul", "dot"), wrong=WRONG),
-    product("vdot", np.vdot, ((2, 3), (2, 3)), ((3,), (3,)), ops=("matmul",), wrong=WRONG),
+    product("vdot", np.vdot, ((2, 3), (2, 3)), ((3,), (3,)), ((2, 3), (6,)), ((), ()), wrong=WRONG),
     product("outer", np.outer, ((2, 3), (2, 2)), ((3,), (2,)), ((), (2,)), ops=("multiply",)),
     product("outer:linalg", np.linalg.outer, ((3,), (2,)), torch=torch.outer, ops=("multiply",)),
     product("kron", np.kron, ((2, 3), (2, 2)), ((3,), (2, 2)), ((2, 2, 1), (3,)), ((), (2,)), ((0, 2), (2, 2)), torch=torch.kron,

@@ -10,7 +10,6 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.rules import means
 from tapegrad.tangent import shape_of
@@ -54,8 +53,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @means(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    x = as_array(a)
-    return ops.matmul(_flat(ops.conjugate(x) if kind_of(x) == "c" else x), _flat(b))
+    return ops.vdot(as_array(a), as_array(b))
 
 
 @means(np.outer, np.linalg.outer)

@@ -111,7 +111,7 @@ def _fft(args: list[Any], y: Any) -> int:
 
 
 _SPECIAL: dict[str, Callable[[list[Any], Any], int]] = {
-    "matmul": _product, "dot": _product, "vecdot": _product, "matvec": _product, "vecmat": _vecmat,
+    "matmul": _product, "dot": _product, "vecdot": _product, "vdot": _product, "matvec": _product, "vecmat": _vecmat,
     "fft": _fft, "ifft": _fft, "rfft": _fft, "irfft": _fft}
 
 
