@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from tapegrad.errors import GuardError
+from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.passes.primitivize import primitivize
 from tapegrad.replay.play import fill
 from tapegrad.replay.source import Source, write_source
@@ -36,6 +36,10 @@ class Miss(GuardError):
         if self.guard is None:
             return "the type, shape or static value of an argument, or what the function read besides"
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
+
+
+class Unfit(ArgumentError):
+    """A mode cannot serve a program; no other tape of it could."""
 
 
 def flattened(tape: Tape) -> Tape:
