@@ -21,7 +21,7 @@ _DYNAMIC, _RANDOM = torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_s
 def name_of(fn: Any) -> str:
     """Return the name of a function of torch, of an attribute for what reads it."""
     name = getattr(fn, "__name__", "")
-    return getattr(fn.__self__, "__name__", "") if name == "__get__" else name
+    return getattr(fn.__self__, "__name__", "") if name == "__get__" else name  # type: ignore[no-any-return]
 
 
 class Seen:
@@ -62,18 +62,19 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        name = name_of(func)
+        if name in ATTRIBUTES or name in FACTS:
+            return func(*args, **kwargs)
         self.below.draws = False
         given = [(x, x._version) for x in tensors_in((args, kwargs))]
         result = func(*args, **kwargs)
-        name = name_of(func)
         written = [x for x, version in given if x._version != version]  # by the count that torch keeps: names tell too little
         if isinstance(result, torch.Tensor):
             # `to` its own dtype: what a tensor returns itself for is fixed. Of how it lies in memory that is not certain.
             if not written and args and result is args[0] and name != "contiguous":
                 return result
         elif not (written and result is None) and not (type(result) is not torch.Size and isinstance(result, (tuple, list)) and _tensors(result)):
-            if not (name in ATTRIBUTES if getattr(func, "__name__", "") == "__get__" else name in FACTS):
-                self.escaped = self.escaped or f"{name} of a tensor"
+            self.escaped = self.escaped or f"{name} of a tensor"
             return result
         self.seen.append(Seen(func, args, kwargs, result, written, self.below.draws))
         return result

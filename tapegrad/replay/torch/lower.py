@@ -24,11 +24,13 @@ from tapegrad.replay.plan import is_known, varying
 from tapegrad.replay.play import Memory, failed, moved, value_recorded, verify
 from tapegrad.replay.spelling import ufunc_of
 from tapegrad.replay.torch.calls import Calls, Seen, storage_of, tensors_in
+from tapegrad.replay.torch.peephole import peephole
 from tapegrad.replay.torch.program import Check, Program, Root, Step, Value, needed, values_in
 from tapegrad.rules import OPS, Op
 from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tensors import is_tensor, to_tensor
+from tapegrad.trace import collector
 from tapegrad.tree import ValueAndGradients
 
 # What passes a Python number on to torch as it is, whatever number it is.
@@ -65,7 +67,7 @@ class _Lowering:
         op: Any = None
         parts: list[Any] = []
         try:
-            with torch.no_grad():
+            with torch.no_grad(), collector:
                 for op in tape.ops:
                     if isinstance(op, Input):
                         self.input(op, leaves)
@@ -89,6 +91,7 @@ class _Lowering:
         self.own_results(parts)
         self.fold()
         self.program.steps = needed(self.program)
+        peephole(self.program)
         return self.program, parts
 
     # -- what stands for what
@@ -106,7 +109,7 @@ class _Lowering:
         """Return the value of a tensor that is there before the program runs."""
         found = self.by_id.get(id(tensor))
         if found is None:
-            value = Value(hint, Root(given=True))
+            value = Value(hint, Root(given=True), tensor)
             found = self.by_id[id(tensor)] = (tensor, value)
             self.program.constants[value] = self.held[value] = tensor
             self.known[tensor] = value
@@ -118,7 +121,7 @@ class _Lowering:
             return
         leaf = next(leaves)
         leaf = leaf.detach() if is_tensor(leaf) else leaf  # an object of its own, where one tensor was given twice
-        value = Value(op.label or "x", Root(given=True))
+        value = Value(op.label or "x", Root(given=True), leaf if is_tensor(leaf) else None)
         self.program.leaves.append(value)
         if is_tensor(leaf):
             self.known[leaf] = value
@@ -129,7 +132,8 @@ class _Lowering:
         value, ref = self.value(op.args[0]), self.ref(op.args[0])
         verify(op, value)
         fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
-        if not fixed and any(True for _ in values_in(ref)):
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by the exact type of a number too
+        if not fixed and not entered and any(True for _ in values_in(ref)):
             self.program.steps.append(Check(ref, op))
         self.values[op.id] = value
 
@@ -204,7 +208,7 @@ class _Lowering:
     def new(self, tensor: Any, op: Call, seen: Seen) -> Value:
         """Return a value for what a call made, which may lie in the memory of what it was given."""
         root = next((self.known[x].root for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
-        value = self.known[tensor] = Value(f"v{op.id}", root)
+        value = self.known[tensor] = Value(f"v{op.id}", root, tensor)
         return value
 
     def named(self, x: Any, op: Call, numbers: list[tuple[Any, Value]]) -> Any:

@@ -23,12 +23,16 @@ class Root:
 
 
 class Value:
-    """A name in a program: a tensor, or what is computed on the host. `hint` is what it is called where that is free."""
+    """A name in a program: a tensor, of a dtype and a shape where they are known, or what is computed on the host.
 
-    __slots__ = ("hint", "root")
+    `hint` is what it is called where that is free.
+    """
 
-    def __init__(self, hint: str, root: Root | None = None) -> None:
+    __slots__ = ("dtype", "hint", "root", "shape")
+
+    def __init__(self, hint: str, root: Root | None = None, tensor: Any = None) -> None:
         self.hint, self.root = hint, root or Root()
+        self.dtype, self.shape = (None, None) if tensor is None else (tensor.dtype, tensor.shape)
 
     def __repr__(self) -> str:
         return self.hint
