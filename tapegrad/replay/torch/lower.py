@@ -16,16 +16,17 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tapegrad import ops
+from tapegrad.around import failed
 from tapegrad.brief import PYTHON, is_python
 from tapegrad.errors import TapeError
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.walk import pure
 from tapegrad.replay.plan import is_known, varying
-from tapegrad.replay.play import Memory, failed, moved, value_recorded, verify
+from tapegrad.replay.play import Memory, moved, value_recorded, verify
 from tapegrad.replay.spelling import ufunc_of
 from tapegrad.replay.torch.calls import Calls, Seen, storage_of, tensors_in
 from tapegrad.replay.torch.peephole import peephole
-from tapegrad.replay.torch.program import Check, Program, Root, Step, Value, needed, values_in
+from tapegrad.replay.torch.program import Check, Program, Root, Step, Value, holds_value, needed, values_in
 from tapegrad.rules import OPS, Op
 from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -58,7 +59,7 @@ class _Lowering:
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
         self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them in the program: values, in tuples too, or constants
         self.program, self.leaves = Program(tape, device), leaves
-        self.held: dict[Value, Any] = {}  # what is computed of constants alone, while that is known
+        self.held: dict[Value, Any] = {}  # what may have been computed of constants alone
         self.by_id: dict[int, tuple[Any, Value]] = {}  # the tensors that are constants, by identity
 
     def run(self) -> tuple[Program, list[Any]]:
@@ -76,9 +77,9 @@ class _Lowering:
                         self.set(op, value, self.constant(value, "constant") if is_tensor(value) else value)
                     elif isinstance(op, Guard):
                         self.guard(op)
-                    elif op is tape.result and op.fn is ops.pack:
+                    elif isinstance(op, Call) and op is tape.result and op.fn is ops.pack:
                         parts = self.pack(op)
-                    else:
+                    elif isinstance(op, Call):
                         self.call(op, dead[op.id])
                     for position in dead[op.id]:
                         self.values[position] = None
@@ -133,7 +134,7 @@ class _Lowering:
         verify(op, value)
         fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
         entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by the exact type of a number too
-        if not fixed and not entered and any(True for _ in values_in(ref)):
+        if not fixed and not entered and holds_value(ref):
             self.program.steps.append(Check(ref, op))
         self.values[op.id] = value
 
@@ -173,7 +174,7 @@ class _Lowering:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
-        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and any(True for _ in values_in(ref)) and not _of_tensors(value)]
+        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref) and not _of_tensors(value)]
         if any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts) and fn not in PASSING:
             self.varies.add(op)  # a number may be a length
         if fn is ops.pack:
@@ -240,7 +241,8 @@ class _Lowering:
 
     def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
         """Put one call of an implementation on the program, and return what stands for its result; of constants alone, that itself."""
-        if not any(True for _ in values_in((refs, self.ref(op.fn)))) and isinstance(op.fn, Op) and pure(op.fn) and not any(True for _ in tensors_in(y)):
+        fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
+        if fixed and not any(True for _ in tensors_in(y)):
             return y
         if op.fn is ops.setitem and y is given[0]:  # in place
             ref = self.known[y]
@@ -264,7 +266,9 @@ class _Lowering:
 
     def host_function(self, op: Call, fn: Any, given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
-        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.view or fn is ops.setitem or not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
+        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.view or fn is ops.setitem:
+            return None
+        if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
             return None
         recorded = value_recorded(op)
         if type(recorded) in PYTHON and fn.scalar is not None and fn.rr is None:
@@ -300,14 +304,14 @@ class _Lowering:
 
     def gradient(self, op: Call, value: Any, ref: Any, leaf: Any) -> Any:
         """Append the gradient by an input."""
-        if not is_tensor(leaf) and (not any(True for _ in values_in(ref)) or type(leaf) not in PYTHON or type(leaf) is bool):
+        if not is_tensor(leaf) and (not holds_value(ref) or type(leaf) not in PYTHON or type(leaf) is bool):
             return self.finished(conform(value, leaf), conform(value, leaf))
         if not is_tensor(leaf):
             kind: Any = complex if type(leaf) is complex else float
             self.program.kinds[len(self.program.parts)] = kind
             self.program.parts.append(ref)
             return kind(value)
-        if isinstance(value, (np.generic, *PYTHON)) and isinstance(ref, Value):
+        if not is_tensor(value) and isinstance(ref, Value):
             value, ref = self.on_device(op, value, ref)
         self.calls.start()
         with self.calls:
@@ -333,10 +337,12 @@ class _Lowering:
     def fold(self) -> None:
         """Take what was computed of constants alone as a constant, unless something is written into it."""
         program, steps, results = self.program, [], set(values_in(self.program.parts))
+        fixed = {value for value in program.constants if not value.root.written}
         for step in program.steps:
-            if step.made and all(value in self.held and not value.root.written and value not in results for value in step.made) \
-                    and all(not value.root.written for value in step.used):
+            if step.made and all(value in fixed for value in step.used) \
+                    and all(value in self.held and not value.root.written and value not in results for value in step.made):
                 program.constants.update((value, self.held[value]) for value in step.made)
+                fixed.update(step.made)
             else:
                 steps.append(step)
         program.steps = steps

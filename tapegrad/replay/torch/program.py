@@ -32,7 +32,8 @@ class Value:
 
     def __init__(self, hint: str, root: Root | None = None, tensor: Any = None) -> None:
         self.hint, self.root = hint, root or Root()
-        self.dtype, self.shape = (None, None) if tensor is None else (tensor.dtype, tensor.shape)
+        self.dtype: Any = None if tensor is None else tensor.dtype
+        self.shape: Any = None if tensor is None else tensor.shape
 
     def __repr__(self) -> str:
         return self.hint
@@ -140,6 +141,11 @@ def replaced(x: Any, fn: Callable[[Value], Any]) -> Any:
     if kind is slice:
         return slice(*(replaced(part, fn) for part in (x.start, x.stop, x.step)))
     return x
+
+
+def holds_value(x: Any) -> bool:
+    """True if nested arguments are not all known before a program runs."""
+    return next(values_in(x), None) is not None
 
 
 def last_uses(program: Program) -> list[list[Value]]:

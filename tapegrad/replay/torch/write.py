@@ -100,8 +100,9 @@ class Text:
         return f"({text})" if text.startswith("-") else text
 
     def index(self, x: Any) -> str:
-        parts = x if type(x) is tuple else (x,)
-        return ", ".join(map(self.bound, parts)) + ("," if type(x) is tuple and len(x) == 1 and type(parts[0]) is not slice else "") if parts else "()"
+        if type(x) is not tuple or not x:
+            return self.bound(x)
+        return ", ".join(map(self.bound, x)) + ("," if len(x) == 1 and type(x[0]) is not slice else "")
 
     def bound(self, part: Any) -> str:
         if type(part) is not slice:
