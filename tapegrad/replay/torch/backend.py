@@ -14,12 +14,14 @@ from tapegrad.passes import optimise
 from tapegrad.passes.optimise import Pass
 from tapegrad.replay.cache import Backend, forget, recorded_result
 from tapegrad.replay.compiled import flattened
+from tapegrad.replay.torch.graph import graph
+from tapegrad.replay.torch.inductor import inductor
 from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
 from tapegrad.tape import Tape
 from tapegrad.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
 from tapegrad.tree import flatten, leaves_of
 
-MODES: dict[str, Make] = {"auto": eager, "eager": eager}
+MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
 
@@ -35,7 +37,10 @@ class Torch(Backend):
         super().__init__(partial(optimise, passes=passes))
         self.device = None if device is None else torch.device(device)
         self.make = MODES[mode]
-        self.numbers = mode != "graph"
+        if mode == "graph" and not (torch.cuda.is_available() and (self.device is None or self.device.type == "cuda")):
+            raise ArgumentError("graph mode needs CUDA" + ("" if torch.cuda.is_available() else ", and there is none here"), None,
+                                'device="cuda", or mode="eager"')
+        self.numbers = mode in ("auto", "eager")
         self.arrays = False
 
     def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 FACTS = frozenset(["is_contiguous", "__len__", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "is_signed", "size",
                    "stride", "element_size", "untyped_storage", "data_ptr", "storage_offset", "get_device", "is_conj", "is_neg", "is_same_size",
                    "result_type", "promote_types", "can_cast", "is_inference", "__hash__"])
-ATTRIBUTES = frozenset(["shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "is_cuda", "is_cpu", "is_sparse", "itemsize", "nbytes",
-                        "is_quantized", "is_meta", "is_nested", "is_mkldnn", "is_mps", "grad_fn", "names"])
+ATTRIBUTES = frozenset(["shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "is_cuda", "is_cpu", "is_sparse", "itemsize",
+                        "nbytes", "is_quantized", "is_meta", "is_nested", "is_mkldnn", "is_mps", "grad_fn", "names"])
 _DYNAMIC, _RANDOM = torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded
 
 

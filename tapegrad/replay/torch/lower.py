@@ -170,6 +170,8 @@ class _Lowering:
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
         """Return whether a call is to stay one, before it is made."""
+        if getattr(fn, "raw", False) and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs)):
+            return False
         if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
@@ -219,10 +221,10 @@ class _Lowering:
         kind = type(x)
         if kind in PYTHON and numbers:
             return next((ref for number, ref in numbers if number is x), x)
-        if kind is tuple or kind is list or kind is torch.Size:
+        if isinstance(x, (tuple, list)):  # torch.fx has lists of its own
             parts = [self.named(part, op, numbers) for part in x]
-            return parts if kind is list else tuple(parts)
-        if kind is dict:
+            return parts if isinstance(x, list) else tuple(parts)
+        if isinstance(x, dict):
             return {key: self.named(part, op, numbers) for key, part in x.items()}
         return x
 

@@ -123,6 +123,18 @@ def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
     return run  # type: ignore[no-any-return]
 
 
+def function_of(program: Program) -> Run:
+    """Return a program without guards as a function from the tensors among its leaves to a list of its parts."""
+    text = Text(program)
+    body = [*text.lines, f"return [{', '.join(map(text.text, program.parts))}]"]
+    source = "\n".join([f"def run({', '.join(text.leaves)}):", *(f"    {line}" for line in body), ""])
+    names: dict[str, Any] = {**text.names.objects, "__name__": "tapegrad.compiled"}
+    exec(compile(source, f"<tapegrad {program.tape.name} on torch {next(_numbers)}>", "exec"), names)
+    run: Any = names["run"]
+    run.source = source
+    return run  # type: ignore[no-any-return]
+
+
 def check(guard: Guard, value: Any) -> bool:
     """Return whether a guard holds."""
     try:
