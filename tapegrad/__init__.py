@@ -34,9 +34,9 @@ from tapegrad.trace import trace
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
-    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "from_fx",
-    "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient",
-    "trace", "value", "value_and_grad",
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
+    "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
+    "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
+    "flatgrad", "from_fx", "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback",
+    "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
 ]

@@ -29,7 +29,7 @@ ROWS = [pytest.param(case, id=case.name) for case in CASES]
 SMALL: dict[str, dict[str, int]] = {
     "rational": {}, "recurrence": {"iterations": 5}, "tr_mul": {"n": 5}, "rosenbrock": {"n": 9}, "filling": {"n": 9}, "elementwise": {"n": 50},
     "mlp": {"batch": 4, "inputs": 7, "hidden": 5, "hidden2": 4, "classes": 3}, "gmm": {"d": 3, "K": 4, "n": 6}, "gp": {"n": 8},
-    "lstm": {"layers": 2, "characters": 6, "bits": 3}, "ba": {"cameras": 2, "points": 5, "observations": 7}, "rk4": {"steps": 4}, "fft_filter": {"n": 16}}
+    "lstm": {"layers": 2, "characters": 6, "bits": 3}, "ba": {"n": 2, "m": 5, "p": 7}, "rk4": {"steps": 4}, "fft_filter": {"n": 16}}
 
 
 def numbers(x: Any) -> Any:

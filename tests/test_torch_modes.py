@@ -13,7 +13,7 @@ import tapegrad as tg
 from bench.problems import PROBLEMS
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.torch import backend
-from tapegrad.replay.torch.graph import graph, replaying
+from tapegrad.replay.torch.graph import replaying
 from tests.cases.case import draw
 from tests.test_torch_compile import SMALL, close, tensors
 
@@ -36,7 +36,7 @@ def graphs(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cuda":
         return "cuda"
     monkeypatch.setitem(backend.MODES, "graph", lambda program, leaves: replaying(program, leaves, repeated))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(backend, "graph_device", lambda device: device)
     return "cpu"
 
 
@@ -66,6 +66,14 @@ def test_graphs(graphs: str) -> None:
     step = compiled(tg.value_and_grad, branches, "graph", graphs)
     many_calls(step, branches)
     assert step.stats.hits > step.stats.traces and step.stats.misses > 0
+
+
+def test_a_number_is_fixed_in_a_graph(graphs: str) -> None:
+    fast = compiled(tg.compile, lambda x, n: x * n, "graph", graphs)
+    for n in range(30):
+        for _ in range(2):
+            assert fast(np.ones(2), float(n)).tolist() == [float(n)] * 2
+    assert fast.stats.traces == 1 and len(fast._entries[2][0].run.runs) <= 8
 
 
 def test_results_of_graphs_are_the_callers(graphs: str) -> None:
@@ -102,10 +110,6 @@ def test_graphs_need_cuda() -> None:
     for options in ({}, {"device": "cpu"}):
         with pytest.raises(ArgumentError, match="graph mode needs CUDA"):
             tg.compile(lambda x: x, backend="torch", mode="graph", **options)
-    program = tg.compile(tg.trace(lambda x: x * 2, np.ones(2))[1], backend="torch")
-    program(np.ones(2))
-    with pytest.raises(ArgumentError, match="graph mode needs CUDA"):
-        graph(program.runs[0].program, [])
 
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's own

@@ -89,7 +89,7 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
 
     The cotangent of what was split is put together again.
     """
-    if not len(set(ranks)) == 1 or not 0 < ranks[0] <= len(shape):
+    if len(set(ranks)) != 1 or not 0 < ranks[0] <= len(shape):
         return None
     axis = ranks[0] - 1
     indices = [index for _, index in _split(parts, ranks)]

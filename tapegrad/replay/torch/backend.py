@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.errors import ArgumentError
 from tapegrad.passes import optimise
 from tapegrad.passes.optimise import Pass
 from tapegrad.replay.cache import Backend, forget, recorded_result
 from tapegrad.replay.compiled import flattened
-from tapegrad.replay.torch.graph import graph
+from tapegrad.replay.torch.graph import graph, graph_device
 from tapegrad.replay.torch.inductor import inductor
 from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
 from tapegrad.tape import Tape
@@ -37,9 +37,8 @@ class Torch(Backend):
         super().__init__(partial(optimise, passes=passes))
         self.device = None if device is None else torch.device(device)
         self.make = MODES[mode]
-        if mode == "graph" and not (torch.cuda.is_available() and (self.device is None or self.device.type == "cuda")):
-            raise ArgumentError("graph mode needs CUDA" + ("" if torch.cuda.is_available() else ", and there is none here"), None,
-                                'device="cuda", or mode="eager"')
+        if mode == "graph":
+            self.device = graph_device(self.device)
         self.numbers = mode in ("auto", "eager")
         self.arrays = False
 
@@ -93,7 +92,7 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
     """Trace with tensors; say what to do where the program does not take them."""
     try:
         return make(f, args, kwargs)  # type: ignore[no-any-return]
-    except (TapeError, TypeError, AttributeError) as err:
+    except (TypeError, AttributeError) as err:
         raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
                             f"{type(err).__name__}: {err}", None,
                             'if it is written with NumPy, call it once with arrays, or compile its tape: '

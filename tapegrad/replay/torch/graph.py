@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tapegrad.errors import ArgumentError
+from tapegrad.replay.compiled import Unfit
 from tapegrad.replay.torch.program import Program
 from tapegrad.replay.torch.tapes import Run, function_of
 from tapegrad.replay.torch.whole import Whole
@@ -16,10 +17,16 @@ from tapegrad.replay.torch.whole import Whole
 WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep
 
 
+def graph_device(device: Any) -> Any:
+    """Return the device that graphs are for. Raises ArgumentError where that has no CUDA."""
+    if torch.cuda.is_available() and (device is None or device.type == "cuda"):
+        return device or torch.device("cuda")
+    raise ArgumentError("graph mode needs CUDA" + (f", and not {device}" if torch.cuda.is_available() else ", and there is none here"), None,
+                        'device="cuda", or mode="eager"')
+
+
 def graph(program: Program, leaves: list[Any]) -> Run:
     """Return a program as the replay of a CUDA graph. Python's numbers are those of `leaves`. Raises Unfit where it computes on the host."""
-    if program.device.type != "cuda":
-        raise ArgumentError(f"graph mode needs CUDA, and {program.tape.name} runs on {program.device}", None, 'device="cuda", or mode="eager"')
     return replaying(program, leaves, captured)
 
 
@@ -31,7 +38,10 @@ def replaying(program: Program, leaves: list[Any], capture: Callable[..., tuple[
     whole = Whole(program, leaves, "graph")
     body = function_of(whole.program)
     buffers = [leaf.clone() for leaf in whole.leaves]
-    replay, parts = capture(body, buffers)
+    try:
+        replay, parts = capture(body, buffers)
+    except RuntimeError as err:  # a call that waits for the device, which its name does not show
+        raise Unfit(f"{program.tape.name} cannot be captured as a CUDA graph: {err}", None, 'mode="eager", or mode="inductor"') from err
     turn = threading.Lock()
     done: list[Any] = []  # the event after which the buffers may be written to, by another stream too
 

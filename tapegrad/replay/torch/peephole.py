@@ -26,7 +26,7 @@ def peephole(program: Program) -> None:
                 found = rule(step, lambda value: made.get(value) if uses[value] == 1 else None)
                 if found is not None:
                     fn, args, kwargs, over = found
-                    step.fn, step.args, step.kwargs = fn, args, kwargs
+                    step.make(fn, args, kwargs)
                     gone.update(over)
                     break
     program.steps = [step for step in program.steps if step not in gone]

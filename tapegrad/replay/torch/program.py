@@ -6,7 +6,7 @@ or a few, whose arguments are names, numbers, dtypes and shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tapegrad.tape import Guard, Operation, Tape
@@ -46,11 +46,12 @@ class Step:
     What `draws` gives other numbers each time, or is a user's function; what `writes` changes what it is given.
     """
 
-    __slots__ = ("args", "draws", "fn", "inside", "kwargs", "op", "out", "writes")
+    __slots__ = ("args", "draws", "fn", "inside", "kwargs", "op", "out", "used", "writes")
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Value | tuple[Value, ...] | None,
                  op: Operation, inside: bool = False, draws: bool = False, writes: bool = False) -> None:
-        self.fn, self.args, self.kwargs, self.out, self.op = fn, args, kwargs, out, op
+        self.out, self.op = out, op
+        self.make(fn, args, kwargs)
         self.inside, self.draws, self.writes = inside, draws, writes
 
     @property
@@ -58,10 +59,11 @@ class Step:
         """The values that it makes."""
         return (self.out,) if isinstance(self.out, Value) else self.out or ()
 
-    @property
-    def used(self) -> list[Value]:
-        """The values that it is given."""
-        return list(values_in((self.args, self.kwargs)))
+    def make(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let it make this call; `used` are the values that it is given."""
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.used: list[Value] = []
+        collect((args, kwargs) if kwargs else args, self.used)
 
 
 class Check(Step):
@@ -114,19 +116,26 @@ def holds(value: Any) -> bool:  # what checks a guard is made by what runs the p
     raise NotImplementedError
 
 
-def values_in(x: Any) -> Iterator[Value]:
-    """Yield the values in nested arguments."""
+def collect(x: Any, found: list[Value]) -> None:
+    """Append the values in nested arguments to a list."""
     kind = type(x)
     if kind is Value:
-        yield x
+        found.append(x)
     elif kind is tuple or kind is list:
         for part in x:
-            yield from values_in(part)
+            collect(part, found)
     elif kind is dict:
         for part in x.values():
-            yield from values_in(part)
+            collect(part, found)
     elif kind is slice:
-        yield from values_in((x.start, x.stop, x.step))
+        collect((x.start, x.stop, x.step), found)
+
+
+def values_in(x: Any) -> list[Value]:
+    """Return the values in nested arguments."""
+    found: list[Value] = []
+    collect(x, found)
+    return found
 
 
 def replaced(x: Any, fn: Callable[[Value], Any]) -> Any:
@@ -145,7 +154,7 @@ def replaced(x: Any, fn: Callable[[Value], Any]) -> Any:
 
 def holds_value(x: Any) -> bool:
     """True if nested arguments are not all known before a program runs."""
-    return next(values_in(x), None) is not None
+    return bool(values_in(x))
 
 
 def last_uses(program: Program) -> list[list[Value]]:

@@ -22,6 +22,7 @@ from tapegrad.tape import Guard, Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
 
 _numbers = count(1)
+MOST = 8  # programs of one tape: graphs are made for each value of a number
 Run = Callable[..., Any]
 Make = Callable[[Program, list[Any]], Run]
 """What executes a program, made for arguments like the given leaves."""
@@ -38,7 +39,7 @@ class TapeOnTorch:
         self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
         self.__name__ = tape.name
         self.runs: tuple[Run, ...] = ()
-        self.kinds: set[tuple[Any, ...]] = set()
+        self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,8 +71,7 @@ class TapeOnTorch:
         run = self.make(program, leaves)
         with self.lock:
             if kinds not in self.kinds:
-                self.kinds.add(kinds)
-                self.runs = (run, *self.runs)
+                self.runs, self.kinds = (run, *self.runs)[:MOST], (kinds, *self.kinds)[:MOST]
         return program.build(parts)
 
     @property

@@ -76,7 +76,7 @@ class Whole:
 
 def _refuse(program: Program, mode: str) -> None:
     """Raise Unfit for a program that computes on the host."""
-    step: Any = program.inside or next((step for step in program.checks if len(list(values_in(step.args))) != 1), None)
+    step: Any = program.inside or next((step for step in program.checks if len(values_in(step.args)) != 1), None)
     if step is not None:
         name = getattr(step.op, "fact", "") or getattr(step.fn, "__name__", "a call")
         raise Unfit(f"{program.tape.name} cannot run in {mode} mode: `{step.op!r}` ({name}) is computed on the host, from numbers that have to be "

@@ -43,7 +43,8 @@ class Text:
             self.name[value] = self.names.bind(tensor, value.hint if value.hint == "constant" else f"constant_{value.hint}")
         for step, dead in zip(program.steps, last_uses(program)):
             self.step(step, [value for value in dead if value in self.name or value in step.made])
-        self.result = "" if program.into is None and len(program.parts) != 1 else self.nested([self.part(i, part) for i, part in enumerate(program.parts)])
+        several = program.into is None and len(program.parts) != 1  # without a nesting: what executes it sees to that
+        self.result = "" if several else self.nested([self.part(i, part) for i, part in enumerate(program.parts)])
 
     def called(self, value: Value) -> str:
         self.name[value] = name = self.names.fresh(value.hint)
