@@ -23,6 +23,7 @@ from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
 from tapegrad.passes import flatgrad, optimise, primitivize
 from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
+from tapegrad.replay.exchange import from_fx
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
 from tapegrad.store.read import load
@@ -33,9 +34,9 @@ from tapegrad.trace import trace
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
-    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad", "frontends",
-    "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "rrule", "stop_gradient",
-    "trace", "value", "value_and_grad",
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
+    "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
+    "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
+    "flatgrad", "from_fx", "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback",
+    "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
 ]

@@ -39,6 +39,16 @@ class Methods:
         from tapegrad.replay.export import to_python
         return to_python(self, name, buffers)
 
+    def to_fx(self: Any, device: Any = None) -> Any:
+        """Return a torch.fx GraphModule of the calls of torch that the tape comes down to, on a device.
+
+        It takes the tape's inputs, flat and in order, tensors for arrays, and returns what the tape does. It is found by running the tape on the
+        arguments it was recorded with, and holds for such shapes and dtypes; a guard that does not hold raises. Raises ArgumentError
+        for a tape without values.
+        """
+        from tapegrad.replay.torch.fx import to_fx
+        return to_fx(self, device)
+
     def find(self: Any, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
         """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
 

@@ -73,12 +73,13 @@ class Op:
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is.
+    The torch implementation of an `opaque` op is one call that nothing looks into: it may run torch's own autograd.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 accumulates: bool = False, opaque: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -92,7 +93,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.vjp = vjp
-        self.dynamic, self.view, self.owns, self.accumulates = dynamic, view, owns, accumulates
+        self.dynamic, self.view, self.owns, self.accumulates, self.opaque = dynamic, view, owns, accumulates, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __repr__(self) -> str:

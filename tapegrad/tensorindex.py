@@ -95,6 +95,11 @@ def is_basic(parts: list[Any]) -> bool:
     return not turned and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
 
 
+def is_view(parts: list[Any]) -> bool:
+    """True if reading these parts gives a view: no arrays, no bools, no negative steps."""
+    return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and (part.step or 1) > 0) for part in parts)
+
+
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
     """Do `x[index] = value` in place; where an index names a place twice, the last value stays."""
     parts = parts_of(index, x.device)
@@ -122,7 +127,10 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
     """Add at an index in place, as often as it names a place. `numbers` are those of x's places, where they are known."""
     parts = parts_of(index, x.device)
     piece = cast(piece, x)
-    if is_basic(parts):
+    if is_view(parts):
+        part = x[tuple(parts)]
+        part += _fitted(piece, part.shape)
+    elif is_basic(parts):
         x[tuple(parts)] += _fitted(piece, x[tuple(parts)].shape)
     else:
         at = places(tuple(x.shape), tuple(parts), x.device) if numbers is None else read(numbers, tuple(parts))
@@ -137,4 +145,4 @@ def _fitted(value: Any, shape: Any) -> Any:
     """Broadcast what is written to the shape of the place; as NumPy does, drop axes of length 1 that are too many."""
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = value[0]
-    return value.broadcast_to(shape)
+    return value if value.shape == shape else value.broadcast_to(shape)

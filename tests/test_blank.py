@@ -64,7 +64,7 @@ def test_the_source_is_the_same_as_of_a_tape_with_its_values(name: str, monkeypa
             assert not any(type(op.val) is np.ndarray and op.kind == "call" and not op.fn.owns and op.fn.__name__ != "setitem"
                            and not getattr(op.args[0], "fn", op.fn).owns for op in tape)
             typed(tape)
-        written = write_source(cache._finish("numpy", "auto", cache.PASSES)(tape))
+        written = write_source(cache._backend("numpy", None, "auto", cache.PASSES).finish(tape))
         return [*written.setup, *written.body, written.result]
     assert source(True) == source(False)
 

@@ -225,7 +225,7 @@ def test_compiled_functions_refuse_tensors(make: Any) -> None:
         for _ in range(2):
             with pytest.raises(ArgumentError, match="meets a tensor") as caught:
                 run(*args)
-            assert "tape.play(*tensors)" in str(caught.value)
+            assert 'backend="torch"' in str(caught.value)
         assert run.stats.traces <= 2 and not run.tapes
     run = make(lambda x: (x * 2).sum())
     expected = run(x)

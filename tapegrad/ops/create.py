@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad.lazy import torch
 from tapegrad.rules import define
-from tapegrad.tensors import cast, numbers_of, result_type, torch_dtype
+from tapegrad.tensors import PYTHON, cast, numbers_of, result_type, torch_dtype
 
 
 def _make(name: str, impl: Any, on_torch: Any) -> Any:
@@ -20,7 +20,10 @@ def _make(name: str, impl: Any, on_torch: Any) -> Any:
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     wanted = result_type(value) if dtype is None else torch_dtype(dtype)
-    y = torch.empty(numbers_of(shape), dtype=wanted, device=getattr(value, "device", device))
+    device = getattr(value, "device", device)
+    if type(value) in PYTHON and (wanted.is_complex or type(value) is not complex):
+        return torch.full(numbers_of(shape), value, dtype=wanted, device=device)
+    y = torch.empty(numbers_of(shape), dtype=wanted, device=device)
     return y.copy_(cast(value, y))
 
 

@@ -81,17 +81,51 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     pieces = [piece for piece, _ in _split(parts, ranks)]
     device = tensors.device_of(parts)
     wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
+    if not through and len(ranks) > 1 and (axis := _tiled(parts, shape, ranks)) is not None:
+        return _concatenated(parts, shape, ranks, axis, wide, device)
     y = torch.zeros(shape, dtype=wide, device=device)  # in C order: a path is followed by the numbers of places where torch has no view
     numbers: Any = None
+    first = True
     for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
         if path:
             add_at(TensorArray(y), piece, index, path)
+            first = False
             continue
         where = tuple(tensorindex.parts_of(index, device))
         if numbers is None and not tensorindex.is_basic(list(where)):
             numbers = torch.arange(y.numel(), device=device).reshape(shape)
-        tensorindex.add_at(y, piece, where, numbers)
+        if first and tensorindex.is_view(list(where)):
+            tensorindex.write(y, piece, where)  # into zeros
+        else:
+            tensorindex.add_at(y, piece, where, numbers)
+        first = False
     return y
+
+
+def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -> int | None:
+    """Return the axis along which the indices are slices that lie side by side and leave nothing out, None where there is none.
+
+    The cotangent of what was split is put together again.
+    """
+    if len(set(ranks)) != 1 or not 0 < ranks[0] <= len(shape):
+        return None
+    axis = ranks[0] - 1
+    indices = [index for _, index in _split(parts, ranks)]
+    if not all(type(part) is slice and part.step in (None, 1) and all(bound is None or type(bound) is int for bound in (part.start, part.stop))
+               for index in indices for part in index):
+        return None
+    spans = [[part.indices(n) for part, n in zip(index, shape)] for index in indices]
+    if any(span != (0, n, 1) for row in spans for span, n in zip(row[:axis], shape)):
+        return None
+    ends = sorted(row[axis][:2] for row in spans)
+    return axis if [0, *(stop for _, stop in ends)] == [*(start for start, _ in ends), shape[axis]] else None
+
+
+def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: Any, device: Any) -> Any:
+    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in _split(parts, ranks)), key=lambda pair: pair[0].start)
+    whole = [tensors.to_tensor(piece, device, dtype) for _, piece in pieces]
+    shapes = [(*shape[:axis], len(span), *shape[axis + 1:]) for span, _ in pieces]
+    return torch.cat([x if x.shape == wanted else x.broadcast_to(wanted) for x, wanted in zip(whole, shapes)], axis)
 
 
 def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:

@@ -111,7 +111,7 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
 
 
 sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)),
-                over_axes(lambda x, axes, keepdim: _total(x).sum(axes, keepdim=keepdim)))
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim=keepdim)))  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
 mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean))
 max = reduction("max", np.max, _share, _extreme("amax", np.max))

@@ -22,16 +22,18 @@ from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.compiled import Miss, compile_tape
+from tapegrad.replay.compiled import Miss, Unfit, compile_tape
 from tapegrad.replay.fuse import fuse
 from tapegrad.replay.fused import Fused, Made
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Tape, Unknown, value_of
-from tapegrad.tensors import is_tensor
+from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.trace import record
 from tapegrad.tree import ValueAndGradients, leaves_of
+
+Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Tape]
 
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
@@ -98,15 +100,50 @@ class _Entry:
         return self.run(*args, **kwargs)
 
 
+class Backend:
+    """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy."""
+
+    def __init__(self, finish: Pass) -> None:
+        self.finish = finish
+
+    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
+        """Return the tape that is kept, and the function that it is compiled to."""
+        best = self.finish(typed(tape))
+        run = compile_tape(best, fresh=fresh)
+        forget(best)
+        return best, run
+
+    def compile(self, tape: Tape) -> Callable[..., Any]:
+        """Return a tape as a function."""
+        flat = flattened(tape)
+        best = self.finish(flat)
+        run = compile_tape(best)
+        if best is not flat:
+            forget(best)
+        return run
+
+    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> tuple[Tape, Any]:
+        """Return the tape of a call, and what the call returns."""
+        _refuse_tensors(f, leaves)
+        tape = make(f, args, kwargs)
+        _refuse_tensors(f, (op.val for op in tape.ops if type(op) is Constant))
+        return tape, recorded_result(tape)
+
+
+def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
+    if any(map(is_tensor, values)):
+        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} is compiled for NumPy, and meets a tensor", None,
+                            'compile it for tensors: backend="torch"')
+
+
 class Compiled:
     """A function that is traced where its tapes do not fit, and runs one of them where it does.
 
     Thread-safe: the tapes are kept in tuples that are replaced, never changed; each call has buffers of its own.
     """
 
-    def __init__(self, f: Callable[..., Any], make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Tape],
-                 plainly: Callable[..., Any], max_tapes: int, finish: Pass) -> None:
-        self.__wrapped__, self._make, self._plainly, self._finish = f, make, plainly, finish
+    def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend) -> None:
+        self.__wrapped__, self._make, self._plainly, self._backend = f, make, plainly, backend
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = f.__doc__
         self.max_tapes, self.stats = max_tapes, Stats()
@@ -124,6 +161,8 @@ class Compiled:
                     raise  # of another compiled tape, in a function of the user's
                 self._missed(miss)
                 continue
+            except Unfit:
+                raise
             except Exception:  # the program may catch it: only the program itself can tell
                 continue
             next(self.stats._hits)
@@ -144,18 +183,12 @@ class Compiled:
         leaves = leaves_of((self.__wrapped__, args, kwargs))
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
-        self._refuse_tensors(leaves)
         next(self.stats._traces)
-        tape = self._make(self.__wrapped__, args, kwargs)
-        self._refuse_tensors(op.val for op in tape.ops if type(op) is Constant)
+        tape, result = self._backend.record(self._make, self.__wrapped__, args, kwargs, leaves)
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
 
         def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
-            best = self._finish(typed(tape))
-            run = compile_tape(best, fresh=fresh)
-            forget(best)
-            return best, run
-        result = recorded_result(tape)
+            return self._backend.build(tape, fresh)
         drop(tape)
         entry = _Entry(tape, build)
         with self._lock:
@@ -167,12 +200,6 @@ class Compiled:
         if evicted and not self._warned:
             self._warn()
         return result
-
-    def _refuse_tensors(self, values: Iterable[Any]) -> None:
-        if any(map(is_tensor, values)):
-            raise ArgumentError(f"{self.__name__} is compiled for NumPy, and meets a tensor", None,
-                                "record a tape with NumPy arrays, tape = tg.trace(f, *arrays)[1] or tg.gradtape(f, *arrays), "
-                                "and tape.play(*tensors); there is no backend=\"torch\" yet")
 
     def _evict(self) -> None:
         key = max(self._entries, key=lambda k: len(self._entries[k]))
@@ -196,7 +223,7 @@ class Compiled:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
+def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
             max_tapes: int = 16) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like those it was recorded with.
 
@@ -209,27 +236,27 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", mode: str =
     imported, which compiling such calls of arrays of 2²² elements or more does by itself, a second, if torch is installed; "threads" by NumPy
     alone, "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
 
+    With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of the arguments' device
+    where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto" too: torch's calls, one after the other),
+    "graph" (one CUDA graph; Python's numbers are fixed) or "inductor" (torch's compiler).
+
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b))
     >>> fast(2.0, 3.0), fast(4.0, 6.0), fast.stats
     (0.18181818181818182, 0.1, Stats(traces=1, hits=1, misses=0))
     """
-    finish = _finish(backend, mode, passes)
+    chosen = _backend(backend, device, mode, passes)
     if isinstance(f, Tape):
-        flat = flattened(f)
-        best = finish(flat)
-        run = compile_tape(best)
-        if best is not flat:
-            forget(best)
-        return run
-    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, finish)
+        return chosen.compile(f)
+    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, chosen)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", mode: str = "auto", passes: Sequence[Pass] = PASSES,
-                   max_tapes: int = 16) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", device: Any = None, mode: str = "auto",
+                   passes: Sequence[Pass] = PASSES, max_tapes: int = 16) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
-    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `mode` is that of `compile`.
+    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
+    `mode` are those of `compile`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b)
@@ -238,14 +265,12 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step.stats
     Stats(traces=2, hits=1, misses=2)
     """
-    finish = _finish(backend, mode, passes)
-
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
         return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed, release=True)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, finish)
+    return Compiled(f, make, plainly, max_tapes, _backend(backend, device, mode, passes))
 
 
 def recorded_result(tape: Tape) -> Any:
@@ -264,7 +289,7 @@ def recorded_result(tape: Tape) -> Any:
 def forget(tape: Tape) -> None:
     """Drop the arrays that a tape's calls gave while it was recorded; their types stay."""
     for op in tape.ops:
-        if type(op) is Call and type(op.val) is np.ndarray and op.val.nbytes > KEPT:
+        if type(op) is Call and (type(op.val) is np.ndarray or (type(op.val) not in ORDINARY and is_tensor(op.val))) and op.val.nbytes > KEPT:
             op.val = Unknown(op.type, len(op.val) if op.val.ndim else 0)
         if type(op) is Call and isinstance(op.fn, Fused):
             for inner in op.fn.tape.ops:
@@ -273,14 +298,19 @@ def forget(tape: Tape) -> None:
 
 
 def own(x: Any) -> Any:
-    """Return a copy of an array, and other values as they are."""
-    return x.copy(order="K") if isinstance(x, np.ndarray) else x
+    """Return a copy of an array or a tensor, and other values as they are."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if is_tensor(x) else x
 
 
-def _finish(backend: str, mode: str, passes: Sequence[Pass]) -> Pass:
-    """Return what makes of a recorded tape the one that is compiled."""
+def _backend(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
+    """Return the backend of a name, in a mode."""
+    if backend == "torch":
+        from tapegrad.replay.torch.backend import Torch
+        return Torch(device, mode, passes)
     if backend != "numpy":
-        raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy"')
+        raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy" or backend="torch"')
+    if device is not None:
+        raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
     executor = MODES[mode]
@@ -288,4 +318,4 @@ def _finish(backend: str, mode: str, passes: Sequence[Pass]) -> Pass:
     def finish(tape: Tape) -> Tape:
         best = optimise(tape, passes)
         return best if executor is None else fuse(best, executor)
-    return finish
+    return Backend(finish)

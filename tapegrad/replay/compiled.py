@@ -9,7 +9,7 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
-from tapegrad.errors import GuardError
+from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.replay.fused import Fused
 from tapegrad.replay.source import Source, write_source
@@ -40,6 +40,10 @@ class Miss(GuardError):
         if self.guard is None:
             return "the type, shape or static value of an argument, or what the function read besides"
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
+
+
+class Unfit(ArgumentError):
+    """A mode cannot serve a program; no other tape of it could."""
 
 
 def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -167,8 +167,16 @@ class Memory:
 
     def __init__(self, tape: Tape, device: Any = None) -> None:
         self.tape, self.device = tape, device
-        self.owned = bytearray(len(tape.ops) + 1)
+        self.owned: Any = bytearray(len(tape.ops) + 1)
         self.used: bytearray | None = None
+
+    @classmethod
+    def once(cls, tape: Tape, device: Any, owned: dict[int, int], used: bytearray | None) -> Memory:
+        """Return what is known before one call, for that alone: of what `owned` does not say, nothing is owned."""
+        memory = cls.__new__(cls)
+        memory.tape, memory.device, memory.used = tape, device, used
+        memory.owned = defaultdict(int, owned)
+        return memory
 
     def copied(self, op: Call) -> bool:
         """Return whether a view of an array that may be written in place must be a copy: not if guards alone ask for its shape."""
@@ -255,7 +263,7 @@ def verify(guard: Guard, value: Any) -> None:
                              "take another path", guard.where, "trace the function again with these arguments")
         return
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
-    same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
+    same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")

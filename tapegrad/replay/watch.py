@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.lazy import torch
+from tapegrad.tensors import is_tensor
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
 _MISSING = object()
@@ -104,7 +106,8 @@ def _note(scope: Mapping[str, Any], names: frozenset[str], all_names: frozenset[
             if not _is_foreign(value.__name__):
                 leads += _note(vars(value), all_names, all_names, places)
             continue
-        if _is_foreign(getattr(value, "__module__", None) or "") and not isinstance(value, (*_PLAIN, np.ndarray)):
+        if _is_foreign(getattr(value, "__module__", None) or "") and not isinstance(value, (*_PLAIN, np.ndarray)) \
+                and not is_tensor(value):
             continue
         places[id(scope), name] = (scope, name, value)
         if isinstance(value, type):
@@ -177,6 +180,9 @@ def _content(value: Any) -> Callable[[], bool]:
             return _always
         shape, dtype, then = value.shape, value.dtype, value.tobytes()
         return lambda: value.shape == shape and value.dtype == dtype and value.tobytes() == then
+    if is_tensor(value):
+        held = value.detach().clone()
+        return lambda: value.shape == held.shape and value.dtype == held.dtype and value.device == held.device and torch.equal(value, held)
     leaves: list[Any] = []
     structure = flatten(value, "", leaves, [])
     if structure.is_leaf:

@@ -1,0 +1,100 @@
+"""backend: what a compiled function does with its tapes on torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad.errors import ArgumentError
+from tapegrad.passes import optimise
+from tapegrad.passes.blank import typed
+from tapegrad.passes.optimise import Pass
+from tapegrad.passes.primitivize import flattened
+from tapegrad.replay.cache import Backend, forget, recorded_result
+from tapegrad.replay.torch.graph import graph, graph_device
+from tapegrad.replay.torch.inductor import inductor
+from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
+from tapegrad.tape import Tape
+from tapegrad.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
+from tapegrad.tree import flatten, leaves_of
+
+MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
+"""What executes a program, by the mode's name."""
+
+
+class Torch(Backend):
+    """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
+
+    Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays, whatever is given.
+    """
+
+    def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
+        if mode not in MODES:
+            raise ArgumentError(f"there is no mode {mode!r} on torch", None, " or ".join(f'mode="{name}"' for name in MODES))
+        super().__init__(partial(optimise, passes=passes))
+        self.device = None if device is None else torch.device(device)
+        self.make = MODES[mode]
+        if mode == "graph":
+            self.device = graph_device(self.device)
+        self.numbers = mode in ("auto", "eager")
+        self.arrays = False
+
+    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
+        best = self.finish(typed(tape))
+        forget(best)
+        return best, TapeOnTorch(best, self.device, self.make, self.numbers, fresh)
+
+    def compile(self, tape: Tape) -> Callable[..., Any]:
+        """Return a tape as a function."""
+        flat = flattened(tape)
+        best = self.finish(flat)
+        if best is not flat:
+            forget(best)
+        return TapeOnTorch(best, self.device, self.make, self.numbers)
+
+    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> tuple[Tape, Any]:
+        device = torch.empty(0, device=self.device or device_of(leaves)).device
+        tensors = any(map(is_tensor, leaves))
+        if tensors and self.arrays:
+            tape = make(f, on_host(args), on_host(kwargs))
+        elif tensors:
+            tape = with_tensors(make, f, args, kwargs)
+        else:
+            tape = make(f, args, kwargs)
+            self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
+        return tape, on_device(recorded_result(tape), device)
+
+
+def on_host(args: Any) -> Any:
+    """Return nested arguments with arrays for tensors. Raises ArgumentError for a dtype that NumPy has not."""
+    leaves: list[Any] = []
+    structure = flatten(args, "", leaves, [])
+    for leaf in leaves:
+        if is_tensor(leaf) and isinstance(numpy_dtype(leaf.dtype), TensorDtype):
+            raise ArgumentError(f"NumPy code is traced with arrays, and NumPy has no {leaf.dtype}", None,
+                                "call it with arrays or tensors of another dtype, or write it with torch")
+    return structure.build([to_host(leaf) for leaf in leaves])
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """Return a nested result with tensors of a device for arrays and NumPy's numbers."""
+    if not any(isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) for leaf in leaves_of(x)):
+        return x
+    leaves: list[Any] = []
+    structure = flatten(x, "", leaves, [], shared=False)
+    return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) else leaf for leaf in leaves])
+
+
+def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+    """Trace with tensors; say what to do where the program does not take them."""
+    try:
+        return make(f, args, kwargs)  # type: ignore[no-any-return]
+    except (TypeError, AttributeError) as err:
+        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
+                            f"{type(err).__name__}: {err}", None,
+                            'if it is written with NumPy, call it once with arrays, or compile its tape: '
+                            'tg.compile(tg.gradtape(f, *arrays), backend="torch"); what is compiled takes tensors') from err

@@ -1,0 +1,61 @@
+"""enter: the source that takes a call's arguments apart for torch: tensors as they are, arrays as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad.replay.unpack import Name, Unpacked
+from tapegrad.tape import Tape
+from tapegrad.tensors import is_tensor, to_tensor
+
+PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions take as it is
+
+
+class Entered(Unpacked):
+    """The parameters of a function and the lines that make them `like` those that a program was made for; see Unpacked.
+
+    `fixed` numbers are those that the program was made for alone.
+    """
+
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool) -> None:
+        self.like, self.device, self.fixed = like, device, fixed
+        super().__init__(tape, leaves, name, miss)
+
+    def leaf(self, number: int, name: str) -> None:
+        """Check a number's type; of a tensor its dtype, shape and device, and make one of anything else that may be one."""
+        x = self.like[number]
+        if not is_tensor(x):
+            self.check(f"type({name}) is not {self.name(type(x))}")
+            if self.fixed and type(x) in (float, int, complex, bool):
+                self.check(f"{name} != {x!r}" if x == x else f"{name} == {name}")
+            return
+        wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}", f"{name}.dtype is not {x.dtype}",
+                 f"{name}.device != {self.name(self.device, 'device')}", *([f"not {name}.is_contiguous()"] if x.ndim else []),
+                 *([f"{name}.is_conj()"] if x.is_complex() else [])]
+        enter = self.name(entering(x.shape, x.dtype, self.device), f"enter_{name}")
+        self.lines += [f"if {' or '.join(wrong)}:", f"    {name} = {enter}({name}, miss)"]
+
+
+def entering(shape: Any, dtype: Any, device: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
+    """Return a function that makes an argument a tensor of this shape, dtype and device, or raises what `miss` returns."""
+    def enter(x: Any, miss: Callable[[], Exception]) -> Any:
+        found = tensor_of(x, device)
+        if found is None or found.shape != shape or found.dtype is not dtype:
+            raise miss()
+        return found
+    return enter
+
+
+def tensor_of(x: Any, device: Any) -> Any:
+    """Return an array, one of NumPy's numbers or a tensor as a tensor of a device, row by row in memory; None for anything else."""
+    if not (isinstance(x, (np.ndarray, np.generic)) or is_tensor(x)):
+        return None
+    found = to_tensor(x, device)
+    if is_tensor(x):
+        found = found.detach().resolve_conj().resolve_neg()
+        found = found.clone() if found.is_inference() else found
+    return found.contiguous()

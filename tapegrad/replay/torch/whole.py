@@ -1,0 +1,94 @@
+"""whole: a program as one function from tensors to tensors, for what runs all of it at once: a CUDA graph, a compiler.
+
+Nothing in it may wait for a number on the host. What its guards are about is given out with the results, and looked at once afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import torch
+
+from tapegrad.replay.compiled import Miss, Unfit
+from tapegrad.replay.torch.enter import Entered
+from tapegrad.replay.torch.program import Check, Program, Step, Value, values_in
+from tapegrad.replay.torch.tapes import check
+from tapegrad.replay.torch.write import Text
+from tapegrad.tensors import is_tensor
+
+
+class Whole:
+    """A program, its arguments fixed in all but the numbers of its tensors.
+
+    `program` takes the tensors among the arguments and gives a flat tuple: the tensors of the result, then, in one tensor, which of the
+    guards on truth hold, then the values of the other guards.
+    """
+
+    def __init__(self, program: Program, leaves: list[Any], mode: str) -> None:
+        _refuse(program, mode)
+        self.full = program
+        self.leaves = [leaf for leaf in leaves if is_tensor(leaf)]
+        self.truths = [step for step in program.checks if step.op.fact == "bool"]
+        self.others = [step for step in program.checks if step.op.fact != "bool"]
+        self.results = [i for i, part in enumerate(program.parts) if type(part) is Value]
+        self.program = self.unguarded()
+        self.entered, self.source = _entering(program, leaves)
+
+    def unguarded(self) -> Program:
+        """Return the program with guards as results."""
+        program = copy(self.full)
+        program.leaves = [value for value in program.leaves if value.dtype is not None]
+        program.steps = [step for step in program.steps if not isinstance(step, Check)]
+        program.parts = [program.parts[i] for i in self.results]
+        op: Any = program.tape.result
+        if self.truths:
+            found = []
+            for step in self.truths:
+                out = Value("holds")
+                fn = torch.ne if step.op.expected else torch.eq
+                program.steps.append(Step(fn, (step.args[0], 0), {}, out, op))
+                found.append(out)
+            together = Value("guards")
+            program.steps.append(Step(torch.stack, (found,), {}, together, op))
+            program.parts.append(together)
+        program.parts += [step.args[0] for step in self.others]
+        program.into, program.kinds = None, {}
+        return program
+
+    def finish(self, parts: list[Any]) -> Any:
+        """Return the result, or raise Miss where a guard does not hold."""
+        rest = list(parts[len(self.results):])
+        if self.truths:
+            for step, holds in zip(self.truths, rest.pop(0).tolist()):
+                if not holds:
+                    raise Miss(self.full.tape, step.op)
+        for step, value in zip(self.others, rest):
+            if not check(step.op, value):
+                raise Miss(self.full.tape, step.op)
+        found = list(self.full.parts)
+        for i, part in zip(self.results, parts):
+            kind = self.full.kinds.get(i)
+            found[i] = part if kind is None else kind(part)
+        return self.full.build(found)
+
+
+def _refuse(program: Program, mode: str) -> None:
+    """Raise Unfit for a program that computes on the host."""
+    step: Any = program.inside or next((step for step in program.checks if len(values_in(step.args)) != 1), None)
+    if step is not None:
+        name = getattr(step.op, "fact", "") or getattr(step.fn, "__name__", "a call")
+        raise Unfit(f"{program.tape.name} cannot run in {mode} mode: `{step.op!r}` ({name}) is computed on the host, from numbers that have to be "
+                    "waited for", step.op.where, 'mode="eager"')
+
+
+def _entering(program: Program, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
+    """Return a function that checks a call's arguments and returns the tensors among them, and its text."""
+    text = Text(program)
+    entered = Entered(program.tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed=True)
+    names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]
+    source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines), f"    return [{', '.join(names)}]", ""])
+    scope = {**text.names.objects, "miss": lambda: Miss(program.tape, None)}
+    exec(compile(source, f"<tapegrad {program.tape.name} on torch>", "exec"), scope)
+    return scope["run"], source
