@@ -28,7 +28,7 @@ from rich.table import Table
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tapegrad as tg
-from tapegrad.frontends.torch.generic import mapped, tensors_in
+from tapegrad.frontends.torch.torchop import mapped, tensors_in
 from tapegrad.passes import flatgrad
 
 LIMIT = 12  # samples of an op

@@ -84,13 +84,23 @@ def _callee(code: CodeType, lasti: int) -> str:
     return names[-1].argval if names else "?"
 
 
-@functools.cache
 def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
-    table = []
-    modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]] = [
+    return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+
+
+@functools.cache
+def _stand_ins(with_torch: bool) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    if with_torch:  # of torch's functions few ask no protocol
+        torch = sys.modules["torch"]
+        return [*_stand_ins(False), *_table([(torch, {fn: FOREIGN[fn] for fn in (torch.from_numpy, torch.from_dlpack)}, _shim)])]
+    return _table([
         (math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
-        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))]
+        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))])
+
+
+def _table(modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]]) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    table = []
     for module, known, shim in modules:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
         shims = {name: shim(fn, known[fn]) for name, fn in found.items()}

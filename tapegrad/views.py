@@ -13,6 +13,7 @@ marks it as shared, and the next write copies it first.
 from __future__ import annotations
 
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from tapegrad.tensors import duplicate, is_memory, is_tensor, overlap
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("layout", "lost", "op", "owned", "reshaped", "sealed", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "layout", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -41,7 +42,7 @@ class Storage:
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
         self.lost = ""  # why the content is not known any more
-        self.sealed = ""  # why it cannot be written to: something shares the memory on a way that no path describes
+        self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
 
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
@@ -54,11 +55,28 @@ class Storage:
         return self.val
 
     def check_writable(self) -> None:
-        """Raise as NumPy does where the array may only be read."""
+        """Raise as NumPy does where the array may only be read; MutationError where its content is not known any more."""
+        if self.lost:
+            raise MutationError(self.lost, user_location(), CLONE)
         if not getattr(getattr(self.val, "flags", None), "writeable", True):
             raise ValueError("assignment destination is read-only")
-        if self.sealed:
-            raise MutationError(self.sealed, user_location(), "x.clone() first, and write to that")
+
+    def relate(self, other: Storage) -> None:
+        """Note that another storage shares the memory on a way that no path describes: once one is written to, the other cannot be used."""
+        family = self.family or weakref.WeakSet([self])
+        family.update(other.family or [other])
+        for storage in family:
+            storage.family = family
+
+    def lose_family(self) -> None:
+        """Give up those that share the memory: this one was written to."""
+        for storage in self.family or ():
+            if storage is not self:
+                storage.lost = "two tensors or arrays share memory on a way that no tape describes, one was written to, and the other is used"
+        self.family = None
+
+
+CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
 class View:
@@ -124,7 +142,7 @@ def read(x: Traced) -> Any:
     view = x._view
     storage = view.storage
     if storage.lost:
-        raise MutationError(storage.lost, user_location(), "pass a copy of one of the two")
+        raise MutationError(storage.lost, user_location(), CLONE)
     if view.seen != storage.version:
         _set_val(x, follow(storage.val, view.path))
         view.seen = storage.version
@@ -301,6 +319,8 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
     storage = view.storage
     if isinstance(storage.op, Input):
         _lose_overlaps(storage.op, x._tracer)
+    if storage.family is not None:
+        storage.lose_family()
     storage.op, storage.val, storage.owned, storage.shared = op, val, owned, not owned
     storage.version += 1
     if not view.path:

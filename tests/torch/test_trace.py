@@ -113,5 +113,5 @@ def test_a_write_through_a_view_that_no_path_describes_is_refused() -> None:
         y = x.clone()
         y.unfold(0, 2, 1)[0] = 0.0
         return y.sum()
-    with pytest.raises(tg.TapeError, match="unfold gave a view"):
+    with pytest.raises(tg.TapeError, match="share memory"):
         tg.grad(f, X)
