@@ -5,14 +5,15 @@
     python -m bench.op_db --limit 4 --json op_db.json
 
 For each op that has a gradient in float64, the samples of torch's database are run as torch code through `tapegrad.grad`: the value and the gradient
-by every floating tensor among the arguments must be those of torch.autograd, and the caller's tensors untouched. Of ops that draw no random
-numbers the first samples are replayed as well, from the tape of triples and from the flat tape. An op agrees if all its samples do.
+by every floating tensor among the arguments must be those of torch.autograd, and the caller's tensors untouched. The first samples are
+replayed as well, with the random numbers that were drawn, from the tape of triples and from the flat tape. An op agrees if all its samples do.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import sys
 import warnings
@@ -62,39 +63,54 @@ class Sample:
             raise LeftOut("sparse layouts")
         self.given = mapped(torch.Tensor.detach, given)
         self.marked = [x.requires_grad for x in tensors]
-        self.wrt = [x.is_floating_point() or x.is_complex() for x in tensors]
+        self.wrt = [is_floating(x) for x in tensors]
         if not any(self.wrt):
             raise LeftOut("no floating tensor among the arguments")
 
-    @property
-    def xs(self) -> list[Any]:
-        """The tensors to differentiate by, each in memory of its own."""
-        return [copy.deepcopy(x) for x, wanted in zip(tensors_in(self.given), self.wrt) if wanted]
+    def copies(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return the tensors to differentiate by, and the other floating ones by keyword, each in memory of its own."""
+        xs, others = [], {}
+        for i, (x, wanted) in enumerate(zip(tensors_in(self.given), self.wrt)):
+            if wanted:
+                xs.append(copy.deepcopy(x))
+            elif is_floating(x):
+                others[f"x{i}"] = copy.deepcopy(x)
+        return xs, others
 
-    def run(self, *xs: Any) -> Any:
-        """Call the function with these in place of the tensors to differentiate by."""
-        given, wanted = iter(xs), iter(self.wrt)
-        args, kwargs = mapped(lambda x: next(given) if next(wanted) else copy.deepcopy(x), self.given)
+    def run(self, *xs: Any, **others: Any) -> Any:
+        """Call the function with these in place of the floating tensors."""
+        given, numbers = iter(xs), itertools.count()
+
+        def put(x: Any) -> Any:
+            i = next(numbers)
+            return next(given) if self.wrt[i] else others[f"x{i}"] if is_floating(x) else copy.deepcopy(x)
+        args, kwargs = mapped(put, self.given)
         if self.in_place:
             args = (args[0].clone(), *args[1:])
-        y = self.process(self.fn(*args, **kwargs))
+        y = self.fn(*args, **kwargs)
+        if any(part.layout is not torch.strided for part in tensors_in(y)):
+            raise LeftOut("a sparse result")
+        y = self.process(y)
         return y if isinstance(y, torch.Tensor) else tuple(tensors_in(y))
+
+
+def is_floating(x: Any) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
 
 
 CURRENT: list[Sample] = []  # what a traced function captures is an input of its tape, and a global is not
 
 
-def program(*xs: Any) -> Any:
-    return CURRENT[-1].run(*xs)
+def program(*xs: Any, **others: Any) -> Any:
+    return CURRENT[-1].run(*xs, **others)
 
 
 class Reference(NamedTuple):
-    """What torch.autograd says: the value, its cotangent, the gradients, and whether random numbers were drawn."""
+    """What torch.autograd says: the value, its cotangent, and the gradients."""
 
     value: Any
     seed: Any
     gradients: list[Any]
-    draws: bool
 
 
 def reference(sample: Sample) -> Reference:
@@ -112,22 +128,19 @@ def reference(sample: Sample) -> Reference:
 
 
 def by_autograd(sample: Sample) -> Reference:
-    xs = [x.requires_grad_() for x in sample.xs]
+    xs, others = sample.copies()
+    for x in xs:
+        x.requires_grad_()
     torch.manual_seed(1)
-    before = torch.get_rng_state()
-    y = sample.run(*xs)
-    draws = not torch.equal(before, torch.get_rng_state())
+    y = sample.run(*xs, **others)
     outs = [y] if isinstance(y, torch.Tensor) else list(y)
-    if any(out.layout is not torch.strided for out in outs):
-        raise LeftOut("a sparse result")
     seeds = [torch.randn(out.shape, dtype=out.dtype) if out.requires_grad else None for out in outs]
     flows = [(out, seed) for out, seed in zip(outs, seeds) if seed is not None]
     if not flows:
         raise LeftOut("the result has no gradient")
     found = torch.autograd.grad([out for out, _ in flows], xs, [seed for _, seed in flows], allow_unused=True)
     dxs = [torch.zeros_like(x) if dx is None else dx for x, dx in zip(xs, found)]
-    value = mapped(torch.Tensor.detach, y)
-    return Reference(value, seeds[0] if isinstance(y, torch.Tensor) else tuple(seeds), dxs, draws)
+    return Reference(mapped(torch.Tensor.detach, y), seeds[0] if isinstance(y, torch.Tensor) else tuple(seeds), dxs)
 
 
 def compare(found: Any, wanted: Reference, what: str) -> None:
@@ -144,14 +157,18 @@ def check(sample: Sample, replayed: bool) -> None:
     wanted = reference(sample)
     CURRENT.append(sample)
     try:
-        xs = sample.xs
+        xs, others = sample.copies()
         torch.manual_seed(1)
-        compare(tg.grad(program, *xs, seed=wanted.seed), wanted, "grad")
-        for x, was in zip(xs, sample.xs):
+        compare(tg.grad(program, *xs, seed=wanted.seed, **others), wanted, "grad")
+        for x, was in zip((xs, others), sample.copies()):
             torch.testing.assert_close(x, was, rtol=0, atol=0, equal_nan=True, msg="an argument was written to")
-        if replayed and not wanted.draws:
-            compare(tg.gradtape(program, *xs, seed=wanted.seed).check().play(*sample.xs), wanted, "triples")
-            compare(flatgrad(tg.trace(program, *xs)[1], wanted.seed).check().play(*sample.xs), wanted, "flat")
+        if replayed:
+            torch.manual_seed(1)
+            triples = tg.gradtape(program, *xs, seed=wanted.seed, **others).check()
+            compare(triples.play(*xs, redraw=False, **others), wanted, "triples")
+            torch.manual_seed(1)
+            flat = flatgrad(tg.trace(program, *xs, **others)[1], wanted.seed).check()
+            compare(flat.play(*xs, redraw=False, **others), wanted, "flat")
     finally:
         CURRENT.pop()
 
