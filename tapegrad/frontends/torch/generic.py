@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad import ops, views
+from tapegrad import views
 from tapegrad.brief import plain
 from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
@@ -34,9 +34,9 @@ def torch_op(func: Any) -> TorchOp:
 
 
 @functools.cache
-def seeded_op(func: Any) -> TorchOp:
+def seeded_op(func: Any, own: bool) -> TorchOp:
     """Return the op that records a function that draws random numbers, with the state of the generator as its first argument."""
-    return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func))
+    return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func, own))
 
 
 def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -68,14 +68,13 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     given = tuple(tracer.pack(arg) for arg in args)
     for arg in given:
         tracer.lift(arg)
-    device = random.device_name(map(plain, leaves_of(args)))
-    mark, before = len(tracer.tape.ops), random.state(device)
+    mark, drawn = len(tracer.tape.ops), random.Drawn(map(plain, leaves_of((args, list(kwargs.values())))), kwargs.get("generator"))
     y = tracer.record(op, given, known)
-    if not torch.equal(before, random.state(device)):  # it has drawn random numbers: once more, with the state as an argument
+    if drawn.moved():  # it has drawn random numbers: once more, with the state as an argument
         del tracer.tape.ops[mark:]
-        random.set_state(device, before)
-        begin = tracer.record(ops.draw, (random.SOURCES(device),), {"method": "state"}, before)
-        return tracer.record(seeded_op(func), (begin, *given), known)
+        begin = drawn.begin(tracer)
+        known = {key: value for key, value in known.items() if key != "generator"}
+        return drawn.ended(tracer, tracer.record(seeded_op(func, drawn.generator is not None), (begin, *given), known))
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._val, y)), None)
     if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
