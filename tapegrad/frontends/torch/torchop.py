@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from tapegrad.brief import plain
-from tapegrad.errors import Location, MissingRule, MutationError, user_location
-from tapegrad.rules import Op, tracer_of
+from tapegrad.errors import Location, MissingRule, MutationError, UnknownFunction, user_location
+from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tangent import ZERO, ZeroTangent, dense
 from tapegrad.tensorarray import unwrap
 from tapegrad.tensors import cast, detached, device_of, is_tensor, to_tensor
@@ -80,6 +80,9 @@ class TorchOp(Op):
         if any(x._version != version for x, version in versions):
             raise MutationError(f"{self.__name__} has written to one of its arguments, which no tape follows", user_location(),
                                 "x.clone() as that argument; tg.primitive and tg.rrule, for a function that returns what it writes")
+        if any(isinstance(part, Traced) for part in tensors_in(y)):
+            raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments", user_location(),
+                                  "pass them as arguments")
         return y
 
     def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any], create: bool = False) -> tuple[Any, list[Any]]:
