@@ -240,13 +240,18 @@ def _guard_indices(tracer: Any, args: tuple[Any, ...]) -> None:
 
 
 def _is_view(val: Any, base: Traced, step: Step) -> bool:
-    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy decides that by its own layout."""
+    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy and torch decide that by their own layout."""
     of = read(base) if base._view is not None else base._val
-    if step.op is not reshape or type(of) is not np.ndarray or of.ndim < 2:
+    if step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of))) or (type(of) is np.ndarray and of.ndim < 2):
         return _shares(val, of)
     view = place(base)
     view.storage.reshaped = True
     return _shares(follow(view.storage.layout, (*view.path, step)), view.storage.layout)
+
+
+def laid(x: Traced) -> Any:
+    """Return a tensor of the shape and the strides that a proxy's has in the program: the buffer in use may be more compact."""
+    return plain(x._val) if x._view is None else follow(plain(x._view.storage.layout), x._view.path)
 
 
 def lies(x: Any, order: str | None) -> bool:

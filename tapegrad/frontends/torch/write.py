@@ -17,6 +17,7 @@ from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tangent import shape_of
+from tapegrad.tape import Input, operands
 from tapegrad.tensors import is_tensor, numpy_dtype
 from tapegrad.tree import leaves_of
 
@@ -59,14 +60,32 @@ def attached(x: Any) -> Any:
     return y
 
 
-def is_followed(x: Any) -> bool:
-    """True if torch's own tape follows a write into `x`."""
+def is_followed(x: Any, value: Any) -> bool:
+    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part."""
+    if attached(x) is not x and torch.is_grad_enabled() and has_flow(value):
+        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape would know of it there alone",
+                            user_location(), "write to x itself, or the value's v.detach()")
     return torch.is_grad_enabled() and attached(x) is x
+
+
+def has_flow(value: Any) -> bool:
+    """True if a gradient by an input may flow through a value."""
+    if not isinstance(value, Traced):
+        return False
+    stack, seen = [value._op], {value._op}
+    while stack:
+        op = stack.pop()
+        if isinstance(op, Input):
+            return True
+        new = [used for used in operands(op) if used not in seen] if getattr(getattr(op, "fn", None), "differentiable", True) else []
+        seen.update(new)
+        stack += new
+    return False
 
 
 def replace(x: Any, y: Any) -> None:
     """Write what was computed into all of `x`."""
-    if is_followed(x):
+    if is_followed(x, y):
         views.replace(x, y)
     else:
         target = attached(x)
@@ -75,7 +94,7 @@ def replace(x: Any, y: Any) -> None:
 
 def write(x: Any, index: tuple[Any, ...], value: Any) -> None:
     """Write a value at an index of `x`."""
-    if is_followed(x):
+    if is_followed(x, value):
         views.write(x, index, value)
         return
     target = attached(x)
@@ -237,7 +256,7 @@ def _becomes(name: str) -> None:
         y = getattr(owned(x), name)(*args, **kwargs)
         if y is not x:
             tracer = x._tracer
-            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer)  # what was passed in, for those that share memory with it
+            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x).storage)  # for those that share memory with it
             stays._view = x._view
             tracer.inputs = [stays if part is x else part for part in tracer.inputs]
             views.place(y)
