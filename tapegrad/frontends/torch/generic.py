@@ -75,7 +75,7 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         begin = drawn.begin(tracer)
         known = {key: value for key, value in known.items() if key != "generator"}
         return drawn.ended(tracer, tracer.record(seeded_op(func, drawn.generator is not None), (begin, *given), known))
-    same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._val, y)), None)
+    same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
     if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
         return same
@@ -96,7 +96,7 @@ def relate(y: Any, args: list[Any]) -> None:
     """Note of what is a view of an argument, on a way that no path describes, that it shares the memory."""
     for part in y if isinstance(y, (tuple, list)) else (y,):
         for arg in args:
-            if isinstance(part, Traced) and overlap(part._val, arg._val):
+            if isinstance(part, Traced) and overlap(part._val, arg._op.val):
                 views.place(arg).storage.relate(views.place(part).storage)
 
 

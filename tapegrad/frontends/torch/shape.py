@@ -73,6 +73,14 @@ def _view_as_dtype(x: Any, dtype: torch.dtype) -> Any:
 torch_means("reshape")(lambda input, shape: reshape(input, shape))
 
 
+@torch_means("Tensor.contiguous")
+def contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
+    """Return the tensor itself where it is contiguous in the program's memory, else a copy."""
+    if views.laid(x).is_contiguous(memory_format=memory_format):
+        return x
+    return x.clone(memory_format=memory_format)
+
+
 @torch_means("Tensor.reshape_as")
 def reshape_as(x: Any, other: Any) -> Any:
     return ops.reshape(x, tuple(shape_of(other)))
