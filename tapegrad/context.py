@@ -215,9 +215,10 @@ class Tracer:
             return self.constant(id(arg), arg, arg if frozen else arg.copy(order="K"))
         if is_tensor(arg):
             self.read_outside(arg)
-            key = ("tensor", id(arg), arg._version)  # which torch counts up at every write in place
-            known = self.constants.get(key)
-            return known[1] if known is not None else self.constant(key, arg, arg.detach().clone())
+            known = self.constants.get(("tensor", id(arg)))  # torch's count of writes misses those by way of x.data or of an array
+            if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
+                return known[1]
+            return self.constant(("tensor", id(arg)), arg, arg.detach().clone())
         return arg
 
     def read_outside(self, x: Any) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from tapegrad.context import LISTENERS, running
 from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
+from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -32,6 +33,8 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
         for arg in args:
             if isinstance(arg, Traced):
                 try:
+                    if is_tensor(arg) and fn.__module__ in ("math", "cmath"):  # they take a number of it, as anyone's float(x)
+                        return fn(*args, **kwargs)
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:

@@ -201,7 +201,7 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     step = Step(op, tuple(map(value_of, lifted)), {key: value for key, value in kwargs.items() if key != "through"})
     val = op.run(read(x), *step.args, **kwargs)
     if _is_view(val, x, step):
-        _guard_indices(tracer, lifted)
+        step = _static(tracer, lifted, step)
         y = tracer.proxy(None, val, tracer, storage)
         y._track(storage, (*path, step))
         y._view.version = -1
@@ -221,7 +221,7 @@ def alias(x: Traced, base: Traced) -> None:
     through = op.kwargs.get("through", ())
     step = Step(op.fn, tuple(map(value_of, op.args[1:])), {key: value for key, value in op.kwargs.items() if key != "through"})
     if _is_view(_get_val(x), base, step):
-        _guard_indices(tracer, op.args[1:])
+        step = _static(tracer, op.args[1:], step)
         view = place(base)
         x._track(view.storage, (*view.path, *through, step))
     elif base._view is not None and op.fn is reshape:
@@ -232,11 +232,12 @@ def alias(x: Traced, base: Traced) -> None:
         x._view.storage.reshaped = base._view.storage.reshaped
 
 
-def _guard_indices(tracer: Any, args: tuple[Any, ...]) -> None:
-    """Guard the traced integers that a view was made with: a path is static."""
+def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
+    """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a path is static."""
     for arg in args:
         if isinstance(arg, Operation):
             tracer.guard(arg, "index", operator.index(arg.val))
+    return step._replace(args=tuple(operator.index(part) if isinstance(part, Traced) else part for part in step.args))  # type: ignore[arg-type]
 
 
 def _is_view(val: Any, base: Traced, step: Step) -> bool:

@@ -61,11 +61,29 @@ def attached(x: Any) -> Any:
 
 
 def is_followed(x: Any, value: Any) -> bool:
-    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part."""
+    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part.
+
+    Raises RuntimeError, as torch does, where places of `x` are one place of memory.
+    """
+    if meets_itself(views.laid(x)):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                           "Please clone() the tensor before performing the operation.")
     if attached(x) is not x and torch.is_grad_enabled() and has_flow(value):
         raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape would know of it there alone",
                             user_location(), "write to x itself, or the value's v.detach()")
     return torch.is_grad_enabled() and attached(x) is x
+
+
+def meets_itself(x: Any) -> bool:
+    """Return whether two places of a tensor may be one place of memory: those of an expanded one are."""
+    if x.is_contiguous():
+        return False
+    reach = 0
+    for stride, n in sorted(zip(x.stride(), x.shape)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
 
 
 def has_flow(value: Any) -> bool:
