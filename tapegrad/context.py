@@ -84,7 +84,7 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push",
+    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "paths", "proxy", "push",
                  "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
@@ -99,11 +99,17 @@ class Tracer:
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
+        self.hidden: TapeError | None = None  # one that an operator has raised, which Python makes a TypeError of its own of
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
         self.push, self.custom, self.error, self.paths = _closed, False, None, None
         self.inputs, self.constants, self.written = [], {}, []
+
+    def check_running(self) -> None:
+        """Raise EscapedProxy once the trace has ended."""
+        if self.push is _closed:
+            self.push(Operation())
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""

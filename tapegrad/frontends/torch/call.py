@@ -11,13 +11,16 @@ from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.context import LISTENERS, Tracer, running
-from tapegrad.errors import MutationError, user_location
+from tapegrad.errors import MutationError, TapeError, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+
+
+_SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
 
 def traced_in(args: Any) -> Iterator[Any]:
@@ -39,10 +42,14 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):
         return tracer.ctx.op(func).run(*args, **kwargs)
+    if func not in _SHOWN:
+        tracer.check_running()
     try:
         return known(tracer, func, args, kwargs) if torch.is_grad_enabled() else constant(known(tracer, func, args, kwargs))
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
+        if isinstance(err, TapeError):
+            tracer.hidden = err
         raise
 
 

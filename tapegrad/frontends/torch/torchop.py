@@ -193,7 +193,7 @@ class Vjp:
         reasons = self.op.reasons(args, self.names)
         given = iter([Refused(reasons[i]) if i in reasons else dx for i, dx in enumerate(dxs)])
         parts = [cotangent(arg, given) for arg in args]
-        return Cotangents(self.op.__name__, parts) if any(isinstance(leaf, Refused) for leaf in leaves_of(parts)) else tuple(parts)
+        return Cotangents(self.op.__name__, parts) if reasons else tuple(parts)
 
 
 class Refused:
@@ -218,9 +218,9 @@ class Cotangents(tuple[Any, ...]):
 
     def __getitem__(self, i: Any) -> Any:
         found = super().__getitem__(i)
-        for leaf in leaves_of((found,)):
-            if isinstance(leaf, Refused):
-                raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {leaf.why}", user_location(),
+        for part in found if isinstance(found, tuple) else (found,):
+            if isinstance(part, Refused):
+                raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {part.why}", user_location(),
                                   "tg.stop_gradient(x) as that argument, or its value by tg.value(x)")
         return found
 
