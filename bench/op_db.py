@@ -191,7 +191,7 @@ def checked(op: Any, variant: str, limit: int) -> Outcome:
     name, reasons, count = op_name(op), Counter[str](), 0
     torch.manual_seed(0)
     found = list(samples(op, variant))
-    for sample in found[::max(len(found) // limit, 1)]:
+    for sample in found[::max(-(-len(found) // limit), 1)]:
         if isinstance(sample, LeftOut):
             reasons[str(sample)] += 1
             continue

@@ -84,8 +84,8 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "paths", "proxy", "push",
-                 "special", "tape", "written")
+    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "paths", "proxy",
+                 "push", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad

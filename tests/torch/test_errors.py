@@ -162,7 +162,7 @@ def test_checkpointing_changes_nothing() -> None:
     from torch.utils.checkpoint import checkpoint
     w = torch.full((4, 2), 0.3)
     for reentrant in (False, True):
-        _, (_, dx, dw) = tg.grad(lambda x, w: checkpoint(lambda a: torch.tanh(a @ w), x, use_reentrant=reentrant).sum(), X, w)
+        _, (_, dx, dw) = tg.grad(lambda x, w, way=reentrant: checkpoint(lambda a: torch.tanh(a @ w), x, use_reentrant=way).sum(), X, w)
         xs = X.clone().requires_grad_(), w.clone().requires_grad_()
         for found, wanted in zip((dx, dw), torch.autograd.grad(torch.tanh(xs[0] @ xs[1]).sum(), xs)):
             torch.testing.assert_close(found, wanted)

@@ -13,14 +13,16 @@ op_db = pytest.importorskip("bench.op_db")
 
 # one of each kind: structseq results, lists in and out, keyword tensors, integers among the results, views, no gradient by an argument,
 # random numbers, complex cotangents, functions in place
-NAMES = """
-    add mul atan2 special.xlog1py clamp max.reduction_with_dim sort topk cummax aminmax linalg.svd linalg.eigh linalg.slogdet linalg.lstsq svd
-    stack hstack block_diag cartesian_prod meshgrid.list_of_tensors split unbind chunk tensor_split split_with_sizes_copy atleast_2d broadcast_tensors
-    einsum gather scatter_add index_put index_add masked_scatter put take_along_dim unfold as_strided diagonal_scatter select_scatter
-    squeeze unsqueeze transpose t expand view_as_complex complex polar fft.rfft fft.ihfft
-    nn.functional.nll_loss nn.functional.binary_cross_entropy_with_logits nn.functional.soft_margin_loss nn.functional.multi_margin_loss
-    nn.functional.batch_norm nn.functional.instance_norm native_batch_norm nn.functional.max_pool2d nn.functional.fractional_max_pool2d
-    nn.functional.embedding_bag nn.functional.conv1d nn.functional.rrelu nn.functional.dropout bernoulli normal cdist logsumexp""".split()
+NAMES = [
+    "add", "mul", "atan2", "special.xlog1py", "clamp", "max.reduction_with_dim", "sort", "topk", "cummax", "aminmax", "linalg.svd", "linalg.eigh",
+    "linalg.slogdet", "linalg.lstsq", "svd", "stack", "hstack", "block_diag", "cartesian_prod", "meshgrid.list_of_tensors", "split", "unbind",
+    "chunk", "tensor_split", "split_with_sizes_copy", "atleast_2d", "broadcast_tensors", "einsum", "gather", "scatter_add", "index_put",
+    "index_add", "masked_scatter", "put", "take_along_dim", "unfold", "as_strided", "diagonal_scatter", "select_scatter", "squeeze", "unsqueeze",
+    "transpose", "t", "expand", "view_as_complex", "complex", "polar", "fft.rfft", "fft.ihfft", "nn.functional.nll_loss",
+    "nn.functional.binary_cross_entropy_with_logits", "nn.functional.soft_margin_loss", "nn.functional.multi_margin_loss",
+    "nn.functional.batch_norm", "nn.functional.instance_norm", "native_batch_norm", "nn.functional.max_pool2d",
+    "nn.functional.fractional_max_pool2d", "nn.functional.embedding_bag", "nn.functional.conv1d", "nn.functional.rrelu", "nn.functional.dropout",
+    "bernoulli", "normal", "cdist", "logsumexp"]
 
 
 @pytest.fixture

@@ -41,12 +41,14 @@ def _refuses(name: str, fn: Any, try_: str) -> None:
     register(fn, Refusal(name, "torch would transform what it cannot see", try_, derivative=False))
 
 
-for _name, _try in (("jacobian", "tg.jacobian"), ("hessian", "tg.hessian"), ("vjp", "tg.pullback"), ("jvp", "tg.jvp"), ("hvp", "tg.hvp"), ("vhp", "tg.hvp")):
-    _refuses(f"torch.autograd.functional.{_name}", getattr(functional, _name), _try)
+for _name, _try in {"jacobian": "jacobian", "hessian": "hessian", "vjp": "pullback", "jvp": "jvp", "hvp": "hvp", "vhp": "hvp"}.items():
+    _refuses(f"torch.autograd.functional.{_name}", getattr(functional, _name), f"tg.{_try}")
 # what torch.func's transforms call with the arguments
 for _module, _inner, _name, _try in (
-        (vmap, "vmap_impl", "torch.vmap", "a loop, or functions that take a batch"), (eager_transforms, "grad_impl", "torch.func.grad", "tg.gradient"),
-        (eager_transforms, "grad_and_value_impl", "torch.func.grad_and_value", "tg.grad"), (eager_transforms, "_vjp_with_argnums", "torch.func.vjp", "tg.pullback"),
+        (vmap, "vmap_impl", "torch.vmap", "a loop, or functions that take a batch"),
+        (eager_transforms, "grad_impl", "torch.func.grad", "tg.gradient"),
+        (eager_transforms, "grad_and_value_impl", "torch.func.grad_and_value", "tg.grad"),
+        (eager_transforms, "_vjp_with_argnums", "torch.func.vjp", "tg.pullback"),
         (eager_transforms, "_jvp_with_argnums", "torch.func.jvp", "tg.jvp")):
     if hasattr(_module, _inner):
         _refuses(_name, getattr(_module, _inner), _try)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from tapegrad import views
 from tapegrad.brief import plain

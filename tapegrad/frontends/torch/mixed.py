@@ -23,8 +23,9 @@ def _array(x: Any) -> Any:
 
 
 # A replay on tensors has a tensor where the program had an array, and that is one on whichever side.
-to_torch = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),), torch=lambda x, device="cpu": x)
-to_numpy = Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=str(plain(x).device)) if hasattr(plain(x), "device") else dy,), torch=_array)
+to_torch: Op = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),), torch=lambda x, device="cpu": x)
+to_numpy: Op = Op("to_numpy", np.asarray,
+                  (lambda dy, y, x: to_torch(dy, device=str(plain(x).device)) if hasattr(plain(x), "device") else dy,), torch=_array)
 
 
 def shared(x: Any, y: Any) -> Any:

@@ -62,8 +62,8 @@ SOURCES = functools.cache(Source)
 def device_name(args: Any) -> str:
     """Return the device on which a call with these arguments draws."""
     args = list(args)
-    device = device_of(x for x in args if is_tensor(x)) or next((torch.device(x) for x in args 
-                                                                          if isinstance(x, torch.device) or (type(x) is str and x.startswith("cuda"))), None)
+    named = (torch.device(x) for x in args if isinstance(x, torch.device) or (type(x) is str and x.startswith("cuda")))
+    device = device_of(x for x in args if is_tensor(x)) or next(named, None)
     return str(device) if device is not None and device.type == "cuda" else "cpu"
 
 

@@ -90,8 +90,6 @@ class TorchOp(Op):
 
         With `create` they stay on a tape of torch's that they are on.
         """
-        kind = names, tuple(is_tensor(x) and has_derivative(x) for x in leaves_of(args))
-
         def attempt(wanted: Callable[[int], bool]) -> tuple[Any, list[Any]]:
             roots: list[Any] = []
 
@@ -105,7 +103,7 @@ class TorchOp(Op):
                 return roots[-1]
             with torch.enable_grad():
                 return self.call(mapped(root, args), names, kwargs), roots
-        known = self.refused.get(kind, {})
+        known = self.reasons(args, names, kwargs)
         try:
             return attempt(lambda i: i not in known)
         except (RuntimeError, NotImplementedError, TypeError) as err:
@@ -118,13 +116,12 @@ class TorchOp(Op):
             except (RuntimeError, NotImplementedError, TypeError) as err:
                 refused[at] = str(err).partition("\n")[0]
         made = attempt(lambda i: i not in refused)
-        self.refused[kind] = refused
+        self.refused[kind_of_call(args, names, kwargs)] = refused
         return made
 
-    def reasons(self, args: tuple[Any, ...], names: tuple[str, ...]) -> dict[int, str]:
+    def reasons(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[int, str]:
         """Return why torch has no gradient by some of a call's tensors, by their positions among those that have a derivative."""
-        kind = names, tuple(is_tensor(x) and has_derivative(x) for x in leaves_of(args))
-        return self.refused.get(kind, {})
+        return self.refused.get(kind_of_call(args, names, kwargs), {}) if self.refused else {}
 
     def forward(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, Any]:
         """Call the function on torch's own tape: its value, and the pullback that walks it."""
@@ -139,9 +136,18 @@ class TorchOp(Op):
         return Vjp(self, args, known.pop("names", ()), known)
 
 
+def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what decides by which arguments torch has a gradient: shapes and dtypes, and all that is no tensor."""
+    def told(x: Any) -> Any:
+        x = plain(x)
+        return f"{x.dtype}{list(x.shape)}" if is_tensor(x) else tuple(map(told, x)) if isinstance(x, (tuple, list)) else repr(x)
+    return names, told(args), repr(kwargs)
+
+
 def is_refusal(err: Exception) -> bool:
     """True if torch says that it has no gradient by an argument, or takes a number there and no tensor with a gradient."""
-    return isinstance(err, TypeError) or any(word in str(err) for word in ("differentia", "derivative", "requires_grad", "requires grad", "require grad"))
+    words = ("differentia", "derivative", "requires_grad", "requires grad", "require grad")
+    return isinstance(err, TypeError) or any(word in str(err) for word in words)
 
 
 def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -190,7 +196,7 @@ class Vjp:
 
     def cotangents(self, args: tuple[Any, ...], dxs: Iterable[Any]) -> tuple[Any, ...]:
         """Return the cotangents of the arguments from those of their tensors; what has none raises when it is asked for."""
-        reasons = self.op.reasons(args, self.names)
+        reasons = self.op.reasons(args, self.names, self.kwargs)
         given = iter([Refused(reasons[i]) if i in reasons else dx for i, dx in enumerate(dxs)])
         parts = [cotangent(arg, given) for arg in args]
         return Cotangents(self.op.__name__, parts) if reasons else tuple(parts)

@@ -63,8 +63,10 @@ def attached(x: Any) -> Any:
 def is_followed(x: Any, value: Any) -> bool:
     """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part.
 
-    Raises RuntimeError, as torch does, where places of `x` are one place of memory.
+    Raises RuntimeError, as torch does, where places of `x` are one place of memory, and MutationError where that is so around it.
     """
+    if x._view is not None and meets_itself(plain(x._view.storage.layout)):
+        raise MutationError("more than one element of a tensor that is written to refers to a single memory location", user_location(), views.CLONE)
     if meets_itself(views.laid(x)):
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
                            "Please clone() the tensor before performing the operation.")
