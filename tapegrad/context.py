@@ -88,8 +88,8 @@ class Tracer:
     an rrule is run through that, so that its pullback need not run it again.
     """
 
-    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "inputs", "laid", "level", "paths", "proxy", "push",
-                 "settings", "special", "tape", "written")
+    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "paths", "proxy",
+                 "push", "settings", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
         self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
@@ -104,11 +104,17 @@ class Tracer:
         self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
         self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
+        self.hidden: TapeError | None = None  # one that an operator has raised, which Python makes a TypeError of its own of
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
         self.push, self.custom, self.error, self.paths = _closed, False, None, None
         self.inputs, self.constants, self.written = [], {}, []
+
+    def check_running(self) -> None:
+        """Raise EscapedProxy once the trace has ended."""
+        if self.push is _closed:
+            self.push(Operation())
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
@@ -223,9 +229,10 @@ class Tracer:
             return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
         if is_tensor(arg):
             self.read_outside(arg)
-            key = ("tensor", id(arg), arg._version)  # which torch counts up at every write in place
-            known = self.constants.get(key)
-            return known[1] if known is not None else self.constant(key, arg, arg.detach().clone())
+            known = self.constants.get(("tensor", id(arg)))  # torch's count of writes misses those by way of x.data or of an array
+            if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
+                return known[1]
+            return self.constant(("tensor", id(arg)), arg, arg.detach().clone())
         return arg
 
     def read_outside(self, x: Any) -> None:

@@ -221,8 +221,11 @@ class ConcretizationError(TapeError):
     """
 
 
-class MutationError(TapeError, TypeError):
-    """An in-place write that cannot be recorded."""
+class MutationError(TapeError):
+    """An in-place write that cannot be recorded.
+
+    No TypeError: torch's operators would make NotImplemented of that, and Python would do `x += y` as `x = x + y`.
+    """
 
 
 class EscapedProxy(TapeError, RuntimeError):

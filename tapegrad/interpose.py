@@ -17,6 +17,7 @@ import numpy as np
 from tapegrad.context import LISTENERS, running
 from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
+from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -32,6 +33,8 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
         for arg in args:
             if isinstance(arg, Traced):
                 try:
+                    if is_tensor(arg) and fn.__module__ in ("math", "cmath"):  # they take a number of it, as anyone's float(x)
+                        return fn(*args, **kwargs)
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
@@ -84,13 +87,23 @@ def _callee(code: CodeType, lasti: int) -> str:
     return names[-1].argval if names else "?"
 
 
-@functools.cache
 def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
-    table = []
-    modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]] = [
+    return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+
+
+@functools.cache
+def _stand_ins(with_torch: bool) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    if with_torch:  # of torch's functions few ask no protocol
+        torch = sys.modules["torch"]
+        return [*_stand_ins(False), *_table([(torch, {fn: FOREIGN[fn] for fn in (torch.from_numpy, torch.from_dlpack)}, _shim)])]
+    return _table([
         (math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
-        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))]
+        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))])
+
+
+def _table(modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]]) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    table = []
     for module, known, shim in modules:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
         shims = {name: shim(fn, known[fn]) for name, fn in found.items()}

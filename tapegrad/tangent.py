@@ -242,7 +242,9 @@ def dtype_of(x: Any) -> Any:
 
 
 def layout_of(x: Any) -> Any:
-    """Return how an array lies in memory: "C", "F", or its strides in elements. A tensor's place in memory means nothing: "C"."""
+    """Return how an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous."""
+    if is_tensor(x):
+        return "tensor" if x.is_contiguous() else ("tensor", *x.stride())
     if not isinstance(x, np.ndarray) or type(x) is TensorArray:
         return "C"
     return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)

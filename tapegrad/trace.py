@@ -101,6 +101,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
                 raise err.__cause__ from None
+            if tracer.hidden is not None and isinstance(err, TypeError) and str(err).startswith("unsupported operand"):
+                raise tracer.hidden from None
             raise
         finally:
             tracer.close()

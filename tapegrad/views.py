@@ -13,6 +13,7 @@ marks it as shared, and the next write copies it first.
 from __future__ import annotations
 
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from tapegrad.tensors import duplicate, is_memory, is_tensor, overlap
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("layout", "lost", "op", "owned", "reshaped", "sealed", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "layout", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -41,7 +42,7 @@ class Storage:
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
         self.lost = ""  # why the content is not known any more
-        self.sealed = ""  # why it cannot be written to: something shares the memory on a way that no path describes
+        self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
 
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
@@ -54,11 +55,28 @@ class Storage:
         return self.val
 
     def check_writable(self) -> None:
-        """Raise as NumPy does where the array may only be read."""
+        """Raise as NumPy does where the array may only be read; MutationError where its content is not known any more."""
+        if self.lost:
+            raise MutationError(self.lost, user_location(), CLONE)
         if not getattr(getattr(self.val, "flags", None), "writeable", True):
             raise ValueError("assignment destination is read-only")
-        if self.sealed:
-            raise MutationError(self.sealed, user_location(), "x.clone() first, and write to that")
+
+    def relate(self, other: Storage) -> None:
+        """Note that another storage shares the memory on a way that no path describes: once one is written to, the other cannot be used."""
+        family = self.family or weakref.WeakSet([self])
+        family.update(other.family or [other])
+        for storage in family:
+            storage.family = family
+
+    def lose_family(self) -> None:
+        """Give up those that share the memory: this one was written to."""
+        for storage in self.family or ():
+            if storage is not self:
+                storage.lost = "two tensors or arrays share memory on a way that no tape describes, one was written to, and the other is used"
+        self.family = None
+
+
+CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
 class View:
@@ -124,7 +142,7 @@ def read(x: Traced) -> Any:
     view = x._view
     storage = view.storage
     if storage.lost:
-        raise MutationError(storage.lost, user_location(), "pass a copy of one of the two")
+        raise MutationError(storage.lost, user_location(), CLONE)
     if view.seen != storage.version:
         _set_val(x, follow(storage.val, view.path))
         view.seen = storage.version
@@ -183,7 +201,7 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     step = Step(op, tuple(map(value_of, lifted)), {key: value for key, value in kwargs.items() if key != "through"})
     val = op.run(read(x), *step.args, **kwargs)
     if _is_view(val, x, step):
-        _guard_indices(tracer, lifted)
+        step = _static(tracer, lifted, step)
         y = tracer.proxy(None, val, tracer, storage)
         y._track(storage, (*path, step))
         y._view.version = -1
@@ -203,7 +221,7 @@ def alias(x: Traced, base: Traced) -> None:
     through = op.kwargs.get("through", ())
     step = Step(op.fn, tuple(map(value_of, op.args[1:])), {key: value for key, value in op.kwargs.items() if key != "through"})
     if _is_view(_get_val(x), base, step):
-        _guard_indices(tracer, op.args[1:])
+        step = _static(tracer, op.args[1:], step)
         view = place(base)
         x._track(view.storage, (*view.path, *through, step))
     elif base._view is not None and op.fn is reshape:
@@ -214,21 +232,27 @@ def alias(x: Traced, base: Traced) -> None:
         x._view.storage.reshaped = base._view.storage.reshaped
 
 
-def _guard_indices(tracer: Any, args: tuple[Any, ...]) -> None:
-    """Guard the traced integers that a view was made with: a path is static."""
+def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
+    """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a path is static."""
     for arg in args:
         if isinstance(arg, Operation):
             tracer.guard(arg, "index", operator.index(arg.val))
+    return step._replace(args=tuple(operator.index(part) if isinstance(part, Traced) else part for part in step.args))  # type: ignore[arg-type]
 
 
 def _is_view(val: Any, base: Traced, step: Step) -> bool:
-    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy decides that by its own layout."""
+    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy and torch decide that by their own layout."""
     of = read(base) if base._view is not None else base._val
-    if step.op is not reshape or type(of) is not np.ndarray or of.ndim < 2:
+    if step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of))) or (type(of) is np.ndarray and of.ndim < 2):
         return _shares(val, of)
     view = place(base)
     view.storage.reshaped = True
     return _shares(follow(view.storage.layout, (*view.path, step)), view.storage.layout)
+
+
+def laid(x: Traced) -> Any:
+    """Return a tensor of the shape and the strides that a proxy's has in the program: the buffer in use may be more compact."""
+    return plain(x._val) if x._view is None else follow(plain(x._view.storage.layout), x._view.path)
 
 
 def lies(x: Any, order: str | None) -> bool:
@@ -301,6 +325,8 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
     storage = view.storage
     if isinstance(storage.op, Input):
         _lose_overlaps(storage.op, x._tracer)
+    if storage.family is not None:
+        storage.lose_family()
     storage.op, storage.val, storage.owned, storage.shared = op, val, owned, not owned
     storage.version += 1
     if not view.path:

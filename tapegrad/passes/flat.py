@@ -126,7 +126,9 @@ def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
             continue
         if isinstance(op, Call):
             tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
-        if made.id > 1 and not (isinstance(op, Call) and op.fn is pack):
+        if isinstance(op, Call) and op.fn is pack:
+            seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
+        elif made.id > 1:
             seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
     shadow.result = ghost[tape.result]  # type: ignore[index]
     return shadow

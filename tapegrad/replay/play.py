@@ -272,14 +272,16 @@ def verify(guard: Guard, value: Any) -> None:
 def fact_of_tensor(guard: Guard, x: Any) -> Any:
     """Return a fact about a tensor, in what the guard asks about.
 
-    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor
-    lies in memory means nothing: what was a view when the tape was recorded is one in every replay.
+    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor lies in memory
+    means nothing there: what was a view of an array when the tape was recorded is one in every replay.
     """
     fact, expected = guard.fact, guard.expected
     if fact in ("class", "type") and not issubclass(expected, type(x)):
         kind = getattr(numpy_dtype(x.dtype), "type", float)
         stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
         return expected if issubclass(expected, stands_for) else stands_for[-1]
+    if fact == "layout" and (expected == "tensor" or expected[0] == "tensor"):
+        return layout_of(x)
     if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):

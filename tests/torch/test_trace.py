@@ -98,7 +98,7 @@ def test_a_gradient_of_a_gradient_goes_through_torchs_functions() -> None:
 
 
 def test_no_way_around_torchs_protocol_loses_a_gradient_silently() -> None:
-    with pytest.raises(tg.UnknownFunction, match="does not let others see"):
+    with pytest.raises(tg.UnknownFunction, match=r"torch\.vmap cannot be recorded"):
         tg.grad(lambda x: torch.vmap(torch.sin)(x).sum(), X)
     with pytest.raises(tg.TapeError, match="gradient through"):
         tg.grad(lambda x: x.__array__().sum(), X)
@@ -113,5 +113,5 @@ def test_a_write_through_a_view_that_no_path_describes_is_refused() -> None:
         y = x.clone()
         y.unfold(0, 2, 1)[0] = 0.0
         return y.sum()
-    with pytest.raises(tg.TapeError, match="unfold gave a view"):
+    with pytest.raises(tg.TapeError, match="single memory location"):
         tg.grad(f, X)

@@ -20,6 +20,7 @@ from tapegrad.frontends.numpy.shape import (
 )
 from tapegrad.rules import FOREIGN, Traced, constructs, means, register, tracer_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
+from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
 
 
@@ -64,6 +65,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     value = as_array(a)
     if not isinstance(value, Traced):
         return constant(tracer, fn, value, dtype, *args, **kwargs)
+    if is_tensor(value):
+        value = value.numpy()  # type: ignore[attr-defined]
     order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a
     if dtype is not None and np.dtype(dtype) != dtype_of(value):
         value, fresh = ops.astype(value, dtype=np.dtype(dtype)), True

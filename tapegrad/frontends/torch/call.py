@@ -11,11 +11,16 @@ from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.context import LISTENERS, Tracer, running
+from tapegrad.errors import MutationError, TapeError, user_location
+from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+
+
+_SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
 
 def traced_in(args: Any) -> Iterator[Any]:
@@ -37,10 +42,14 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):
         return tracer.ctx.op(func).run(*args, **kwargs)
+    if func not in _SHOWN:
+        tracer.check_running()
     try:
         return known(tracer, func, args, kwargs) if torch.is_grad_enabled() else constant(known(tracer, func, args, kwargs))
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
+        if isinstance(err, TapeError):
+            tracer.hidden = err
         raise
 
 
@@ -80,18 +89,34 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
             return call(func, args, kwargs)
         if func in MAKERS:
             return MAKERS[func](self.tracer, func, *args, **kwargs)
-        return func(*args, **kwargs)
+        return self.unfollowed(func, args, kwargs)
+
+    def unfollowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of nothing traced; if it draws random numbers, it is recorded after all."""
+        if func.__name__ == "__get__":
+            return func(*args, **kwargs)
+        drawn = random.Drawn((*args, *kwargs.values()), kwargs.get("generator"))
+        y = func(*args, **kwargs)
+        if not drawn.moved():
+            return y
+        if is_in_place(func, kwargs):
+            raise MutationError(f"{func.__name__} draws random numbers into a tensor that the trace does not own, which no replay would do",
+                                user_location(), "make the tensor inside the function (torch.zeros, torch.empty), or pass it as an argument")
+        drawn.rewind()
+        return generic(self.tracer, func, args, kwargs)
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
     """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
+    random.FOLLOWED[tracer.level] = random.Followed()
     torch._C._set_grad_enabled(True)
     mode.__enter__()
 
     def end() -> None:
         mode.__exit__(None, None, None)
         torch._C._set_grad_enabled(enabled)
+        del random.FOLLOWED[tracer.level]
     return end
 
 

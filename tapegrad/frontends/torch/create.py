@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad import ops
@@ -13,6 +14,7 @@ from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.call import MAKERS
 from tapegrad.frontends.torch.common import brought, result_type
+from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tape import Call
@@ -89,12 +91,28 @@ torch_means("Tensor.new_ones")(_new(torch.ones))
 torch_means("Tensor.new_full")(_new(torch.full))
 
 
-@torch_means("tensor", "asarray", "as_tensor", "Tensor.new_tensor")
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, copy: Any = None) -> Any:
-    """Return traced numbers, in nested lists, as a tensor; as in torch no gradient flows through tensors among them."""
+@torch_means("tensor")
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """Return a tensor of traced numbers; as in torch no gradient flows through a tensor."""
+    if is_tensor(plain(data)):
+        return ops.stop_gradient(ops.copy(data if dtype is None else brought(data, dtype)))
+    return as_tensor_(data, dtype=dtype, device=device, copy=True)
+
+
+@torch_means("Tensor.new_tensor")
+def new_tensor(x: Any, data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return tensor(data, dtype=dtype or plain(x).dtype, device=device)
+
+
+@torch_means("asarray", "as_tensor")
+def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = None, **_: Any) -> Any:
+    """Return traced numbers, in nested lists, or a traced array as a tensor; no gradient flows through tensors in lists."""
     found = plain(data)
     if is_tensor(found):
-        return data if dtype is None else brought(data, dtype)
+        y = data if dtype is None else brought(data, dtype)
+        return ops.copy(y) if copy and y is data else y
+    if isinstance(found, (np.ndarray, np.generic)):
+        return as_tensor(data, dtype, copy)
     parts = list(_numbers(data))
     dtype = dtype or result_type(*parts)
     tracer = tracer_of(parts)

@@ -113,6 +113,8 @@ def ignored(x: Any, *args: Any) -> None:
 
 torch_refuses("Tensor.backward", "autograd.backward", "autograd.grad", why="tapegrad differentiates what the function computes",
               try_="tg.grad inside the function, for a gradient in it")
+torch_refuses("Tensor.__dlpack__", "Tensor.__dlpack_device__", "utils.dlpack.to_dlpack", why="the gradient would be lost on the way",
+              try_="x.numpy() and torch.from_numpy, which are followed; tg.value(x) for the plain tensor")
 torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own", try_="tg.value(x) for the plain tensor")
 
 

@@ -85,7 +85,8 @@ def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     """Make the proxy of an operation whose value is a tensor."""
     known = plain(val)
     if known.layout is not torch.strided or known.is_quantized:
-        raise UnknownFunction(f"a tensor of layout {known.layout} is not traced", user_location(), "x.to_dense(), or x.dequantize()")
+        kind = "quantized tensor" if known.is_quantized else f"tensor of layout {known.layout}"
+        raise UnknownFunction(f"a {kind} is not traced", user_location(), "x.to_dense(), x.dequantize(), or tg.primitive for the function around it")
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         TensorProxy, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)

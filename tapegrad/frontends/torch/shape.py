@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.numpy.index import index_parts
@@ -46,7 +46,20 @@ def getitem(x: Any, index: Any) -> Any:
 # -- the same elements in another shape
 
 
-@torch_means("Tensor.reshape", "Tensor.view")
+@torch_means("Tensor.view")
+def view(x: Any, *shape: Any, **given: Any) -> Any:
+    first = (shape or tuple(given.values()))[0]
+    if not isinstance(first, torch.dtype):
+        views.laid(x).view(spread(first, shape[1:]))  # raises where the strides do not allow it
+    return reshape(x, *shape, **given)
+
+
+@torch_means("Tensor.view_as")
+def view_as(x: Any, other: Any) -> Any:
+    return view(x, tuple(shape_of(other)))
+
+
+@torch_means("Tensor.reshape")
 def reshape(x: Any, *shape: Any, **given: Any) -> Any:
     if isinstance(first := (shape or tuple(given.values()))[0], torch.dtype):
         return _view_as_dtype(x, first)
@@ -60,7 +73,15 @@ def _view_as_dtype(x: Any, dtype: torch.dtype) -> Any:
 torch_means("reshape")(lambda input, shape: reshape(input, shape))
 
 
-@torch_means("Tensor.reshape_as", "Tensor.view_as")
+@torch_means("Tensor.contiguous")
+def contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
+    """Return the tensor itself where it is contiguous in the program's memory, else a copy."""
+    if views.laid(x).is_contiguous(memory_format=memory_format):
+        return x
+    return x.clone(memory_format=memory_format)
+
+
+@torch_means("Tensor.reshape_as")
 def reshape_as(x: Any, other: Any) -> Any:
     return ops.reshape(x, tuple(shape_of(other)))
 
@@ -103,10 +124,9 @@ def permute(input: Any, *dims: Any, **given: Any) -> Any:
 @torch_means("transpose", "swapaxes", "swapdims", "Tensor.transpose", "Tensor.swapaxes", "Tensor.swapdims")
 def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
     a, b = axis_of(input, dim0), axis_of(input, dim1)
-    if a == b:
-        return input
     axes = list(range(ndim(input)))
-    axes[a], axes[b] = b, a
+    if a != b:  # else another tensor of the same memory
+        axes[a], axes[b] = b, a
     return ops.permute_dims(input, axes=tuple(axes))
 
 
@@ -114,10 +134,10 @@ def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
 def t(input: Any) -> Any:
     if ndim(input) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim(input)}D")
-    return ops.permute_dims(input) if ndim(input) == 2 else input
+    return ops.permute_dims(input)
 
 
-torch_means("Tensor.T")(lambda x: ops.permute_dims(x) if ndim(x) > 1 else x)
+torch_means("Tensor.T")(ops.permute_dims)
 torch_means("Tensor.mT")(lambda x: transpose(x, -2, -1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,10 @@ from tapegrad.context import Tracer
 from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch.generic import generic
-from tapegrad.frontends.torch.registry import found, spelled, torch_means
-from tapegrad.rules import FOREIGN, Traced
+from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
+from tapegrad.rules import FOREIGN, Op, Traced
+from tapegrad.tangent import shape_of
+from tapegrad.tape import Input, operands
 from tapegrad.tensors import is_tensor, numpy_dtype
 
 # Operators in place, by the functions that they are the same as.
@@ -22,6 +25,7 @@ _OPERATORS = {f"__i{name}__": name for name in ("add", "sub", "mul", "and", "or"
 _OPERATORS |= {"__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide", "__imod__": "remainder",
                "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
                "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift"}
+_OWN = frozenset(["bernoulli_"])  # which do something else than their namesakes: `x.bernoulli_()` does not read x
 
 
 def is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
@@ -38,8 +42,91 @@ def owned(x: Any) -> Any:
     return x
 
 
+# -- what torch's own tape does not follow: writes under no_grad, and by way of x.detach() or x.data
+
+rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
+rebased.__doc__ = "Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not seen written."
+
+
+def attached(x: Any) -> Any:
+    """Return the tensor that `x` is a view of by way of detach(), with its gradient."""
+    path = x._view.path if x._view is not None else ()
+    if all(step.op is not ops.stop_gradient for step in path):
+        return x
+    y = x._tracer.proxy(None, x._val, x._tracer, x._view.storage)
+    y._track(x._view.storage, tuple(step for step in path if step.op is not ops.stop_gradient))
+    y._view.version = -1
+    return y
+
+
+def is_followed(x: Any, value: Any) -> bool:
+    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part.
+
+    Raises RuntimeError, as torch does, where places of `x` are one place of memory, and MutationError where that is so around it.
+    """
+    if x._view is not None and meets_itself(plain(x._view.storage.layout)):
+        raise MutationError("more than one element of a tensor that is written to refers to a single memory location", user_location(), views.CLONE)
+    if meets_itself(views.laid(x)):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                           "Please clone() the tensor before performing the operation.")
+    if attached(x) is not x and torch.is_grad_enabled() and has_flow(value):
+        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape would know of it there alone",
+                            user_location(), "write to x itself, or the value's v.detach()")
+    return torch.is_grad_enabled() and attached(x) is x
+
+
+def meets_itself(x: Any) -> bool:
+    """Return whether two places of a tensor may be one place of memory: those of an expanded one are."""
+    if x.is_contiguous():
+        return False
+    reach = 0
+    for stride, n in sorted(zip(x.stride(), x.shape)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def has_flow(value: Any) -> bool:
+    """True if a gradient by an input may flow through a value."""
+    if not isinstance(value, Traced):
+        return False
+    stack, seen = [value._op], {value._op}
+    while stack:
+        op = stack.pop()
+        if isinstance(op, Input):
+            return True
+        new = [used for used in operands(op) if used not in seen] if getattr(getattr(op, "fn", None), "differentiable", True) else []
+        seen.update(new)
+        stack += new
+    return False
+
+
+def replace(x: Any, y: Any) -> None:
+    """Write what was computed into all of `x`."""
+    if is_followed(x, y):
+        views.replace(x, y)
+    else:
+        target = attached(x)
+        views.replace(target, rebased(ops.copy(target), y))
+
+
+def write(x: Any, index: tuple[Any, ...], value: Any) -> None:
+    """Write a value at an index of `x`."""
+    if is_followed(x, value):
+        views.write(x, index, value)
+        return
+    target = attached(x)
+    old = ops.read(target, index)
+    like = ops.zeros_like(old)
+    views.write(like, (Ellipsis,), value)
+    views.write(target, index, rebased(ops.copy(old), like))
+
+
 def put(x: Any, y: Any) -> Any:
-    """Write what was computed into `x`, cast to its dtype as torch casts it; return `x`."""
+    """Write what was computed into `x`, or into each of a list, cast to its dtype as torch casts it; return `x`."""
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(put, x, y))
     target, value = plain(owned(x)), plain(y)
     if is_tensor(value):
         if not torch.can_cast(value.dtype, target.dtype):
@@ -48,15 +135,17 @@ def put(x: Any, y: Any) -> Any:
             raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}")
         if value.dtype != target.dtype:
             y = ops.astype(y, dtype=numpy_dtype(target.dtype))
-    views.replace(x, y)
+    replace(x, y)
     return x
 
 
 def in_place(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a function in place as the one that returns a new tensor, and a write of that."""
-    if not isinstance(args[0], Traced) and not kwargs.get("inplace"):
-        return owned(args[0])  # raises
-    return put(args[0], beside(tracer, func, args, kwargs))
+    target = args[0] if args else next(iter(kwargs.values()))
+    if not kwargs.get("inplace"):
+        for x in target if isinstance(target, (list, tuple)) else [target]:
+            owned(x)
+    return put(target, beside(tracer, func, args, kwargs))
 
 
 def beside(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -64,10 +153,11 @@ def beside(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if kwargs.get("inplace"):
         kwargs = {**kwargs, "inplace": False}
         return FOREIGN[func](*args, **kwargs) if func in FOREIGN else generic(tracer, func, args, kwargs)
-    name = _OPERATORS.get(func.__name__, func.__name__[:-1])
-    module = spelled(func).removeprefix("torch.").rpartition(".")[0]
-    for other in found(f"{module}.{name}" if module else name):
-        return FOREIGN[other](*args, **kwargs) if other in FOREIGN else generic(tracer, other, args, kwargs)
+    if not inspect.isfunction(func) and func.__name__ not in _OWN:
+        name = _OPERATORS.get(func.__name__, func.__name__[:-1])
+        module = spelled(func).removeprefix("torch.").rpartition(".")[0]
+        for other in found(f"{module}.{name}" if module else name):
+            return FOREIGN[other](*args, **kwargs) if other in FOREIGN else generic(tracer, other, args, kwargs)
     return generic(tracer, _on_copy(func), args, kwargs)
 
 
@@ -77,9 +167,14 @@ _copies: dict[Any, Callable[..., Any]] = {}
 def _on_copy(func: Any) -> Callable[..., Any]:
     """Return the function that does to a copy what `func` does in place, for what torch has in place alone."""
     if func not in _copies:
-        def run(x: Any, *args: Any, **kwargs: Any) -> Any:
-            y = x.clone()
-            func(y, *args, **kwargs)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if args:
+                y = args[0].clone()
+                func(y, *args[1:], **kwargs)
+            else:  # of torch.nn.init, which passes all by name
+                name, x = next(iter(kwargs.items()))
+                y = x.clone()
+                func(**{**kwargs, name: y})
             return y
         run.__name__ = func.__name__.strip("_")
         _copies[func] = run
@@ -96,22 +191,71 @@ def into_out(call: Callable[..., Any], func: Any, args: tuple[Any, ...], kwargs:
 
 @torch_means("Tensor.__setitem__")
 def setitem(x: Any, index: Any, value: Any) -> None:
-    views.write(owned(x), index_parts(index), value)
+    write(owned(x), index_parts(index), value)
 
 
 @torch_means("Tensor.copy_")
 def copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
-    views.write(owned(x), (Ellipsis,), src)
+    write(owned(x), (Ellipsis,), src)
     return x
 
 
 @torch_means("Tensor.zero_")
 def zero_(x: Any) -> Any:
-    views.write(owned(x), (Ellipsis,), 0)
-    return x
+    return copy_(x, 0)
 
 
 @torch_means("Tensor.fill_", "fill_")
 def fill_(x: Any, value: Any) -> Any:
-    views.write(owned(x), (Ellipsis,), value)
-    return x
+    if shape_of(plain(value)):
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(shape_of(plain(value)))} dimensions.")
+    return copy_(x, value)
+
+
+# -- methods in place that arrange the elements otherwise: the tensor becomes another view of its memory
+
+
+def _becomes(name: str) -> None:
+    def become(x: Any, *args: Any, **kwargs: Any) -> Any:
+        y = getattr(owned(x), name)(*args, **kwargs)
+        if y is not x:
+            tracer = x._tracer
+            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x).storage)  # for those that share memory with it
+            stays._view = x._view
+            tracer.inputs = [stays if part is x else part for part in tracer.inputs]
+            views.place(y)
+            x.__dict__.update(_op=y.__dict__["_op"], _val=y.__dict__["_val"])
+            x._view = y._view
+        return x
+    torch_means(f"Tensor.{name}_")(become)
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):
+    _becomes(_name)
+torch_means("Tensor.detach_", "detach_")(lambda x: put(x, ops.stop_gradient(ops.copy(x))))
+torch_refuses("Tensor.set_", "Tensor.resize_", "Tensor.resize_as_", "resize_as_",
+              why="the tensor would stand on other memory", try_="torch.zeros of that shape, and a write into that; x.as_strided(...)")
+
+
+# -- attributes that are set
+
+
+def _sets(name: str, meaning: Callable[..., Any]) -> None:
+    for at in [getattr(torch.Tensor, name).__set__]:
+        FOREIGN[at] = meaning
+
+
+_sets("requires_grad", lambda x, value: None)
+_sets("real", lambda x, value: copy_(x.real, value))
+_sets("imag", lambda x, value: copy_(x.imag, value))
+
+
+def _assign(name: str, instead: str) -> Callable[..., Any]:
+    def refuse(x: Any, value: Any) -> None:
+        if value is not None:
+            raise MutationError(f"x.{name} = y gives a traced tensor other memory", user_location(), instead)
+    return refuse
+
+
+_sets("data", _assign("data", "x.copy_(y) under torch.no_grad(), or x = y"))
+_sets("grad", _assign("grad", "a variable of your own: tapegrad returns gradients"))

@@ -1,0 +1,61 @@
+"""Between torch and NumPy: a tensor as an array, and an array as a tensor, through which gradients flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad import ops, views
+from tapegrad.brief import plain
+from tapegrad.frontends.torch.registry import torch_means
+from tapegrad.rules import Op
+from tapegrad.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
+
+
+def _tensor(x: Any, device: str = "cpu") -> Any:
+    return to_tensor(x if isinstance(x, np.ndarray) or hasattr(x, "dtype") else np.asarray(x), device)
+
+
+def _array(x: Any) -> Any:
+    return np.asarray(to_host(x))
+
+
+# A replay on tensors has a tensor where the program had an array, and that is one on whichever side.
+to_torch: Op = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),), torch=lambda x, device="cpu": x)
+to_numpy: Op = Op("to_numpy", np.asarray,
+                  (lambda dy, y, x: to_torch(dy, device=str(plain(x).device)) if hasattr(plain(x), "device") else dy,), torch=_array)
+
+
+def shared(x: Any, y: Any) -> Any:
+    """Return `y`, which shares its memory with `x`."""
+    views.place(x).storage.relate(views.place(y).storage)
+    return y
+
+
+@torch_means("Tensor.numpy")
+def numpy(x: Any, *, force: bool = False) -> Any:
+    """Return a traced tensor as a traced array."""
+    detached(plain(x)).numpy(force=force)  # raises where torch does
+    return shared(x, to_numpy(x))
+
+
+@torch_means("from_numpy", "from_dlpack", "utils.dlpack.from_dlpack")
+def from_numpy(x: Any, **_: Any) -> Any:
+    """Return a traced array as a traced tensor."""
+    value = plain(x)
+    if is_tensor(value):
+        return x
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(value).__name__})")
+    torch_dtype(value.dtype)
+    return shared(x, to_torch(x))
+
+
+def as_tensor(x: Any, dtype: torch.dtype | None = None, copy: bool = False) -> Any:
+    """Return a traced number or array as a tensor, of another dtype if that is given."""
+    y = to_torch(x) if not isinstance(plain(x), np.ndarray) else from_numpy(x)
+    if dtype is not None and dtype is not plain(y).dtype:
+        return y.to(dtype)
+    return ops.copy(y) if copy else y

@@ -1,0 +1,68 @@
+"""Functions of torch that bring running statistics up to date among their arguments: on a tape they return them, and a write follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tapegrad import ops
+from tapegrad.brief import plain
+from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.frontends.torch.write import put
+from tapegrad.rules import FOREIGN, tracer_of
+from tapegrad.tree import leaves_of
+
+_STATISTICS = ("running_mean", "running_var")
+
+
+def _with_statistics(func: Any) -> Callable[..., Any]:
+    """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
+    def run(input: Any, weight: Any, bias: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
+        copies = [None if x is None else x.clone() for x in (mean, var)]  # torch counts no version up for some of these writes
+        return func(input, weight, bias, *copies, *args, **kwargs), *copies
+    run.__name__ = func.__name__
+    return run
+
+
+def _updates(func: Any, flag: str = "training") -> None:
+    whole = _with_statistics(func)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tracer = tracer_of(leaves_of((args, kwargs)))
+        names = ("input", "weight", "bias", *_STATISTICS, flag)
+        known = dict(zip(names, args)) | kwargs
+        if known.get(flag) is False or (len(args) > 3 and isinstance(args[3], bool)):  # an overload that has no statistics
+            return generic(tracer, func, args, kwargs)
+        first = [known.pop(name, None) for name in names[:5]]
+        rest, others = (args[5:], kwargs) if len(args) >= 5 else ((), known)
+        y, *found = generic(tracer, whole, (*first, *rest), others)
+        for x, new in zip(first[3:], found):
+            if new is not None:
+                put(x, ops.stop_gradient(new))
+        return y
+    FOREIGN[func] = call
+
+
+for _name, _flag in (("batch_norm", "training"), ("native_batch_norm", "training"), ("_native_batch_norm_legit", "training"),
+                     ("ops.aten._batch_norm_with_update", ""), ("instance_norm", "use_input_stats")):
+    for _fn in found(_name):
+        _updates(_fn, _flag)
+
+
+@torch_means("nn.functional.batch_norm")
+def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+               momentum: float = 0.1, eps: float = 1e-5) -> Any:
+    if training:
+        torch.nn.functional._verify_batch_size(plain(input).size())
+    return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, torch.backends.cudnn.enabled)
+
+
+@torch_means("nn.functional.instance_norm")
+def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True,
+                  momentum: float = 0.1, eps: float = 1e-5) -> Any:
+    if use_input_stats:
+        torch.nn.functional._verify_spatial_size(plain(input).size())
+    return torch.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled)

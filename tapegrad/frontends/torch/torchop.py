@@ -1,0 +1,279 @@
+"""TorchOp: a function of torch recorded whole; its value and its gradient are torch's own.
+
+The pullback is torch.autograd's of that one call. It is itself a function of torch's, and so recorded the same way where it is played on
+proxies: gradients of gradients need nothing more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad.brief import plain
+from tapegrad.errors import Location, MissingRule, MutationError, UnknownFunction, user_location
+from tapegrad.rules import Op, Traced, tracer_of
+from tapegrad.tangent import ZERO, ZeroTangent, dense
+from tapegrad.tensorarray import unwrap
+from tapegrad.tensors import cast, detached, device_of, is_tensor, to_tensor
+from tapegrad.tree import leaves_of
+
+
+def tensors_in(x: Any) -> Iterator[Any]:
+    """Yield the tensors in nested tuples, lists and dicts, in order."""
+    if is_tensor(x):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for part in x:
+            yield from tensors_in(part)
+    elif type(x) is dict:
+        yield from tensors_in(list(x.values()))
+
+
+def mapped(fn: Callable[[Any], Any], x: Any) -> Any:
+    """Return nested tuples, lists and dicts with each tensor replaced."""
+    if is_tensor(x):
+        return fn(x)
+    if isinstance(x, (tuple, list)):
+        parts = [mapped(fn, part) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)  # type: ignore[call-arg]
+    if type(x) is dict:
+        return {key: mapped(fn, part) for key, part in x.items()}
+    return x
+
+
+def has_derivative(x: Any) -> bool:
+    """True for a tensor of real or complex numbers."""
+    return bool((x := plain(x)).is_floating_point() or x.is_complex())
+
+
+class TorchOp(Op):
+    """A function of torch, recorded whole. `names` are the keywords of its last positional arguments, which may be traced.
+
+    `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
+    """
+
+    def __init__(self, name: str, func: Callable[..., Any]) -> None:
+        super().__init__(name, func, nested=True, torch=func)
+        self.rr = self.forward
+        self.refused: dict[Any, dict[int, str]] = {}
+
+    def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
+        """Call the function, on tensors that torch's own tape does not follow; traced ones are recorded."""
+        known = {"names": names, **kwargs} if names else kwargs
+        tracer = tracer_of(leaves_of(args))
+        if tracer is not None:
+            return tracer.record(self, args, known)
+        with torch.no_grad():
+            return mapped(detached, self.call(moved(args), names, kwargs))
+
+    __call__ = run
+
+    def call(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function on real values; raise MutationError if it writes to one of them."""
+        versions = [(x, x._version) for x in tensors_in(args) if not x.is_inference()]
+        count = len(args) - len(names)
+        y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
+        if any(x._version != version for x, version in versions):
+            raise MutationError(f"{self.__name__} has written to one of its arguments, which no tape follows", user_location(),
+                                "x.clone() as that argument; tg.primitive and tg.rrule, for a function that returns what it writes")
+        if any(isinstance(part, Traced) for part in tensors_in(y)):
+            raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments", user_location(),
+                                  "pass them as arguments")
+        return y
+
+    def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any], create: bool = False) -> tuple[Any, list[Any]]:
+        """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one by which torch has no gradient.
+
+        With `create` they stay on a tape of torch's that they are on.
+        """
+        def attempt(wanted: Callable[[int], bool]) -> tuple[Any, list[Any]]:
+            roots: list[Any] = []
+
+            def root(x: Any) -> Any:
+                if not has_derivative(x):
+                    return x.detach()
+                if not wanted(len(roots)):
+                    roots.append(None)
+                    return x.detach()
+                roots.append(x if create and x.requires_grad else x.detach().requires_grad_())
+                return roots[-1]
+            with torch.enable_grad():
+                return self.call(mapped(root, args), names, kwargs), roots
+        known = self.reasons(args, names, kwargs)
+        try:
+            return attempt(lambda i: i not in known)
+        except (RuntimeError, NotImplementedError, TypeError) as err:
+            if known or not is_refusal(err):
+                raise
+        refused = {}
+        for at in range(sum(map(has_derivative, tensors_in(args)))):
+            try:
+                attempt(lambda i, at=at: i == at)  # type: ignore[misc]
+            except (RuntimeError, NotImplementedError, TypeError) as err:
+                refused[at] = str(err).partition("\n")[0]
+        made = attempt(lambda i: i not in refused)
+        self.refused[kind_of_call(args, names, kwargs)] = refused
+        return made
+
+    def reasons(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[int, str]:
+        """Return why torch has no gradient by some of a call's tensors, by their positions among those that have a derivative."""
+        return self.refused.get(kind_of_call(args, names, kwargs), {}) if self.refused else {}
+
+    def forward(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, Any]:
+        """Call the function on torch's own tape: its value, and the pullback that walks it."""
+        pb = Vjp(self, args, names, kwargs)
+        if tracer_of(leaves_of(args)) is not None:
+            return self.run(*args, names=names, **kwargs), pb
+        return mapped(detached, pb.begin()), pb
+
+    def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
+        """Return the pullback of a call that has its value; it makes the call again."""
+        known = dict(kwargs)
+        return Vjp(self, args, known.pop("names", ()), known)
+
+
+def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what decides by which arguments torch has a gradient: shapes and dtypes, and all that is no tensor."""
+    def told(x: Any) -> Any:
+        x = plain(x)
+        return f"{x.dtype}{list(x.shape)}" if is_tensor(x) else tuple(map(told, x)) if isinstance(x, (tuple, list)) else repr(x)
+    return names, told(args), repr(kwargs)
+
+
+def is_refusal(err: Exception) -> bool:
+    """True if torch says that it has no gradient by an argument, or takes a number there and no tensor with a gradient."""
+    words = ("differentia", "derivative", "requires_grad", "requires grad", "require grad")
+    return isinstance(err, TypeError) or any(word in str(err) for word in words)
+
+
+def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments with arrays as tensors, all on one device."""
+    if not any(isinstance(arg, np.ndarray) for arg in args):
+        return args
+    device = device_of(tensors_in(args))
+    return tuple(to_tensor(arg, device or "cpu") if isinstance(arg, np.ndarray) else arg for arg in args)
+
+
+class Vjp:
+    """The pullback of a call of torch's."""
+
+    __slots__ = ("args", "kwargs", "names", "op", "roots", "y")
+
+    def __init__(self, op: TorchOp, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> None:
+        self.op, self.args, self.names, self.kwargs = op, args, names, kwargs
+        self.roots: list[Any] | None = None
+        self.y: Any = None
+
+    @property
+    def __name__(self) -> str:
+        return f"{self.op.__name__}_pullback"
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def begin(self) -> Any:
+        """Make the call on torch's own tape."""
+        self.y, self.roots = self.op.begin(moved(self.args), self.names, self.kwargs)
+        return self.y
+
+    def __call__(self, dy: Any) -> tuple[Any, ...]:
+        if type(dy) is ZeroTangent:
+            return (ZERO,) * len(self.args)
+        if tracer_of(leaves_of((dy, self.args))) is not None:
+            return self.record(dy)
+        if self.roots is None:
+            self.begin()
+        return self.cotangents(moved(self.args), vjp(self.y, self.roots or [], dy, create=False, again=True))
+
+    def record(self, dy: Any) -> tuple[Any, ...]:
+        """Record the pullback as an operation, where it is played on proxies."""
+        known = {"names": self.names, **self.kwargs} if self.names else self.kwargs
+        return self.cotangents(self.args, vjp_op(self.op)(unwrap(mapped_cotangent(dy)), *self.args, **known))
+
+    def cotangents(self, args: tuple[Any, ...], dxs: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the cotangents of the arguments from those of their tensors; what has none raises when it is asked for."""
+        reasons = self.op.reasons(args, self.names, self.kwargs)
+        given = iter([Refused(reasons[i]) if i in reasons else dx for i, dx in enumerate(dxs)])
+        parts = [cotangent(arg, given) for arg in args]
+        return Cotangents(self.op.__name__, parts) if reasons else tuple(parts)
+
+
+class Refused:
+    """Stands for a cotangent that torch does not compute; `why` says which."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+class Cotangents(tuple[Any, ...]):
+    """Cotangents of which some cannot be had: asking for one of these raises MissingRule."""
+
+    name: str
+
+    def __new__(cls, name: str, parts: Iterable[Any]) -> Cotangents:
+        """Make it of the name of the function and the cotangents."""
+        new = super().__new__(cls, parts)
+        new.name = name
+        return new
+
+    def __getitem__(self, i: Any) -> Any:
+        found = super().__getitem__(i)
+        for part in found if isinstance(found, tuple) else (found,):
+            if isinstance(part, Refused):
+                raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {part.why}", user_location(),
+                                  "tg.stop_gradient(x) as that argument, or its value by tg.value(x)")
+        return found
+
+
+def mapped_cotangent(dy: Any) -> Any:
+    """Return a cotangent with 0 where nothing flows."""
+    if isinstance(dy, (tuple, list)):
+        return tuple(map(mapped_cotangent, dy))
+    return 0.0 if isinstance(dy, ZeroTangent) else dense(dy)
+
+
+def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
+    """Return the cotangent of an argument from those of its tensors, in order."""
+    if isinstance(arg, (tuple, list)) and not isinstance(arg, torch.Size):
+        return tuple(cotangent(part, dxs) for part in arg)
+    return next(dxs) if is_tensor(arg) and has_derivative(arg) else ZERO
+
+
+def vjp(y: Any, roots: list[Any], dy: Any, create: bool, again: bool) -> list[Any]:
+    """Return what flows back to each root, None to one that is None."""
+    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy))) if out.requires_grad]
+    known = [root for root in roots if root is not None]
+    if not pairs or not known:
+        return [None if root is None else torch.zeros_like(root) for root in roots]
+    found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs], retain_graph=again, create_graph=create,
+                                     allow_unused=True, materialize_grads=True))
+    return [None if root is None else next(found) for root in roots]
+
+
+def flowing(y: Any, dy: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the tensors of a value, each with its cotangent."""
+    if is_tensor(y):
+        if dy is not None and has_derivative(y):
+            yield y, dy
+    elif isinstance(y, (tuple, list)):
+        for part, dpart in zip(y, dy if isinstance(dy, (tuple, list)) else [dy] * len(y)):
+            yield from flowing(part, dpart)
+
+
+@functools.cache
+def vjp_op(op: TorchOp) -> TorchOp:
+    """Return the op that computes the cotangents of a call's tensors from those of its value."""
+    def run(dy: Any, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
+        create = torch.is_grad_enabled()
+        with torch.enable_grad():
+            y, roots = op.begin(args, names, kwargs, create=True)
+            return tuple(vjp(y, roots, dy, create=create, again=create))
+    made = TorchOp(f"{op.__name__}_vjp", run)
+    made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
+    return made

@@ -1,0 +1,200 @@
+"""What no tape can hold of torch code raises: each error names the user's line, and says what to try."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tapegrad as tg
+
+X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
+OUTSIDE = torch.zeros(3, 4)
+LAYER = torch.nn.Linear(4, 2)
+
+
+def set_data(x: Any) -> None:
+    y = x * 2
+    y.data = x
+
+
+def set_grad(x: Any) -> None:
+    (x * 2).grad = x
+
+
+def set_outside(x: Any) -> None:
+    OUTSIDE[0] = x[0]
+
+
+def add_outside(x: Any) -> None:
+    part = OUTSIDE[0]
+    part += x[0]
+
+
+class Leaking(torch.autograd.Function):
+    """A function that uses what it was not given."""
+
+    held: Any = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * Leaking.held
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return dy
+
+
+def leak(x: Any) -> Any:
+    Leaking.held = x
+    return Leaking.apply(x * 2)
+
+
+# name: what the program does, the class of the error, a part of what it says, a part of what it advises
+CASES: dict[str, tuple[Any, Any, str, str]] = {
+    "backward": (lambda x: x.sum().backward(), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
+    "autograd.grad": (lambda x: torch.autograd.grad(x.sum(), x), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
+    "functional.jacobian": (lambda x: torch.autograd.functional.jacobian(torch.sin, x[0]), tg.UnknownFunction, "jacobian", "tg.jacobian"),
+    "vmap": (lambda x: torch.vmap(torch.sin)(x), tg.UnknownFunction, "torch.vmap", "a loop"),
+    "func.grad": (lambda x: torch.func.grad(lambda y: (y ** 2).sum())(x), tg.UnknownFunction, "torch.func.grad", "tg.gradient"),
+    "func.vjp": (lambda x: torch.func.vjp(torch.sin, x), tg.UnknownFunction, "torch.func.vjp", "tg.pullback"),
+    "func.jvp": (lambda x: torch.func.jvp(torch.sin, (x,), (x,)), tg.UnknownFunction, "torch.func.jvp", "tg.jvp"),
+    "func.jacrev": (lambda x: torch.func.jacrev(torch.sin)(x[0]), tg.UnknownFunction, "torch.func", "tg."),
+    "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
+    "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
+    "math.sin": (lambda x: x * math.sin(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
+    "__array__": (lambda x: x.__array__(), tg.ConcretizationError, "gradient through", "x.numpy()"),
+    "a list of tensors in torch.Tensor": (lambda x: torch.Tensor([x[0, 0], 1.0]), tg.ConcretizationError, "plain number", "tg.value"),
+    "setitem outside": (set_outside, tg.MutationError, "does not own", "torch.zeros"),
+    "add_ outside": (lambda x: OUTSIDE.add_(x), tg.MutationError, "does not own", "torch.zeros"),
+    "out= outside": (lambda x: torch.add(x, 1, out=OUTSIDE), tg.MutationError, "does not own", "torch.zeros"),
+    "a parameter outside": (lambda x: LAYER.weight.add_(x[:2]), tg.MutationError, "does not own", "torch.zeros"),
+    "x.data =": (set_data, tg.MutationError, "other memory", "copy_"),
+    "x.grad =": (set_grad, tg.MutationError, "other memory", "of your own"),
+    "a write through detach()": (lambda x: (x * 2).detach().add_(x), tg.MutationError, "by way of x.detach()", "write to x itself"),
+    "an operator": (lambda x: x + x.to_sparse(), tg.UnknownFunction, "sparse_coo", "to_dense"),
+    "an operator in place": (add_outside, tg.MutationError, "does not own", "torch.zeros"),
+    "resize_": (lambda x: x.clone().resize_(2, 2), tg.UnknownFunction, "other memory", "torch.zeros"),
+    "to_sparse": (lambda x: x.to_sparse(), tg.UnknownFunction, "sparse_coo", "to_dense"),
+    "a sparse tensor of the program's": (lambda x: torch.sparse.mm(torch.eye(3).to_sparse(), x), tg.UnknownFunction, "sparse_coo", "to_dense"),
+    "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), tg.UnknownFunction, "quantized", "dequantize"),
+    "nested": (lambda x: torch.nested.nested_tensor([x, x]), tg.UnknownFunction, "does not let others see", "tg.primitive"),
+    "pickle": (lambda x: pickle.dumps(x), tg.UnknownFunction, "no numbers of its own", "tg.value"),
+    "dlpack": (lambda x: x.__dlpack__(), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
+    "np.from_dlpack": (lambda x: np.from_dlpack(x), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
+    "no gradient by an argument": (lambda x: torch.nn.functional.binary_cross_entropy(torch.full((3, 4), 0.5), x.abs(), x.abs()), tg.MissingRule,
+                                   "torch has no gradient of", "tg.stop_gradient"),
+    "jit.trace": (lambda x: torch.jit.trace(torch.sin, x), tg.UnknownFunction, "does not let others see", "tg.primitive"),
+    "a Function that uses what it was not given": (leak, tg.UnknownFunction, "besides its arguments", "pass them as arguments"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_an_error_names_the_line_and_what_to_try(name: str) -> None:
+    f, kind, what, advice = CASES[name]
+    with pytest.raises(kind) as caught:
+        tg.grad(lambda x: f(x).sum(), X)
+    err = caught.value
+    assert what in err.what and advice in err.try_
+    assert err.where is not None and err.where.file == __file__
+    assert torch.equal(OUTSIDE, torch.zeros(3, 4))
+
+
+def test_what_works_all_the_same() -> None:
+    (dx,) = tg.gradient(lambda x: copy.deepcopy(x).square().sum(), X)
+    torch.testing.assert_close(dx, 2 * X)
+    (dx,) = tg.gradient(lambda x: torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), x).sum(), X)
+    torch.testing.assert_close(dx, LAYER.weight.detach().sum(0).expand(3, 4))
+    (dx,) = tg.gradient(lambda x: tg.grad(lambda y: (y * x).pow(2).sum(), x)[1][1].sum(), X)
+    torch.testing.assert_close(dx, 6 * X ** 2)
+    (dx,) = tg.gradient(lambda x: x.sum() * len(x) if x[0, 0] in x else x, X)
+    torch.testing.assert_close(dx, torch.full_like(X, 3.0))
+
+
+def test_a_traced_tensor_ends_with_its_trace() -> None:
+    tg.grad(keep, X)
+    for use in (lambda x: x + 1, torch.sin, lambda x: x.add_(1.0), lambda x: x[0], lambda x: x.numpy()):
+        with pytest.raises(tg.EscapedProxy, match=r"(?s)test_errors.py.*tg\.value"):
+            use(KEPT[0])
+    assert "tensor(" in repr(KEPT[0])
+
+
+KEPT: list[Any] = []
+
+
+def keep(x: Any) -> Any:
+    KEPT.append(x * 2)
+    return x.sum()
+
+
+class Straight(torch.autograd.Function):
+    """Rounding, differentiated as if it were x squared."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, scale: float) -> Any:
+        ctx.save_for_backward(x)
+        return torch.round(x * scale) / scale
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return dy * 2 * ctx.saved_tensors[0], None
+
+
+def test_the_users_own_backward_is_the_gradient() -> None:
+    def f(x: Any) -> Any:
+        return Straight.apply(x.sin(), 8.0).pow(2).sum()
+    x = X.clone().requires_grad_()
+    (dx,) = torch.autograd.grad(f(x), x, create_graph=True)
+    (ddx,) = torch.autograd.grad(dx.square().sum(), x)
+    torch.testing.assert_close(tg.gradient(f, X)[0], dx.detach())
+    torch.testing.assert_close(tg.gradtape(f, X).play(X)[1][1], dx.detach())
+    torch.testing.assert_close(tg.gradient(lambda x: tg.gradient(f, x)[0].square().sum(), X)[0], ddx)
+
+
+def test_checkpointing_changes_nothing() -> None:
+    from torch.utils.checkpoint import checkpoint
+    w = torch.full((4, 2), 0.3)
+    for reentrant in (False, True):
+        _, (_, dx, dw) = tg.grad(lambda x, w, way=reentrant: checkpoint(lambda a: torch.tanh(a @ w), x, use_reentrant=way).sum(), X, w)
+        xs = X.clone().requires_grad_(), w.clone().requires_grad_()
+        for found, wanted in zip((dx, dw), torch.autograd.grad(torch.tanh(xs[0] @ xs[1]).sum(), xs)):
+            torch.testing.assert_close(found, wanted)
+
+
+def test_threads_trace_for_themselves() -> None:
+    errors: list[Any] = []
+    start = threading.Barrier(3)
+
+    def traced(scale: float) -> None:
+        start.wait()
+        try:
+            for _ in range(30):
+                _, (_, dx, _) = tg.grad(lambda x, s: (torch.sin(x * s) + torch.zeros(3, 4)).sum(), X, scale)
+                torch.testing.assert_close(dx, torch.cos(X * scale) * scale)
+        except BaseException as err:
+            errors.append(err)
+
+    def untraced() -> None:
+        start.wait()
+        try:
+            for _ in range(200):
+                x = X.clone().requires_grad_()
+                made = torch.zeros(4)
+                made[0] = 1.0
+                assert type(made) is torch.Tensor and type(torch.from_numpy(np.ones(2))) is torch.Tensor
+                torch.testing.assert_close(torch.autograd.grad((torch.sin(x) + made).sum(), x)[0], torch.cos(X))
+        except BaseException as err:
+            errors.append(err)
+    threads = [threading.Thread(target=traced, args=(2.0,)), threading.Thread(target=traced, args=(3.0,)), threading.Thread(target=untraced)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
