@@ -6,15 +6,17 @@ import enum
 import functools
 import numbers
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
+from weakref import ReferenceType
 
 import numpy as np
 import optree
 
 from tapegrad.brief import plain
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.modules import Held, Module, Reference, is_module, is_parameter, trained
 from tapegrad.parts import (
     NAMESPACE,
     Bound,
@@ -22,16 +24,14 @@ from tapegrad.parts import (
     Container,
     Extended,
     Fresh,
-    Held,
     Instance,
     Item,
     Leaf,
-    Module,
     Partial,
     Static,
 )
 from tapegrad.tangent import Absorbing, accumulate, dtype_of
-from tapegrad.tensors import is_tensor
+from tapegrad.tensors import is_memory, is_tensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -47,12 +47,6 @@ def is_leaf(x: Any) -> bool:
     return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
 
 
-def is_module(x: Any) -> bool:
-    """True for a torch.nn.Module, without importing torch."""
-    nn = getattr(sys.modules.get("torch"), "nn", None)
-    return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
-
-
 def is_generator(x: Any) -> bool:
     """True for NumPy's random generators: an input, so that a replay can be given another."""
     return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
@@ -61,11 +55,12 @@ def is_generator(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("seen", "size", "spec", "start")
+    __slots__ = ("held", "seen", "size", "spec", "start")
 
-    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any]) -> None:
+    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], held: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
+        self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
 
     @property
     def is_leaf(self) -> bool:
@@ -193,6 +188,9 @@ def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[
             _unmirror(child, field, parts, f"{path}[{number}]", inside)
     elif isinstance(node, Bound):
         _unmirror(node.children[1], value, parts, path, inside)
+    elif isinstance(node, Module):
+        for name, child in node.named():
+            _unmirror(child, value.get(name), parts, f"{path}[{name!r}]", inside)
     else:
         for name, child in zip(node.names, node.children):
             if type(name) is Item:
@@ -237,7 +235,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     start = len(leaves)
     walk = _Walk(leaves, labels, shared)
     spec = walk.visit(x, label)
-    return Structure(spec, start, len(leaves) - start, walk.seen)
+    return Structure(spec, start, len(leaves) - start, walk.seen, walk.held)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
@@ -262,19 +260,25 @@ class _Walk:
         self.leaves, self.labels, self.shared = leaves, labels, shared
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
+        self.modules: list[Module] = []  # those that are open: what is in them is theirs
+        self.held: set[int] = set()
         self.keep: list[Any] = []  # what was seen must live as long as its id is a key
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
-            self.leaves.append(x)
-            self.labels.append(label)
-            return Leaf(len(self.leaves) - 1)
+            return self.leaf(x, label) if not self.modules and not is_parameter(x) else self.one_leaf(x, label)
         if type(x) in _STATIC:
             return Static(x)
         if id(x) in self.seen:
             return self.seen[id(x)]
+        if type(x) is ReferenceType and self.modules:
+            return Reference(self.seen[id(x())]) if id(x()) in self.seen else Static(x)
         if type(x) is CellType:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
+            self.keep.append(x)
+            return node
+        if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:  # by torch.compile, which would see proxies
+            self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append(x)
             return node
         if isinstance(x, (set, bytearray)):
@@ -287,17 +291,42 @@ class _Walk:
         self.seen[id(x)] = node
         self.keep.append(x)
         self.open.append(node)
+        if type(node) is Module:
+            self.modules.append(node)
         for part, part_label in parts:
-            child = self.visit(part, part_label)
-            if type(node) is Module and not part.requires_grad:
-                child = Held(child.index, frozen=isinstance(part, sys.modules["torch"].nn.Parameter))
+            parameter = type(node) is Module and node.names[-1][0] == "_parameters"
+            child = self.one_leaf(part, part_label, parameter=True) if parameter else self.visit(part, part_label)
             node.children.append(child)
             node.leafy = node.leafy or child.leafy
+        if type(node) is Module:
+            self.modules.pop()
         self.open.pop()
         if not node.leafy and not node.volatile and not self.leads_out(node):
             self.seen[id(x)] = node = Static(x)
         if not self.shared:
             del self.seen[id(x)]
+        return node
+
+    def leaf(self, x: Any, label: str) -> Leaf:
+        self.leaves.append(x)
+        self.labels.append(label)
+        return Leaf(len(self.leaves) - 1)
+
+    def one_leaf(self, x: Any, label: str, parameter: bool = False) -> Any:
+        """Return the place of a tensor of a module's, or of a parameter anywhere: the same one wherever it occurs. Numbers have none in a module."""
+        if id(x) in self.seen:
+            return self.seen[id(x)]
+        if not is_memory(x) and not hasattr(type(x), "_tracer") and not is_generator(x):
+            return Static(x)
+        node = self.leaf(x, label)
+        if self.modules and not (is_tensor(x) and trained(x, parameter)):
+            node = Held(node.index)
+            self.held.add(node.index)
+        for module in self.modules if node.leafy and not parameter else ():
+            module.extra.append((label[len(module.label):].removeprefix("."), node))
+        if self.shared:
+            self.seen[id(x)] = node
+            self.keep.append(x)
         return node
 
     def leads_out(self, node: Any) -> bool:
@@ -323,8 +352,8 @@ class _Walk:
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if is_module(x):
-            held = {**dict(x.named_parameters()), **dict(x.named_buffers())}
-            return Module(x, list(held)), ((part, _join(label, name)) for name, part in held.items())
+            node = Module(x, label)
+            return node, node.take_apart()
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)

@@ -51,7 +51,7 @@ def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
                         made.at(op).note = f"pullback of {op.name}"
             cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
             mark = len(new.ops)
-            _put_result(tape, new, tracer, shadow, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
+            _put_result(tape, new, tracer, shadow, [(ZERO if cot[x.id] is None else cot[x.id]) if k in wrt else None for k, x in enumerate(tape.inputs)])
             for made in new.ops[mark:]:
                 made.code = None  # no line of the program's
         finally:
@@ -118,10 +118,13 @@ def _put_result(tape: Tape, new: Tape, tracer: Tracer, shadow: Tape, cotangents:
     assert result is not None and shadow.result is not None and tape.structure is not None
     value = shadow.result.val
     y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
-    parts = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
+    parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
     for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):  # keyword arguments come last, and have no gradient
-        dx = dense(ZERO if dx is None else dx)
+        if dx is None:  # held constant by a module
+            parts.append(None)
+            continue
+        dx = dense(dx)
         dx = dx if isinstance(dx, Traced) else conform(dx, x.val)
         made = tracer.lift(dx)
         parts.append(made if isinstance(made, Operation) else new.push(Constant(dx)))
