@@ -15,6 +15,7 @@ from tapegrad.tensors import is_tensor
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
 _TABLES = ("_parameters", "_buffers", "_modules")
 _EMPTY = frozenset([dict, OrderedDict, list, set])
+_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"])  # compute nothing
 
 
 def is_module(x: Any) -> bool:
@@ -86,13 +87,16 @@ class Module(Record):
                 else:
                     self.names.append((table, name))  # type: ignore[arg-type]
                     yield value, f"{self.label}.{name}" if self.label else name
+        others = []
         for name, value in own.items():
             kind = type(value)
             if kind in _PLAIN or (kind is tuple and all(type(part) in _PLAIN for part in value)):
                 self.plain[name] = value
-            elif name not in _TABLES and not (kind in _EMPTY and not value):
-                self.names.append(("", name))  # type: ignore[arg-type]
-                yield value, f"{self.label}.{name}" if self.label else name
+            elif name not in _TABLES and name not in _OF_FILES and not (kind in _EMPTY and not value):
+                others.append(name)
+        for name in sorted(others):  # the order in which they were assigned is nobody's business
+            self.names.append(("", name))  # type: ignore[arg-type]
+            yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:
         return (type(self.prototype), self.plain)
@@ -104,8 +108,8 @@ class Module(Record):
         own = vars(new)
         for name, value in vars(self.prototype).items():
             own[name] = type(value)() if type(value) in _EMPTY and not value else value
-        for table in _TABLES:
-            if table in own:
+        for table in (*_TABLES, *_OF_FILES):
+            if own.get(table):
                 own[table] = type(own[table])(own[table])
         for (table, name), child in zip(self.names, self.children):
             value = child.build(leaves, memo)

@@ -170,7 +170,7 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 def detached(x: Any) -> Any:
     """Return a tensor as torch's own tape does not follow it, in the same memory; other values as they are."""
-    return x.detach() if is_tensor(x) and x.requires_grad else x
+    return x.detach() if is_tensor(x) and not hasattr(type(x), "_tracer") and x.requires_grad else x
 
 
 def cast(value: Any, x: Any) -> Any:

@@ -90,7 +90,10 @@ class Structure:
         return hash((self.start, self.size))
 
     def __repr__(self) -> str:
-        return f"{self.spec.mirror(_Stars(), {})!r}".replace("'*'", "*")
+        try:
+            return f"{self.spec.mirror(_Stars(), {})!r}".replace("'*'", "*")
+        except Exception:  # a class that takes no stars
+            return f"<{self.size} leaves>"
 
 
 class Signature:
@@ -322,7 +325,7 @@ class _Walk:
         if self.modules and not (is_tensor(x) and trained(x, parameter)):
             node = Held(node.index)
             self.held.add(node.index)
-        for module in self.modules if node.leafy and not parameter else ():
+        for module in self.modules if node.leafy else ():
             module.extra.append((label[len(module.label):].removeprefix("."), node))
         if self.shared:
             self.seen[id(x)] = node

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,13 +85,42 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
+class Eager:
+    """Runs what torch.compile compiled as it was written, while any trace runs: compiled code would see proxies."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.stance = threading.Lock(), 0, None
+
+    def begin(self) -> Callable[[], None]:
+        """Begin to, where anything has been compiled; return how to end it."""
+        compiler = sys.modules.get("torch._dynamo.eval_frame")
+        if compiler is None or not hasattr(compiler, "_set_stance"):
+            return lambda: None
+        with self.lock:
+            if self.depth == 0:
+                self.stance = compiler._set_stance(compiler.DynamoStance("force_eager"))
+            self.depth += 1
+        return functools.partial(self.end, compiler)
+
+    def end(self, compiler: Any) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                compiler._set_stance(self.stance)
+
+
+eager = Eager()
+
+
 def listen(tracer: Tracer) -> Callable[[], None]:
     """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     mode.__enter__()
+    compiled = eager.begin()
 
     def end() -> None:
+        compiled()
         mode.__exit__(None, None, None)
         torch._C._set_grad_enabled(enabled)
     return end
