@@ -161,12 +161,17 @@ def trained(x: Any, parameter: bool) -> bool:
 
 
 def refuse(module: Any, label: str) -> None:
-    """Raise ArgumentError for a module whose tensors cannot be exchanged."""
-    torch = sys.modules["torch"]
+    """Raise ArgumentError for a module whose gradient would not be torch's, or whose tensors cannot be exchanged."""
+    torch, own = sys.modules["torch"], vars(module)
     label = label or type(module).__name__
-    if isinstance(module, torch.jit.ScriptModule) and any(p.requires_grad for p in module.parameters()):
-        raise ArgumentError(f"{label} is compiled by torch.jit, which keeps its parameters from view", None,
-                            "pass the module that it was made of; with its parameters frozen (requires_grad_(False)) it may be called as it is")
-    for name, x in (vars(module).get("_parameters") or {}).items():
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError(f"{label} is compiled by torch.jit, which computes where no trace sees it", None, "pass the module that it was made of")
+    if own.get("_backward_hooks") or own.get("_backward_pre_hooks"):
+        raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
+                            "remove it, and look at the gradient that is returned, or at that tape")
+    for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
+        if x is not None and not is_proxy(x) and x._backward_hooks:
+            raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
+                                "remove it, and do to the gradient that is returned what it does")

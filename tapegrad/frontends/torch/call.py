@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.context import LISTENERS, Tracer, running
+from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
@@ -63,6 +65,33 @@ def constant(y: Any) -> Any:
     if type(y) in (tuple, list):
         return type(y)(map(constant, y))
     return ops.stop_gradient(y) if isinstance(y, Traced) else y
+
+
+@functools.cache
+def applied(cls: Any) -> Callable[..., Any]:
+    """Return what a torch.autograd.Function computes, as a function of torch's: recorded whole, its pullback is its `backward`."""
+    def run(*args: Any) -> Any:
+        y = cls.apply(*args)
+        if any(True for _ in traced_in([y])):
+            raise UnknownFunction(f"{cls.__name__}, a torch.autograd.Function, computes with a traced value that is not among its arguments",
+                                  user_location(), "pass it to apply")
+        return y
+    run.__name__ = cls.__name__
+    return run
+
+
+@means(torch.autograd.Function.apply.__func__)
+def apply_function(cls: Any, *args: Any) -> Any:
+    return call(applied(cls), args, {})
+
+
+@means(torch.utils.checkpoint.checkpoint)
+def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the function: what a tape keeps, it keeps."""
+    return function(*args, **{key: value for key, value in kwargs.items() if key not in _OF_CHECKPOINT})
+
+
+_OF_CHECKPOINT = frozenset(["use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"])
 
 
 class Listening(TorchFunctionMode):  # type: ignore[misc]

@@ -112,13 +112,15 @@ def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
     return x
 
 
-@torch_means("Tensor.retain_grad", "Tensor.register_hook")
+@torch_means("Tensor.retain_grad")
 def ignored(x: Any, *args: Any) -> None:
     return None
 
 
 torch_refuses("Tensor.backward", "autograd.backward", "autograd.grad", why="tapegrad differentiates what the function computes",
               try_="tg.grad inside the function, for a gradient in it")
+torch_refuses("Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook", why="it would run on torch's own tape alone",
+              try_="a function of the tensor with a pullback of your own: tg.primitive, tg.rrule")
 torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own", try_="tg.value(x) for the plain tensor")
 
 
