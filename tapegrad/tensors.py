@@ -169,8 +169,10 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 
 def detached(x: Any) -> Any:
-    """Return a tensor as torch's own tape does not follow it, in the same memory; other values as they are."""
-    return x.detach() if is_tensor(x) and not hasattr(type(x), "_tracer") and x.requires_grad else x
+    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are."""
+    if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
+        return x.detach()
+    return x
 
 
 def cast(value: Any, x: Any) -> Any:
