@@ -41,22 +41,22 @@ class Held(Leaf):
 
 
 class Reference:
-    """A weak reference of a module to a tensor or a module that it holds."""
+    """A module's weak reference, to a tensor or a module that it holds or to something else: what is computed does not depend on it."""
 
-    __slots__ = ("children",)
+    __slots__ = ("children", "original")
     leafy, volatile = False, True
 
-    def __init__(self, child: Any) -> None:
-        self.children = [child]
+    def __init__(self, original: Any, child: Any) -> None:
+        self.original, self.children = original, [] if child is None else [child]
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return weakref.ref(self.children[0].build(leaves, memo))
+        return weakref.ref(self.children[0].build(leaves, memo)) if self.children else self.original
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return None
 
     def key(self, seen: dict[int, int]) -> Any:
-        return ("reference", self.children[0].key(seen))
+        return ("reference",)
 
 
 class Module(Record):
@@ -141,6 +141,26 @@ class Module(Record):
             for (table, name), child in zip(self.names, self.children):
                 if table == "_modules":
                     yield from child.below(f"{prefix}{name}.", seen)
+
+
+def difference(recorded: Module, given: Module) -> str:
+    """Say how two modules are configured differently, "" where they are not."""
+    kinds = type(recorded.prototype).__name__, type(given.prototype).__name__
+    if kinds[0] != kinds[1]:
+        return f"{given.label} was a {kinds[0]}, and is a {kinds[1]}"
+    for key in {**recorded.plain, **given.plain}:
+        was, now = recorded.plain.get(key, _NOTHING), given.plain.get(key, _NOTHING)
+        if was != now:
+            return f"{given.label}.{key[1] if type(key) is tuple else key} was {was!r}, and is {now!r}"
+    return ""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "not there"
+
+
+_NOTHING = _Nothing()
 
 
 def is_proxy(x: Any) -> bool:

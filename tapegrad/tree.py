@@ -16,7 +16,7 @@ import optree
 
 from tapegrad.brief import plain
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.modules import Held, Module, Reference, is_module, is_parameter, trained
+from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.parts import (
     NAMESPACE,
     Bound,
@@ -112,6 +112,11 @@ class Signature:
     def __repr__(self) -> str:
         parts = [*map(repr, self.args), *(f"{key}={part!r}" for key, part in self.kwargs.items())]
         return f"({', '.join(parts)})"
+
+    def difference(self, other: Signature) -> str:
+        """Say how other arguments differ from these."""
+        found = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module] for each in (self, other)]
+        return next(filter(None, map(difference, *found)), f"recorded {self!r}, given {other!r}")
 
     @property
     def parts(self) -> tuple[Structure, ...]:
@@ -275,7 +280,7 @@ class _Walk:
         if id(x) in self.seen:
             return self.seen[id(x)]
         if type(x) is ReferenceType and self.modules:
-            return Reference(self.seen[id(x())]) if id(x()) in self.seen else Static(x)
+            return Reference(x, self.seen.get(id(x())))
         if type(x) is CellType:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
             self.keep.append(x)

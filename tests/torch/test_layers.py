@@ -24,13 +24,15 @@ def P(*shape: int) -> Any:
     return torch.rand(*shape, generator=GENERATOR)
 
 
-def I(*shape: int, low: int = 0, high: int = 7) -> Any:  # noqa: E743
+def N(*shape: int, low: int = 0, high: int = 7) -> Any:
     return torch.randint(low, high, shape, generator=GENERATOR)
 
 
 def S(*shape: int) -> Any:
     return T(*shape).sign()
 
+
+WEIGHTS = P(7)
 
 # Layers that draw random numbers: a replay draws others.
 DRAWING: dict[str, tuple[Any, ...]] = {
@@ -57,14 +59,17 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     "Conv3d": (lambda: nn.Conv3d(2, 3, 2), T(1, 2, 4, 4, 4)),
     "ConvTranspose1d": (lambda: nn.ConvTranspose1d(2, 3, 3), T(2, 2, 8)),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(2, 3, 3, stride=2, output_padding=1), T(2, 2, 5, 5)),
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(4), T(5, 4)), "BatchNorm1d eval": (lambda: nn.BatchNorm1d(4).eval(), T(5, 4)),
+    "BatchNorm2d": (lambda: nn.BatchNorm2d(2), T(2, 2, 4, 4)), "BatchNorm2d eval": (lambda: nn.BatchNorm2d(2).eval(), T(2, 2, 4, 4)),
+    "BatchNorm3d without statistics": (lambda: nn.BatchNorm3d(2, track_running_stats=False), T(2, 2, 2, 2, 2)),
     "LayerNorm": (lambda: nn.LayerNorm(4), T(5, 4)), "RMSNorm": (lambda: nn.RMSNorm(4), T(5, 4)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), T(2, 4, 3, 3)), "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, affine=True), T(2, 4, 3, 3)),
     "LocalResponseNorm": (lambda: nn.LocalResponseNorm(2), T(2, 4, 3, 3)),
     "RNN": (lambda: nn.RNN(3, 4, 2, nonlinearity="relu"), T(5, 2, 3)), "GRU": (lambda: nn.GRU(3, 4, batch_first=True), T(5, 2, 3), T(1, 5, 4)),
     "LSTM": (lambda: nn.LSTM(3, 4, 2, bidirectional=True), T(5, 2, 3)), "LSTM projected": (lambda: nn.LSTM(3, 4, proj_size=2), T(5, 2, 3)),
     "RNNCell": (lambda: nn.RNNCell(3, 4), T(2, 3)), "GRUCell": (lambda: nn.GRUCell(3, 4), T(2, 3)), "LSTMCell": (lambda: nn.LSTMCell(3, 4), T(2, 3)),
-    "Embedding": (lambda: nn.Embedding(7, 3, padding_idx=2), I(2, 5)), "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), I(2, 5)),
-    "EmbeddingBag offsets": (lambda: nn.EmbeddingBag(7, 3, mode="sum"), I(6), torch.tensor([0, 2])),
+    "Embedding": (lambda: nn.Embedding(7, 3, padding_idx=2), N(2, 5)), "EmbeddingBag": (lambda: nn.EmbeddingBag(7, 3), N(2, 5)),
+    "EmbeddingBag offsets": (lambda: nn.EmbeddingBag(7, 3, mode="sum"), N(6), torch.tensor([0, 2])),
     "MultiheadAttention": (lambda: nn.MultiheadAttention(8, 2), T(3, 2, 8), T(3, 2, 8), T(3, 2, 8)),
     "MultiheadAttention eval": (lambda: nn.MultiheadAttention(8, 2, batch_first=True).eval(), T(3, 2, 8), T(3, 2, 8), T(3, 2, 8)),
     "TransformerEncoderLayer eval": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), T(2, 3, 8)),
@@ -78,7 +83,7 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     "ReflectionPad2d": (lambda: nn.ReflectionPad2d(1), T(1, 2, 4, 4)), "ZeroPad2d": (lambda: nn.ZeroPad2d(1), T(1, 2, 4, 4)),
     "Flatten": (nn.Flatten, T(2, 3, 4)), "Unflatten": (lambda: nn.Unflatten(1, (2, 2)), T(2, 4)),
     "CosineSimilarity": (nn.CosineSimilarity, T(2, 4), T(2, 4)), "PairwiseDistance": (nn.PairwiseDistance, T(2, 4), T(2, 4)),
-    "AdaptiveLogSoftmaxWithLoss": (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 7, [2, 5]), T(5, 4), I(5)),
+    "AdaptiveLogSoftmaxWithLoss": (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 7, [2, 5]), T(5, 4), N(5)),
     "ReLU in place": (lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)), T(5, 4)), "Threshold": (lambda: nn.Threshold(0.1, 2.0), T(5, 4)),
     "Softmax": (lambda: nn.Softmax(1), T(5, 4)), "Softmin": (lambda: nn.Softmin(1), T(5, 4)), "LogSoftmax": (lambda: nn.LogSoftmax(1), T(5, 4)),
     "Softmax2d": (nn.Softmax2d, T(2, 4, 3, 4)),
@@ -86,16 +91,16 @@ LAYERS: dict[str, tuple[Any, ...]] = {
         "ReLU", "ReLU6", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Sigmoid", "Tanh", "Softplus", "Softsign", "LogSigmoid", "Hardtanh",
         "Hardswish", "Hardsigmoid", "LeakyReLU", "PReLU", "Tanhshrink", "Softshrink", "Hardshrink", "GLU")},
     "MSELoss": (nn.MSELoss, T(5, 4), T(5, 4)), "L1Loss": (nn.L1Loss, T(5, 4), T(5, 4)), "SmoothL1Loss": (nn.SmoothL1Loss, T(5, 4), T(5, 4)),
-    "HuberLoss": (nn.HuberLoss, T(5, 4), T(5, 4)), "CrossEntropyLoss": (lambda: nn.CrossEntropyLoss(label_smoothing=0.1), T(5, 7), I(5)),
-    "CrossEntropyLoss weighted": (lambda: nn.CrossEntropyLoss(P(7), ignore_index=3), T(5, 7), I(5)),
-    "NLLLoss": (nn.NLLLoss, T(5, 7), I(5)), "BCELoss": (nn.BCELoss, P(5, 4), P(5, 4)), "BCEWithLogitsLoss": (nn.BCEWithLogitsLoss, T(5, 4), P(5, 4)),
+    "HuberLoss": (nn.HuberLoss, T(5, 4), T(5, 4)), "CrossEntropyLoss": (lambda: nn.CrossEntropyLoss(label_smoothing=0.1), T(5, 7), N(5)),
+    "CrossEntropyLoss weighted": (lambda: nn.CrossEntropyLoss(WEIGHTS, ignore_index=3), T(5, 7), N(5)),
+    "NLLLoss": (nn.NLLLoss, T(5, 7), N(5)), "BCELoss": (nn.BCELoss, P(5, 4), P(5, 4)), "BCEWithLogitsLoss": (nn.BCEWithLogitsLoss, T(5, 4), P(5, 4)),
     "KLDivLoss": (lambda: nn.KLDivLoss(reduction="batchmean"), T(5, 4), P(5, 4)), "PoissonNLLLoss": (nn.PoissonNLLLoss, T(5, 4), P(5, 4)),
     "GaussianNLLLoss": (nn.GaussianNLLLoss, T(5, 4), T(5, 4), P(5, 4)), "HingeEmbeddingLoss": (nn.HingeEmbeddingLoss, T(5, 4), S(5, 4)),
     "MarginRankingLoss": (nn.MarginRankingLoss, T(5), T(5), S(5)), "TripletMarginLoss": (nn.TripletMarginLoss, T(5, 4), T(5, 4), T(5, 4)),
-    "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss, T(5, 4), T(5, 4), S(5)), "MultiMarginLoss": (nn.MultiMarginLoss, T(5, 7), I(5)),
-    "MultiLabelSoftMarginLoss": (nn.MultiLabelSoftMarginLoss, T(5, 4), P(5, 4).round()), "MultiLabelMarginLoss": (nn.MultiLabelMarginLoss, T(5, 7), I(5, 7)),
+    "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss, T(5, 4), T(5, 4), S(5)), "MultiMarginLoss": (nn.MultiMarginLoss, T(5, 7), N(5)),
+    "MultiLabelSoftMarginLoss": (nn.MultiLabelSoftMarginLoss, T(5, 4), P(5, 4).round()), "MultiLabelMarginLoss": (nn.MultiLabelMarginLoss, T(5, 7), N(5, 7)),
     "TripletMarginWithDistanceLoss": (nn.TripletMarginWithDistanceLoss, T(5, 4), T(5, 4), T(5, 4)),
-    "CTCLoss": (nn.CTCLoss, T(8, 2, 7).log_softmax(-1), I(2, 3, low=1), torch.tensor([8, 8]), torch.tensor([3, 3])),
+    "CTCLoss": (nn.CTCLoss, T(8, 2, 7).log_softmax(-1), N(2, 3, low=1), torch.tensor([8, 8]), torch.tensor([3, 3])),
 }
 
 
