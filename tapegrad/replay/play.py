@@ -252,7 +252,7 @@ def verify(guard: Guard, value: Any) -> None:
                              "another path", guard.where, "trace the function again with these arguments")
         return
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
-    same = str(found).removeprefix("torch.") == str(guard.expected) if guard.fact == "dtype" else found == guard.expected
+    same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
