@@ -85,7 +85,7 @@ class Module(Record):
                 if value is None:
                     self.plain[table, name] = None
                 else:
-                    self.names.append((table, name))  # type: ignore[arg-type]
+                    self.names.append((table, name))
                     yield value, f"{self.label}.{name}" if self.label else name
         others = []
         for name, value in own.items():
@@ -95,7 +95,7 @@ class Module(Record):
             elif name not in _TABLES and name not in _OF_FILES and not (kind in _EMPTY and not value):
                 others.append(name)
         for name in sorted(others):  # the order in which they were assigned is nobody's business
-            self.names.append(("", name))  # type: ignore[arg-type]
+            self.names.append(("", name))
             yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:

@@ -98,7 +98,7 @@ class Record:
     __slots__ = ("children", "leafy", "names", "prototype")
     volatile = False
 
-    def __init__(self, prototype: Any, names: list[str]) -> None:
+    def __init__(self, prototype: Any, names: list[Any]) -> None:
         self.prototype, self.names, self.leafy = prototype, names, False
         self.children: list[Any] = []
 

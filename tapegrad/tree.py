@@ -115,8 +115,9 @@ class Signature:
 
     def difference(self, other: Signature) -> str:
         """Say how other arguments differ from these."""
-        found = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module] for each in (self, other)]
-        return next(filter(None, map(difference, *found)), f"recorded {self!r}, given {other!r}")
+        modules = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module]
+                   for each in (self, other)]
+        return next(filter(None, map(difference, *modules)), f"recorded {self!r}, given {other!r}")
 
     @property
     def parts(self) -> tuple[Structure, ...]:
@@ -360,8 +361,8 @@ class _Walk:
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if is_module(x):
-            node = Module(x, label)
-            return node, node.take_apart()
+            module = Module(x, label)
+            return module, module.take_apart()
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)

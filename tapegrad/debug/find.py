@@ -210,7 +210,8 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
             if any(not is_zero(dy) and any(True for _ in numbers(dy)) for dy in into):
                 who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
                 dying.append((visit, who))
-    zero = next((x for x, dx in zip(placed(tape), gradients) if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
+    zero = next((x for x, dx in zip(placed(tape), gradients)
+                 if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
     if zero is None:
         return None
     later, label = depending(tape, zero), zero.label or zero.name

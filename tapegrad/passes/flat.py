@@ -51,7 +51,8 @@ def flatgrad(tape: Tape, seed: Any = 1) -> Tape:
                         made.at(op).note = f"pullback of {op.name}"
             cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
             mark = len(new.ops)
-            _put_result(tape, new, tracer, shadow, [(ZERO if cot[x.id] is None else cot[x.id]) if k in wrt else None for k, x in enumerate(tape.inputs)])
+            found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
+            _put_result(tape, new, tracer, shadow, [dx if k in wrt else None for k, dx in enumerate(found)])
             for made in new.ops[mark:]:
                 made.code = None  # no line of the program's
         finally:

@@ -20,8 +20,8 @@ import numpy as np
 
 from tapegrad.brief import plain, type_name
 from tapegrad.errors import TapeFormatError
-from tapegrad.ops import draw, getfield
 from tapegrad.modules import Module
+from tapegrad.ops import draw, getfield
 from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
 from tapegrad.path import Step
 from tapegrad.rules import OPS, Cotangents, JointPullback, Op, Pullback, rrule
