@@ -258,8 +258,26 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
 def leaves_of(x: Any) -> list[Any]:
     """Return the leaves of a nested structure."""
     leaves: list[Any] = []
-    flatten(x, "", leaves, [])
+    if not _quickly(x, leaves, set()):
+        leaves.clear()
+        flatten(x, "", leaves, [])
     return leaves
+
+
+def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
+    """Append the leaves of tuples, lists and dicts by name, as calls of torch's take them; return False where there is anything else."""
+    if is_leaf(x):
+        leaves.append(x)
+        return type(x) in _NUMBERS or not is_parameter(x)
+    if type(x) is tuple or type(x) is list:
+        if id(x) in seen:
+            return True
+        seen.add(id(x))
+        return all(_quickly(part, leaves, seen) for part in x)
+    if type(x) is dict and all(type(key) is str for key in x) and id(x) not in seen:
+        seen.add(id(x))
+        return all(_quickly(x[key], leaves, seen) for key in sorted(x))
+    return type(x) in _STATIC
 
 
 class _Walk:
@@ -275,7 +293,7 @@ class _Walk:
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
-            return self.leaf(x, label) if not self.modules and not is_parameter(x) else self.one_leaf(x, label)
+            return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
         if type(x) in _STATIC:
             return Static(x)
         if id(x) in self.seen:
