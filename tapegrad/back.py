@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from tapegrad.around import failed
 from tapegrad.brief import type_name
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
-from tapegrad.rewrite import differentiated, has_gradient, pullback_of
+from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
 from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
-from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op
+from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.tensors import is_tensor_type
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
@@ -37,7 +37,8 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     y = new.result = at[tape.result]
     pullbacks = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
-    wrt = [x for k, x in enumerate(new.inputs) if k in differentiated(tape)]
+    places = differentiated(tape)
+    wrt = [x for k, x in enumerate(new.inputs) if k in places]
     flows = {*triples, *(x for x in wrt if has_gradient(x.val))}  # what has a cotangent
     cot: dict[Operation, Operation] = {}
     begun = start(y.val, seed)
@@ -56,7 +57,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
                 fn = accumulate if isinstance(dx.val, _OWN_SUM) or type(cot[x].val) in _LAZY else add
                 dx = _call(new, fn, (cot[x], dx), f"accumulate d{x.name}", op)
             cot[x] = dx
-    _append_result(new, y, wrt, cot)
+    _append_result(new, y, set(wrt), cot)
     return new
 
 
@@ -83,18 +84,21 @@ def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation
     return tape.push(Call(fn, args, None, val, note).at(line))
 
 
-def _append_result(tape: Tape, y: Operation, wrt: list[Input], cot: dict[Operation, Operation]) -> None:
+def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: dict[Operation, Operation]) -> None:
     """Give every input that is differentiated by its gradient, zeros where nothing flowed, and nest them as the inputs were."""
-    parts = []
-    for x in wrt:
+    parts: list[Any] = []
+    for x in placed(tape):
+        if x not in wrt:
+            parts.append(None)
+            continue
         dx: Any = cot.get(x, ZERO)
         val = conform(dx.val if isinstance(dx, Operation) else dx, x.val)
         parts.append(tape.push(Call(conform, (dx, x), None, val, f"gradient of {x.label or x.name}")))
     if tape.structure is None:
-        tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *[p.val for p in parts]), "result"))
+        tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *[part.val for part in parts]), "result"))
         return
     into = ValueAndGradients(tape.structure, y.val)
-    val = into.build([y.val, *[part.val for part in parts]])
+    val = into.build([y.val, *map(value_of, parts)])
     tape.result = tape.push(Call(pack, (y, *parts), {"into": into}, val, "result"))
 
 
@@ -143,7 +147,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     assert tape.result is not None
     cot[tape.result.id] = seed
     op: Any = tape.result
-    tensors = any(map(is_tensor_type, {type(op.val) for op in tape.ops}))  # their rules see them as arrays: Op.cotangent
+    tensors = any(is_tensor_type(kind) for kind in {type(op.val) for op in tape.ops})  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
         for op in order(tape.ops):

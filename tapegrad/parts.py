@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from types import CellType, FunctionType, MethodType, SimpleNamespace
@@ -100,7 +99,7 @@ class Record:
     __slots__ = ("children", "leafy", "names", "prototype")
     volatile = False
 
-    def __init__(self, prototype: Any, names: list[str]) -> None:
+    def __init__(self, prototype: Any, names: list[Any]) -> None:
         self.prototype, self.names, self.leafy = prototype, names, False
         self.children: list[Any] = []
 
@@ -177,62 +176,6 @@ class Item(NamedTuple):
     """The name of an item of a container."""
 
     key: Any
-
-
-class Held(Leaf):
-    """The place of a tensor that a module holds and that has no gradient: a buffer, or a parameter that is frozen."""
-
-    __slots__ = ("frozen",)
-
-    def __init__(self, index: int, frozen: bool) -> None:
-        super().__init__(index)
-        self.frozen = frozen
-
-    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return leaves[self.index].detach() if self.frozen else leaves[self.index]
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return None
-
-
-class Module(Record):
-    """A torch.nn.Module: named are its parameters, then its buffers, each once. Its gradient is a dict like its `named_parameters()`."""
-
-    __slots__ = ()
-    volatile = True
-
-    def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        modules = list(self.prototype.modules())
-        new = {id(module): object.__new__(type(module)) for module in modules}
-
-        def fill(parts: dict[str, Any]) -> None:
-            tensors = {**dict(self.prototype.named_parameters()), **dict(self.prototype.named_buffers())}
-            stands = {**new, **{id(tensors[name]): part for name, part in parts.items()}}
-            for module in modules:
-                new[id(module)].__dict__.update((name, _exchanged(value, stands)) for name, value in vars(module).items())
-        return new[id(self.prototype)], fill
-
-    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        gradients = {name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children)}
-        return {name: gradients[name] for name, _ in self.prototype.named_parameters()}
-
-    def kind(self) -> tuple[Any, ...]:
-        return tuple((type(module), *((name, value) for name, value in vars(module).items() if type(value) in _PLAIN))
-                     for module in self.prototype.modules())
-
-
-_PLAIN = frozenset([bool, int, float, str, type(None), tuple])
-
-
-def _exchanged(value: Any, stands: dict[int, Any]) -> Any:
-    """Return what a module holds under a name, with what stands for its tensors and modules, in containers too."""
-    if id(value) in stands:
-        return stands[id(value)]
-    if isinstance(value, dict):
-        new = copy.copy(value)
-        new.update((key, _exchanged(part, stands)) for key, part in value.items())
-        return new
-    return type(value)(_exchanged(part, stands) for part in value) if type(value) in (list, tuple) else value
 
 
 class Closure(Record):

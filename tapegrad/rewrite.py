@@ -42,13 +42,19 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
 
 
 def differentiated(tape: Tape, captured: bool = True) -> Collection[int]:
-    """Return the positions in `tape.inputs` that a gradient has a place for: those of the positional arguments, and of what
-    the function captured; on a tape made by hand, all.
+    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
+    for what a module holds constant; on a tape made by hand, all.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
     parts = tape.structure.parts if captured else tape.structure.args
-    return {index + 1 for part in parts for index in range(part.start, part.start + part.size)}
+    return {index + 1 for part in parts for index in range(part.start, part.start + part.size) if index not in part.held}
+
+
+def placed(tape: Tape) -> list[Input]:
+    """Return the inputs that the result of a gradient tape has a part for, in its order: None for what is held constant."""
+    size = None if tape.structure is None else sum(part.size for part in tape.structure.parts) + 1
+    return tape.inputs[1:size]
 
 
 def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:

@@ -314,7 +314,7 @@ def conform(dx: Any, x: Any) -> Any:
     A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
     """
     dx = dense(dx)
-    if hasattr(type(dx), "_tracer"):
+    if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
     if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
         return None

@@ -29,8 +29,9 @@ def is_tensor(x: Any) -> bool:
     return is_tensor_type(type(x))
 
 
-def is_tensor_type(kind: type) -> bool:
-    """True for torch's class of tensors and those derived from it."""
+@functools.lru_cache(maxsize=1024)
+def is_tensor_type(kind: Any) -> bool:
+    """True for torch's class of tensors and those derived from it: no class becomes one, so that an answer holds once torch is imported too."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
     return tensor is not None and issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
 
@@ -169,8 +170,10 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 
 def detached(x: Any) -> Any:
-    """Return a tensor as torch's own tape does not follow it, in the same memory; other values as they are."""
-    return x.detach() if is_tensor(x) and x.requires_grad else x
+    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are."""
+    if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
+        return x.detach()
+    return x
 
 
 def cast(value: Any, x: Any) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import type_name
+from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad, gradtape
 from tapegrad.tangent import shape_of
+from tapegrad.tensors import is_tensor
 from tapegrad.trace import trace
 from tapegrad.tree import flatten, leaves_of
 
@@ -25,6 +27,8 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
     """
     leaves: list[Any] = []
     structures = [flatten(arg, f"argument {i}", leaves, []) for i, arg in enumerate(args)]
+    if any(map(is_tensor, leaves)):
+        raise ArgumentError("check_grads varies numbers and arrays, and no tensors", None, "torch.autograd.gradcheck, or arrays")
     free = [i for i, leaf in enumerate(leaves) if getattr(np.asarray(leaf), "dtype", np.dtype(object)).kind in "fc"]
 
     def scalar(*values: Any) -> Any:

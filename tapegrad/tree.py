@@ -6,15 +6,17 @@ import enum
 import functools
 import numbers
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
+from weakref import ReferenceType
 
 import numpy as np
 import optree
 
 from tapegrad.brief import plain
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.parts import (
     NAMESPACE,
     Bound,
@@ -22,16 +24,14 @@ from tapegrad.parts import (
     Container,
     Extended,
     Fresh,
-    Held,
     Instance,
     Item,
     Leaf,
-    Module,
     Partial,
     Static,
 )
 from tapegrad.tangent import Absorbing, accumulate, dtype_of
-from tapegrad.tensors import is_tensor
+from tapegrad.tensors import is_memory, is_tensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -47,12 +47,6 @@ def is_leaf(x: Any) -> bool:
     return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
 
 
-def is_module(x: Any) -> bool:
-    """True for a torch.nn.Module, without importing torch."""
-    nn = getattr(sys.modules.get("torch"), "nn", None)
-    return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
-
-
 def is_generator(x: Any) -> bool:
     """True for NumPy's random generators: an input, so that a replay can be given another."""
     return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
@@ -61,12 +55,14 @@ def is_generator(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("opaque", "seen", "size", "spec", "start")
+    __slots__ = ("held", "opaque", "seen", "size", "spec", "start")
 
-    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: list[tuple[str, Any]] | None = None) -> None:
+    def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: Sequence[tuple[str, Any]] = (),
+                 held: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
-        self.opaque = opaque or []  # arrays that are no leaves, of objects or records, with their labels
+        self.opaque = opaque  # arrays that are no leaves, of objects or records, with their labels
+        self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
 
     @property
     def is_leaf(self) -> bool:
@@ -96,7 +92,10 @@ class Structure:
         return hash((self.start, self.size))
 
     def __repr__(self) -> str:
-        return f"{self.spec.mirror(_Stars(), {})!r}".replace("'*'", "*")
+        try:
+            return f"{self.spec.mirror(_Stars(), {})!r}".replace("'*'", "*")
+        except Exception:  # a class that takes no stars
+            return f"<{self.size} leaves>"
 
 
 class Signature:
@@ -115,6 +114,12 @@ class Signature:
     def __repr__(self) -> str:
         parts = [*map(repr, self.args), *(f"{key}={part!r}" for key, part in self.kwargs.items())]
         return f"({', '.join(parts)})"
+
+    def difference(self, other: Signature) -> str:
+        """Say how other arguments differ from these."""
+        modules = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module]
+                   for each in (self, other)]
+        return next(filter(None, map(difference, *modules)), f"recorded {self!r}, given {other!r}")
 
     @property
     def parts(self) -> tuple[Structure, ...]:
@@ -216,6 +221,9 @@ def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[
             _unmirror(child, field, parts, f"{path}[{number}]", inside)
     elif isinstance(node, Bound):
         _unmirror(node.children[1], value, parts, path, inside)
+    elif isinstance(node, Module):
+        for name, child in node.named():
+            _unmirror(child, value.get(name), parts, f"{path}[{name!r}]", inside)
     else:
         for name, child in zip(node.names, node.children):
             if type(name) is Item:
@@ -260,7 +268,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     start = len(leaves)
     walk = _Walk(leaves, labels, shared)
     spec = walk.visit(x, label)
-    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque)
+    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
@@ -274,8 +282,26 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
 def leaves_of(x: Any) -> list[Any]:
     """Return the leaves of a nested structure."""
     leaves: list[Any] = []
-    flatten(x, "", leaves, [])
+    if not _quickly(x, leaves, set()):
+        leaves.clear()
+        flatten(x, "", leaves, [])
     return leaves
+
+
+def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
+    """Append the leaves of tuples, lists and dicts by name, as calls of torch's take them; return False where there is anything else."""
+    if is_leaf(x):
+        leaves.append(x)
+        return type(x) in _NUMBERS or not is_parameter(x)
+    if type(x) is tuple or type(x) is list:
+        if id(x) in seen:
+            return True
+        seen.add(id(x))
+        return all(_quickly(part, leaves, seen) for part in x)
+    if type(x) is dict and all(type(key) is str for key in x) and id(x) not in seen:
+        seen.add(id(x))
+        return all(_quickly(x[key], leaves, seen) for key in sorted(x))
+    return type(x) in _STATIC
 
 
 class _Walk:
@@ -286,19 +312,25 @@ class _Walk:
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
         self.opaque: list[tuple[str, Any]] = []
+        self.modules: list[Module] = []  # those that are open: what is in them is theirs
+        self.held: set[int] = set()
         self.keep: list[Any] = []  # what was seen must live as long as its id is a key
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
-            self.leaves.append(x)
-            self.labels.append(label)
-            return Leaf(len(self.leaves) - 1)
+            return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
         if type(x) in _STATIC:
             return Static(x)
         if id(x) in self.seen:
             return self.seen[id(x)]
+        if type(x) is ReferenceType and self.modules:
+            return Reference(x, self.seen.get(id(x())))
         if type(x) is CellType:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
+            self.keep.append(x)
+            return node
+        if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:  # by torch.compile, which would see proxies
+            self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append(x)
             return node
         if isinstance(x, (set, bytearray)):
@@ -313,17 +345,42 @@ class _Walk:
         self.seen[id(x)] = node
         self.keep.append(x)
         self.open.append(node)
+        if type(node) is Module:
+            self.modules.append(node)
         for part, part_label in parts:
-            child = self.visit(part, part_label)
-            if type(node) is Module and not part.requires_grad:
-                child = Held(child.index, frozen=isinstance(part, sys.modules["torch"].nn.Parameter))
+            parameter = type(node) is Module and node.names[-1][0] == "_parameters"
+            child = self.one_leaf(part, part_label, parameter=True) if parameter else self.visit(part, part_label)
             node.children.append(child)
             node.leafy = node.leafy or child.leafy
+        if type(node) is Module:
+            self.modules.pop()
         self.open.pop()
         if not node.leafy and not node.volatile and not self.leads_out(node):
             self.seen[id(x)] = node = Static(x)
         if not self.shared:
             del self.seen[id(x)]
+        return node
+
+    def leaf(self, x: Any, label: str) -> Leaf:
+        self.leaves.append(x)
+        self.labels.append(label)
+        return Leaf(len(self.leaves) - 1)
+
+    def one_leaf(self, x: Any, label: str, parameter: bool = False) -> Any:
+        """Return the place of a tensor of a module's, or of a parameter anywhere: the same one wherever it occurs. Numbers have none in a module."""
+        if id(x) in self.seen:
+            return self.seen[id(x)]
+        if not is_memory(x) and not hasattr(type(x), "_tracer") and not is_generator(x):
+            return Static(x)
+        node = self.leaf(x, label)
+        if self.modules and not (is_tensor(x) and trained(x, parameter)):
+            node = Held(node.index)
+            self.held.add(node.index)
+        for module in self.modules if node.leafy else ():
+            module.extra.append((label[len(module.label):].removeprefix("."), node))
+        if self.shared:
+            self.seen[id(x)] = node
+            self.keep.append(x)
         return node
 
     def leads_out(self, node: Any) -> bool:
@@ -349,8 +406,8 @@ class _Walk:
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if is_module(x):
-            held = {**dict(x.named_parameters()), **dict(x.named_buffers())}
-            return Module(x, list(held)), ((part, _join(label, name)) for name, part in held.items())
+            module = Module(x, label)
+            return module, module.take_apart()
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
-from scipy.special import log_softmax
+from scipy.special import erf, log_softmax
 from scipy.stats import multivariate_normal
 
 
@@ -138,3 +138,29 @@ def fft_filter(signal: Any, cutoff: float, delay: float, target: Any) -> float:
 def filling(x: Any) -> float:
     u = [sum(0.5 ** (i - j) * x[j] for j in range(i + 1)) for i in range(len(x))]
     return sum(value ** 2 for value in u)
+
+
+def transformer(tokens: Any, labels: Any, heads: int, **w: Any) -> float:
+    """A block, one sequence, head and position after the other."""
+    def norm(x: Any, name: str) -> Any:
+        return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def gelu(x: Any) -> Any:
+        return x * (1 + erf(x / math.sqrt(2))) / 2
+    w = {name: value.astype(float) for name, value in w.items()}
+    losses = []
+    for sequence, wanted in zip(tokens, labels):
+        xs = [w["embedding.weight"][token] for token in sequence]
+        projected = [w["attention.in_proj_weight"] @ norm(x, "norm1") + w["attention.in_proj_bias"] for x in xs]
+        split = [np.reshape(part, (3, heads, -1)) for part in projected]
+        for at, (x, label) in enumerate(zip(xs, wanted)):
+            mixed = []
+            for head in range(heads):
+                q = split[at][0, head]
+                weights = np.exp([q @ split[i][1, head] / math.sqrt(len(q)) for i in range(at + 1)])
+                mixed.append(sum(weight * split[i][2, head] for i, weight in enumerate(weights / weights.sum())))
+            x = x + w["attention.out_proj.weight"] @ np.concatenate(mixed) + w["attention.out_proj.bias"]
+            h = gelu(w["mlp.0.weight"] @ norm(x, "norm2") + w["mlp.0.bias"])
+            scores = w["out.weight"] @ (x + w["mlp.2.weight"] @ h + w["mlp.2.bias"]) + w["out.bias"]
+            losses.append(-log_softmax(scores)[label])
+    return float(np.mean(losses))

@@ -258,3 +258,26 @@ def test_long_work_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_nothing_heavy_is_imported(argv: list[str]) -> None:
     code = f"import sys; from tapegrad.cli import main; main({argv!r}); sys.exit(bool({{'torch', 'rich', 'scipy', 'networkx', 'jax'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+TORCH = """\
+import torch
+net = torch.nn.Linear(2, 1)
+x = torch.tensor([[1.0, 2.0]])
+
+def loss(m, x):
+    return m(x).square().sum()
+"""
+
+
+def test_a_program_of_torch_s_takes_what_a_module_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "torchmod.py").write_text(TORCH)
+    given = ["torchmod:loss", "torchmod:net", "torchmod:x"]
+    found = run(capsys, "grad", *given)
+    assert "dm    = {'weight': tensor" in found and "dx    = tensor" in found
+    assert "input m.weight" in run(capsys, "trace", *given) and "gradient of m.bias" in run(capsys, "show", *given, "--grad")
+    for command in ("explain", "profile"):
+        assert "torchmod.py:6" in run(capsys, command, "torchmod:loss", "m=torchmod:net", "x=torchmod:x")
+    assert "torch.nn.Module" in fail(capsys, "save", *given, "-o", "net.tape")
+    assert "gradcheck" in fail(capsys, "check", *given)
+    assert "torchmod has nothing called 'nett'; it has net" in fail(capsys, "grad", "torchmod:loss", "torchmod:nett", "torchmod:x")

@@ -36,6 +36,7 @@ class Peer:
     `load()` comes before the clock starts: it imports the library and differentiates something small, so that what the library
     sets up once in a process counts for no problem. Both raise ImportError or Missing where the peer cannot run. A peer that needs a
     version of the objective for itself finds it in a module beside it, `<module>_<version>`. `optional` peers are measured on request.
+    Those with `modules` take a torch.nn.Module.
     """
 
     name: str
@@ -43,16 +44,27 @@ class Peer:
     load: Callable[[], Any] = nothing
     version: str = ""
     optional: bool = False
+    modules: bool = False
 
     def fits(self, problem: Problem) -> bool:
         """Whether there is a version of the problem for this peer."""
+        if problem.module:
+            return self.modules
         return not self.version or importlib.util.find_spec(beside(problem, self.version)) is not None
 
     def ready(self, problem: Problem) -> None:
         """Import all that the gradient of a problem needs."""
+        if problem.module:
+            importlib.import_module(beside(problem, "torch"))
         self.load()
         if self.version:
             importlib.import_module(beside(problem, self.version))
+
+
+def of_module(problem: Problem) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the objective of a problem with a torch.nn.Module, and its arguments, that module first."""
+    module = importlib.import_module(beside(problem, "torch"))
+    return module.objective, module.arguments(problem.data)
 
 
 def beside(problem: Problem, version: str) -> str:

@@ -2,50 +2,77 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import tapegrad as tg
-from bench.peers.peer import Gradient, Peer
+from bench.peers.peer import Gradient, Missing, Peer, of_module
 from bench.problems.problem import Problem
 
 
-def of(problem: Problem, call: Callable[..., Any]) -> Gradient:
+class Program(NamedTuple):
+    """What is differentiated: a function with its arguments, and where it computes."""
+
+    f: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    backend: dict[str, str]
+
+
+def program(problem: Problem) -> Program:
+    """Return the objective with its data; that of a torch.nn.Module is compiled for torch."""
+    if problem.module:
+        return Program(*of_module(problem), {}, {"backend": "torch"})
+    return Program(problem.objective, problem.args, problem.given, {})
+
+
+def of(problem: Problem, made: Program, call: Callable[..., Any]) -> Gradient:
     """Call what returns (value, (df, *dargs))."""
-    return Gradient(partial(call, *problem.args, **problem.given), lambda result: (result[0], tuple(result[1][1:])))
+    if problem.module:
+        return Gradient(partial(call, *made.args), lambda result: (result[0].item(), tuple(dx.numpy() for dx in result[1][1].values())))
+    return Gradient(partial(call, *made.args, **made.kwargs), lambda result: (result[0], tuple(result[1][1:])))
 
 
 def one_shot(problem: Problem) -> Gradient:
     """Trace and sweep, each time anew."""
-    return of(problem, partial(tg.grad, problem.objective))
+    made = program(problem)
+    return of(problem, made, partial(tg.grad, made.f))
 
 
 def replay(problem: Problem) -> Gradient:
     """Replay the gradient tape: triples and pullbacks."""
-    return of(problem, tg.gradtape(problem.objective, *problem.args, **problem.given).play)
-
-
-def flat_tape(problem: Problem) -> tg.Tape:
-    """Return the gradient tape of primitive calls only."""
-    return tg.primitivize(tg.gradtape(problem.objective, *problem.args, **problem.given))
+    made = program(problem)
+    return of(problem, made, tg.gradtape(made.f, *made.args, **made.kwargs).play)
 
 
 def flat(problem: Problem) -> Gradient:
-    """Replay the flat tape."""
-    return of(problem, flat_tape(problem).play)
+    """Replay the flat tape of primitive calls only."""
+    made = program(problem)
+    return of(problem, made, tg.primitivize(tg.gradtape(made.f, *made.args, **made.kwargs)).play)
 
 
 def compiled(problem: Problem) -> Gradient:
     """Compile the flat gradient tape, and call what comes of it directly: the first call has the whole compilation in it."""
-    return of(problem, tg.compile(tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1])))
+    made = program(problem)
+    refuse(made)
+    return of(problem, made, tg.compile(tg.flatgrad(tg.trace(made.f, *made.args, **made.kwargs)[1]), **made.backend))
 
 
 def value_and_grad(problem: Problem) -> Gradient:
     """Call what finds the compiled tape by itself; it compiles at the second call."""
-    return of(problem, tg.value_and_grad(problem.objective))
+    made = program(problem)
+    refuse(made)
+    return of(problem, made, tg.value_and_grad(made.f, **made.backend))
+
+
+def refuse(made: Program) -> None:
+    """Raise Missing where this version of tapegrad does not compile for what a program needs."""
+    if made.backend and "device" not in inspect.signature(tg.value_and_grad).parameters:
+        raise Missing("tapegrad does not compile for torch yet")
 
 
 def on_torch(problem: Problem) -> Gradient:
@@ -80,6 +107,7 @@ def load_torch() -> None:
         step(np.float64(2.0))
 
 
-PEERS = (Peer("tapegrad grad", one_shot, load), Peer("tapegrad replay", replay, load, optional=True),
-         Peer("tapegrad flat replay", flat, load, optional=True), Peer("tapegrad compiled", compiled, load_compiler),
-         Peer("tapegrad value_and_grad", value_and_grad, load_compiler), Peer("tapegrad torch", on_torch, load_torch, optional=True))
+PEERS = (Peer("tapegrad grad", one_shot, load, modules=True), Peer("tapegrad replay", replay, load, optional=True, modules=True),
+         Peer("tapegrad flat replay", flat, load, optional=True, modules=True), Peer("tapegrad compiled", compiled, load_compiler, modules=True),
+         Peer("tapegrad value_and_grad", value_and_grad, load_compiler, modules=True),
+         Peer("tapegrad torch", on_torch, load_torch, optional=True))

@@ -8,22 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from bench.peers.peer import Gradient, Peer, beside
+from bench.peers.peer import Gradient, Peer, beside, of_module
 from bench.problems.problem import Problem
 
 
 def of(problem: Problem, objective: Callable[..., Any]) -> Gradient:
     """Make the tensors once, on the CPU, with torch's own number of threads; gradients stay tensors."""
     import torch
+    if problem.module:
+        given = of_module(problem)[1]
+        return differentiated(lambda: objective(*given), list(given[0].parameters()))
 
     def tensor(value: Any, **options: Any) -> Any:
         return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None, **options)
     args = [tensor(arg, requires_grad=True) for arg in problem.args]
-    given = {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in problem.given.items()}
+    named = {name: tensor(value) if isinstance(value, np.ndarray) else value for name, value in problem.given.items()}
+    return differentiated(lambda: objective(*args, **named), args)
+
+
+def differentiated(objective: Callable[[], Any], wrt: list[Any]) -> Gradient:
+    """Compute the value and the gradient by torch's tape."""
+    import torch
 
     def gradient() -> tuple[Any, Any]:
-        value = objective(*args, **given)
-        return value, torch.autograd.grad(value, args)
+        value = objective()
+        return value, torch.autograd.grad(value, wrt)
     return Gradient(gradient, lambda result: (result[0].item(), tuple(dx.numpy() for dx in result[1])))
 
 
@@ -59,4 +68,4 @@ def load_compiler() -> None:
     torch._dynamo.reset()
 
 
-PEERS = (Peer("torch", eager, load, "torch"), Peer("torch.compile", compiled, load_compiler, "torch"))
+PEERS = (Peer("torch", eager, load, "torch", modules=True), Peer("torch.compile", compiled, load_compiler, "torch", modules=True))

@@ -21,6 +21,9 @@ class Problem:
     default size, in seconds, where one is known: on another machine, so it shows a distance and no more. `behind` says why tapegrad's
     compiled tape is slower than another peer, where it is, and what would close the gap.
 
+    The objective of a problem with a `module` is torch code, `objective` in the module `<module>_torch` beside it: `arguments(data)` there makes
+    what it takes, a torch.nn.Module with the parameters `wrt` first, and tensors. What the problem itself has computes its value from the data.
+
     A problem with a `sweep` can be measured at each of its sizes too, on request at the size `million` as well, by `sweep_peers`.
     """
 
@@ -39,6 +42,7 @@ class Problem:
     million: Size | None = None
     sweep_peers: tuple[str, ...] = ()
     repeats: int = 15
+    module: bool = False
     data: Data = field(default_factory=dict)
     source: str = ""
 

@@ -27,6 +27,7 @@ from tapegrad.store.read import from_bytes
 from tapegrad.tape import Tape
 
 EXPRESSION = "<expression>"
+NAMED = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 class Program(NamedTuple):
@@ -59,7 +60,7 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
             positional.append(literal(text, f"argument {len(positional) + 1}"))
     if is_saved(what.strip()):
         return _saved(what.strip(), positional, named, known or [])
-    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", what.strip()):
+    if NAMED.fullmatch(what.strip()):
         return _bind(find(what.strip()), what.strip(), positional, named)
     if positional:
         raise Failure(f"an expression takes its arguments by name, and {given[0].strip()!r} has none: name={given[0].strip()}")
@@ -107,15 +108,18 @@ def arguments_of(tape: Tape) -> list[str]:
 
 
 def literal(text: str, name: str) -> Any:
-    """Read a Python literal, lists of numbers as arrays of floats.
+    """Read a Python literal, lists of numbers as arrays of floats; or look up what `pkg.mod:name` names: an array, a tensor, a torch.nn.Module.
 
-    >>> literal("[1, 2]", "x")
-    array([1., 2.])
+    >>> literal("[1, 2]", "x"), literal("math:pi", "y")
+    (array([1., 2.]), 3.141592653589793)
     """
+    if NAMED.fullmatch(text.strip()):
+        return look_up(text.strip(), "nothing called")
     try:
         return _arrays(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) or \"'text'\"") from None
+        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) or \"'text'\", "
+                      "or pkg.mod:name") from None
 
 
 def _arrays(value: Any) -> Any:
@@ -172,6 +176,14 @@ def _sum(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def find(what: str) -> Callable[..., Any]:
     """Import the function that `pkg.mod:function` names."""
+    fn = look_up(what, "no function")
+    if not callable(fn):
+        raise Failure(f"{what} is no function: it is a {type(fn).__name__}")
+    return fn  # type: ignore[no-any-return]
+
+
+def look_up(what: str, nothing: str) -> Any:
+    """Import what `pkg.mod:name` names."""
     name, _, path = what.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -184,14 +196,11 @@ def find(what: str) -> Callable[..., Any]:
     except Exception as err:
         raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
     try:
-        fn = operator.attrgetter(path)(module)
+        return operator.attrgetter(path)(module)
     except AttributeError:
-        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        there = [key for key, value in vars(module).items() if (callable(value) or nothing != "no function") and not key.startswith("_")]
         like = get_close_matches(path, there, 1) or there[:5]
-        raise Failure(f"{name} has no function {path!r}" + (f"; it has {', '.join(like)}" if like else "")) from None
-    if not callable(fn):
-        raise Failure(f"{what} is no function: it is a {type(fn).__name__}")
-    return fn  # type: ignore[no-any-return]
+        raise Failure(f"{name} has {nothing} {path!r}" + (f"; it has {', '.join(like)}" if like else "")) from None
 
 
 def _bind(fn: Callable[..., Any], what: str, positional: list[Any], named: dict[str, Any]) -> Program:

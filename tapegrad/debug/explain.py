@@ -17,7 +17,7 @@ from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.debug.values import figure, is_zero, norm, numbers
 from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
 from tapegrad.errors import Location
-from tapegrad.rewrite import differentiated, has_gradient, rewrite
+from tapegrad.rewrite import placed, rewrite
 from tapegrad.show.line import short, tidy
 from tapegrad.tangent import ZERO, Accumulator, accumulate, dense
 from tapegrad.tape import Call, Input, Operation, Tape
@@ -110,8 +110,7 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
         for visit in replayed(reverse, leaves_of(reverse, (), {})):
             lines.see(visit)
         value, gradient = lines.result
-        wrt = [x for k, x in enumerate(reverse.inputs) if k in differentiated(reverse) and has_gradient(x.val)]
-        gradients = dict(zip(wrt, lines.gradients))
+        gradients = {x: dx for x, dx in zip(placed(reverse), lines.gradients) if dx is not None}
         findings = list(suspicions(tape, reverse, lines))
     return Explanation(tape, reverse, value, gradient, gradients, list(lines.sources.values()), findings)
 

@@ -15,7 +15,7 @@ from tapegrad.debug.values import element, figure, is_zero, numbers
 from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.ops import pack
-from tapegrad.rewrite import differentiated, has_gradient, leading, rewrite
+from tapegrad.rewrite import has_gradient, leading, placed, rewrite
 from tapegrad.tangent import conform
 from tapegrad.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tensors import is_tensor
@@ -210,8 +210,8 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
             if any(not is_zero(dy) and any(True for _ in numbers(dy)) for dy in into):
                 who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
                 dying.append((visit, who))
-    wrt = [x for k, x in enumerate(tape.inputs) if k in differentiated(tape)]
-    zero = next((x for x, dx in zip(wrt, gradients) if is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
+    zero = next((x for x, dx in zip(placed(tape), gradients)
+                 if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
     if zero is None:
         return None
     later, label = depending(tape, zero), zero.label or zero.name

@@ -67,7 +67,8 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
             cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
             tracer.push = new.ops.append  # what the result is made of stays
             mark = len(new.ops)
-            _put_result(tape, new, tracer, value, [cot[x.id] if k in wrt else ZERO for k, x in enumerate(tape.inputs)])
+            found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
+            _put_result(tape, new, tracer, value, [dx if k in wrt else None for k, dx in enumerate(found)])
             for made in new.ops[mark:]:
                 made.code = None  # no line of the program's
         finally:
@@ -151,10 +152,13 @@ def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: l
     result = tape.result
     assert result is not None and tape.structure is not None
     y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
-    parts = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
+    parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
     for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):  # keyword arguments come last, and have no gradient
-        dx = dense(ZERO if dx is None else dx)
+        if dx is None:  # held constant by a module
+            parts.append(None)
+            continue
+        dx = dense(dx)
         dx = dx if isinstance(dx, Traced) else conform(dx, x.val)
         made = tracer.lift(dx)
         parts.append(made if isinstance(made, Operation) else new.push(Constant(dx)))

@@ -303,7 +303,7 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
-                            f"recorded {tape.structure!r}, given {signature!r}", None, "trace the function again with these arguments")
+                            f"{tape.structure.difference(signature)}", None, "trace the function again with these arguments")
     for x, given in zip(tape.inputs[1:], leaves):
         if (is_array(x.val) and is_number(given)) or (is_number(x.val) and is_array(given)):
             # `x += 1` and much else that leaves no guard means something different

@@ -20,6 +20,7 @@ import numpy as np
 
 from tapegrad.brief import plain, type_name
 from tapegrad.errors import TapeFormatError
+from tapegrad.modules import Module
 from tapegrad.ops import draw, getfield
 from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
 from tapegrad.path import Step
@@ -255,6 +256,8 @@ class Writer:
     def callable(self, x: Any) -> Any:
         """Return the name of a function or class: of tapegrad's, of a library's, or else of one that `load` is given."""
         name = getattr(x, "__name__", "")
+        if isinstance(x, Op) and type(x) is not Op:
+            raise Unsaved(f"{name}, a function of torch's")
         if isinstance(x, Op):
             return ["op", name] if OPS.get(name) is x else ["given", handed_name(x)]
         if isinstance(x, type):
@@ -302,6 +305,8 @@ class Writer:
             return ["leaf", node.index - start]
         if isinstance(node, Static):
             return ["fresh", self.value(node.value)] if isinstance(node, Fresh) and not bare else ["static", None if bare else self.value(node.value)]
+        if isinstance(node, Module):
+            raise Unsaved("a torch.nn.Module")
         children = [places[id(child)] for child in node.children]
         if isinstance(node, Container):
             if bare and node.type not in (dict, list, OrderedDict, defaultdict):

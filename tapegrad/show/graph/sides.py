@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tapegrad.ops import getfield, pack
-from tapegrad.rewrite import differentiated
+from tapegrad.rewrite import placed
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tree import ValueAndGradients
 
@@ -30,8 +30,7 @@ class Sides:
         parts = _value_and_gradients(tape)
         if parts is not None:
             self.end, self.value = tape.result, parts[0] if isinstance(parts[0], Operation) else None
-            wrt = differentiated(tape)
-            for part, x in zip(parts[1:], (x for k, x in enumerate(tape.inputs) if k in wrt)):
+            for part, x in zip(parts[1:], placed(tape)):
                 if isinstance(part, Operation):
                     self.gradients.setdefault(part, []).append(x)
         self.begin = self._begin()
