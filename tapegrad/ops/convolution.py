@@ -1,0 +1,118 @@
+"""Convolution of arrays of shape (batch, channels, *space) with weights of shape (out, channels / groups, *kernel), over any number of axes.
+
+It is linear in both, and so are its two derivatives: `conv`, `conv_input` (which is also the transposed convolution) and
+`conv_weight` are the derivatives of one trilinear form of input, weight and output, and each one's rule is made of the other two.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapegrad import tensors
+from tapegrad.lazy import torch
+from tapegrad.ops.elementwise import conj
+from tapegrad.ops.reduce import sum
+from tapegrad.rules import define
+from tapegrad.tangent import shape_of
+
+Sizes = tuple[int, ...]
+
+
+class _Windows:
+    """Where each element of the kernel meets the input: for an offset k, the elements (stride * i + dilation * k - padding)."""
+
+    def __init__(self, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
+        self.kernel, self.stride, self.padding, self.dilation, self.groups = kernel, stride, padding, dilation, groups
+
+    def output(self, space: Sizes) -> Sizes:
+        """Return the output's sizes in space."""
+        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(space, self.kernel, self.stride, self.padding, self.dilation))
+
+    def padded(self, x: Any) -> Any:
+        return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in self.padding)))
+
+    def cropped(self, x: Any) -> Any:
+        return x[(..., *(slice(p, n - p) for p, n in zip(self.padding, x.shape[2:])))]
+
+    def __iter__(self) -> Iterator[Sizes]:
+        return itertools.product(*map(range, self.kernel))
+
+    def at(self, offset: Sizes, space: Sizes) -> tuple[Any, ...]:
+        """Return the index of what an offset of the kernel meets in the padded input, for an output of these sizes."""
+        return (..., *(slice(d * k, d * k + s * (n - 1) + 1, s) for d, k, s, n in zip(self.dilation, offset, self.stride, space)))
+
+    def grouped(self, x: Any, axis: int = 1) -> Any:
+        """Return an array with the groups as an axis before that of its channels."""
+        return x.reshape(*x.shape[:axis], self.groups, x.shape[axis] // self.groups, *x.shape[axis + 1:])
+
+
+def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    on = _Windows(w.shape[2:], stride, padding, dilation, groups)
+    space = on.output(x.shape[2:])
+    padded, weights = on.padded(x), on.grouped(w, 0)
+    y = np.zeros((len(x), len(w), *space), np.result_type(x, w))
+    for k in on:
+        part = on.grouped(padded[on.at(k, space)])
+        y += np.einsum("ngc...,goc->ngo...", part, weights[(..., *k)]).reshape(y.shape)
+    return y if b is None else y + b.reshape(-1, *(1,) * len(space))
+
+
+def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    on = _Windows(w.shape[2:], stride, padding, dilation, groups)
+    weights, pieces = on.grouped(w, 0), on.grouped(dy)
+    dx = on.padded(np.zeros(shape, np.result_type(dy, w)))
+    for k in on:
+        part = np.einsum("ngo...,goc->ngc...", pieces, weights[(..., *k)])
+        dx[on.at(k, dy.shape[2:])] += part.reshape(len(dy), -1, *dy.shape[2:])
+    return on.cropped(dx)
+
+
+def _conv_weight(dy: Any, x: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    on = _Windows(shape[2:], stride, padding, dilation, groups)
+    padded, pieces = on.padded(x), on.grouped(dy)
+    dw = np.zeros(shape, np.result_type(dy, x))
+    for k in on:
+        part = on.grouped(padded[on.at(k, dy.shape[2:])])
+        dw[(..., *k)] = np.einsum("ngo...,ngc...->goc", pieces, part).reshape(shape[:2])
+    return dw
+
+
+def _alike(*xs: Any) -> list[Any]:
+    return list(xs) if all(x.dtype is xs[0].dtype for x in xs) else tensors.together(xs)
+
+
+def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    x, w, *bias = _alike(x, w) if b is None else _alike(x, w, b)
+    return torch.convolution(x, w, bias[0] if bias else None, stride, padding, dilation, False, (0,) * len(stride), groups)
+
+
+def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    dy, w = _alike(dy, w)
+    reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
+    beyond = [n - m for n, m in zip(shape[2:], reached)]  # what no window reached, because the stride does not go into the input's size
+    return torch.convolution(dy, w, None, stride, padding, dilation, True, beyond, groups)
+
+
+def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+    dy, x = _alike(dy, x)
+    like = x.new_empty(()).expand(shape)  # its shape alone is asked for
+    return torch.ops.aten.convolution_backward(dy, x, like, None, stride, padding, dilation, False, (0,) * len(stride), groups, (False, True, False))[1]
+
+
+def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:
+    return sum(dy, axis=(0, *range(2, len(shape_of(dy)))))
+
+
+conv = define("conv", _convolution, (
+    lambda dy, y, x, w, b=None, **how: conv_input(dy, conj(w), shape=shape_of(x), **how),
+    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), torch=_on_torch)
+conv_input = define("conv_input", _conv_input, (
+    lambda dx, y, dy, w, shape, **how: conv(dx, conj(w), **how),
+    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), torch=_input_on_torch)
+conv_weight = define("conv_weight", _conv_weight, (
+    lambda dw, y, dy, x, shape, **how: conv(conj(x), dw, **how),
+    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), torch=_weight_on_torch)
