@@ -22,11 +22,17 @@ from tapegrad.tangent import shape_of
 Sizes = tuple[int, ...]
 
 
+def _everywhere(n: int, stride: Sizes, padding: Sizes, dilation: Sizes) -> tuple[Sizes, Sizes, Sizes]:
+    """Return the parameters along each axis: steps of 1 and no padding where nothing else was said."""
+    return stride or (1,) * n, padding or (0,) * n, dilation or (1,) * n
+
+
 class _Windows:
     """Where each element of the kernel meets the input: for an offset k, the elements (stride * i + dilation * k - padding)."""
 
     def __init__(self, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
-        self.kernel, self.stride, self.padding, self.dilation, self.groups = kernel, stride, padding, dilation, groups
+        self.kernel, self.groups = kernel, groups
+        self.stride, self.padding, self.dilation = _everywhere(len(kernel), stride, padding, dilation)
 
     def output(self, space: Sizes) -> Sizes:
         """Return the output's sizes in space."""
@@ -50,7 +56,7 @@ class _Windows:
         return x.reshape(*x.shape[:axis], self.groups, x.shape[axis] // self.groups, *x.shape[axis + 1:])
 
 
-def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(w.shape[2:], stride, padding, dilation, groups)
     space = on.output(x.shape[2:])
     padded, weights = on.padded(x), on.grouped(w, 0)
@@ -61,7 +67,7 @@ def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes, padding: Sizes
     return y if b is None else y + b.reshape(-1, *(1,) * len(space))
 
 
-def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(w.shape[2:], stride, padding, dilation, groups)
     weights, pieces = on.grouped(w, 0), on.grouped(dy)
     dx = on.padded(np.zeros(shape, np.result_type(dy, w)))
@@ -71,7 +77,7 @@ def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes, padding: Sizes,
     return on.cropped(dx)
 
 
-def _conv_weight(dy: Any, x: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _conv_weight(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(shape[2:], stride, padding, dilation, groups)
     padded, pieces = on.padded(x), on.grouped(dy)
     dw = np.zeros(shape, np.result_type(dy, x))
@@ -85,22 +91,25 @@ def _alike(*xs: Any) -> list[Any]:
     return list(xs) if all(x.dtype is xs[0].dtype for x in xs) else tensors.together(xs)
 
 
-def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     x, w, *bias = _alike(x, w) if b is None else _alike(x, w, b)
-    return torch.convolution(x, w, bias[0] if bias else None, stride, padding, dilation, False, (0,) * len(stride), groups)
+    n = x.ndim - 2
+    return torch.convolution(x, w, bias[0] if bias else None, *_everywhere(n, stride, padding, dilation), False, (0,) * n, groups)
 
 
-def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, w = _alike(dy, w)
+    stride, padding, dilation = _everywhere(dy.ndim - 2, stride, padding, dilation)
     reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
     beyond = [n - m for n, m in zip(shape[2:], reached)]  # what no window reached, because the stride does not go into the input's size
     return torch.convolution(dy, w, None, stride, padding, dilation, True, beyond, groups)
 
 
-def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int = 1) -> Any:
+def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, x = _alike(dy, x)
     like = x.new_empty(()).expand(shape)  # its shape alone is asked for
-    return torch.ops.aten.convolution_backward(dy, x, like, None, stride, padding, dilation, False, (0,) * len(stride), groups, (False, True, False))[1]
+    how = _everywhere(n := dy.ndim - 2, stride, padding, dilation)
+    return torch.ops.aten.convolution_backward(dy, x, like, None, *how, False, (0,) * n, groups, (False, True, False))[1]
 
 
 def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:

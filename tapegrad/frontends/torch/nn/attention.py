@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tapegrad.brief import plain
 from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real
@@ -21,19 +22,20 @@ def _whole(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -
 
 
 def _fore(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
-    return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+    y, sums = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+    return y, y, sums  # the gradient's kernel asks for the value too
 
 
 def _back(dy: Any, y: Any, sums: Any, q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
     return aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, sums, 0.0, causal, scale=scale)
 
 
-attention_op = saved("scaled_dot_product_attention", _whole, lambda q, k, v, **how: _with_value(_fore(q, k, v, **how)), _back)
+def _written_out(q: Any, k: Any, v: Any, **how: Any) -> Any:
+    with sdpa_kernel(SDPBackend.MATH):
+        return _whole(q, k, v, **how)
 
 
-def _with_value(parts: Any) -> Any:
-    y, sums = parts
-    return y, y, sums  # the gradient's kernel asks for the value too
+attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smooth=_written_out)
 
 
 @functional("nn.functional.scaled_dot_product_attention")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.frontends.torch.nn.common import functional, ndim, number, real, sizes
+from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, sizes
 from tapegrad.tangent import shape_of
 
 
@@ -27,6 +27,12 @@ def _padded(x: Any, w: Any, padding: Any, dilation: tuple[int, ...]) -> tuple[An
     return x, tuple(t // 2 for t in total)
 
 
+def _said(n: int, stride: Any, padding: Any, dilation: Any, groups: Any) -> dict[str, Any]:
+    """Return the parameters of an op, without those that say nothing."""
+    one, none = (1,) * n, (0,) * n
+    return given(stride=(stride, one), padding=(padding, none), dilation=(dilation, one), groups=(groups, 1))
+
+
 def _fits(n: int, x: Any, w: Any, b: Any) -> bool:
     return real(x, w, b) and ndim(w) == n + 2 and ndim(x) in (n + 1, n + 2) and 0 not in (*shape_of(x), *shape_of(w))
 
@@ -40,7 +46,7 @@ def _convolution(n: int) -> Any:
             return NotImplemented  # torch refuses it
         x, batched = _batched(n, input)
         x, padding = _padded(x, weight, padding, dilation)
-        how = {"stride": stride, "padding": padding, "dilation": dilation, **({"groups": number(groups)} if number(groups) != 1 else {})}
+        how = _said(n, stride, padding, dilation, groups)
         y = ops.conv(x, weight, **how) if bias is None else ops.conv(x, weight, bias, **how)
         return y if batched else ops.squeeze(y, axis=(0,))
     return meaning
@@ -59,7 +65,7 @@ def _transposed(n: int) -> Any:
         if shape_of(x)[1] != shape_of(weight)[0] or any(e < 0 or e >= max(s, d) for e, s, d in zip(beyond, stride, dilation)) or min(space) < 1:
             return NotImplemented  # torch raises, or returns nothing
         shape = (shape_of(x)[0], shape_of(weight)[1] * groups, *space)
-        how = {"stride": stride, "padding": padding, "dilation": dilation, **({"groups": groups} if groups != 1 else {})}
+        how = _said(n, stride, padding, dilation, groups)
         y = ops.conv_input(x, weight, shape=shape, **how)
         if bias is not None:
             y = ops.add(y, ops.reshape(bias, (-1, *(1,) * n)))

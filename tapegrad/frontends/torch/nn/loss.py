@@ -203,3 +203,10 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool
     losses = (ops.subtract(ops.exp(input), ops.multiply(target, input)) if log_input
               else ops.subtract(input, ops.multiply(target, ops.log(ops.add(input, number(eps))))))
     return reduced(losses, wanted(reduction, size_average, reduce))
+
+
+@functional("nn.functional.soft_margin_loss")
+def soft_margin_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
+    if not alike(input, target):
+        return NotImplemented
+    return reduced(ops.negative(ops.log_expit(ops.multiply(input, target))), wanted(reduction, size_average, reduce))

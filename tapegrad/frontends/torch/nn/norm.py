@@ -14,8 +14,9 @@ from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, 
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.write import owned
 from tapegrad.rules import Op, Traced
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import Input
+from tapegrad.tensors import torch_dtype
 
 aten = torch.ops.aten
 
@@ -28,10 +29,6 @@ layer_norm_op = saved(
     "layer_norm", lambda x, w=None, b=None, *, shape, eps=1e-5: F.layer_norm(x, shape, w, b, eps),
     lambda x, w=None, b=None, *, shape, eps=1e-5: torch.native_layer_norm(x, shape, w, b, eps),
     lambda dy, m, r, x, w=None, b=None, *, shape, eps=1e-5: aten.native_layer_norm_backward(dy, x, shape, m, r, w, b, _mask(x, w, b)))
-rms_norm_op = saved(
-    "rms_norm", lambda x, w=None, *, shape, eps=None: F.rms_norm(x, shape, w, eps),
-    lambda x, w=None, *, shape, eps=None: aten._fused_rms_norm(x, shape, w, eps),
-    lambda dy, r, x, w=None, *, shape, eps=None: aten._fused_rms_norm_backward(dy, x, shape, r, w, _mask(x, w)))
 
 
 def _grouped(x: Any, groups: int) -> tuple[int, int, int, int]:
@@ -66,7 +63,10 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = N
     shape = sizes(normalized_shape, 1)
     if not real(input, weight) or tuple(shape_of(input))[-len(shape):] != shape:
         return NotImplemented
-    return rms_norm_op(*_affine(input, weight, None), shape=shape, **given(eps=(eps, None)))
+    eps = torch.finfo(torch_dtype(dtype_of(input))).eps if eps is None else number(eps)
+    squares = ops.mean(ops.square(input), axis=tuple(range(-len(shape), 0)), keepdims=True)
+    y = ops.divide(input, ops.sqrt(ops.add(squares, eps)))
+    return y if weight is None else ops.multiply(y, weight)
 
 
 @functional("nn.functional.group_norm")

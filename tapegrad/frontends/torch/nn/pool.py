@@ -60,7 +60,7 @@ def _means_max(n: int) -> None:
         size = sizes(kernel_size, n)
         return op(input, size=size, stride=size if stride is None or stride == [] else sizes(stride, n), padding=sizes(padding, n),
                   dilation=sizes(dilation, n), **given(ceil=(ceil_mode, False)))
-    functional(f"nn.functional._max_pool{n}d", f"max_pool{n}d")(meaning)
+    functional(f"nn.functional.max_pool{n}d", f"nn.functional._max_pool{n}d", f"max_pool{n}d")(meaning)
 
 
 # -- the mean: linear, so that a pullback asks for no more than shapes

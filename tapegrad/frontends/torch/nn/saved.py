@@ -18,14 +18,17 @@ from tapegrad.tensors import is_tensor
 Kernel = Callable[..., Any]
 
 
-def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel) -> Op:
+def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: Kernel | None = None) -> Op:
     """Return the op of `whole(*tensors, **parameters) -> y`.
 
     `forward(*tensors, **parameters)` returns y and what is saved, `backward(dy, *saved, *tensors, **parameters)` the cotangents of the
-    tensors, None where nothing flows. A tensor may be None.
+    tensors, None where nothing flows. A tensor may be None. `smooth` is the function as torch can differentiate it twice, where that is another.
     """
-    by_torch = vjp_op(TorchOp(name, whole))
-    back = Op(f"{name}_backward", _on_tensors(backward), torch=backward)
+    by_torch = vjp_op(TorchOp(name, smooth or whole))
+
+    def run_back(dy: Any, *rest: Any, kept: int, **how: Any) -> tuple[Any, ...]:
+        return tuple(backward(dy, *rest, **how))[:len(rest) - kept]  # torch's gives one for each tensor that might be there
+    back = Op(f"{name}_backward", _on_tensors(run_back), torch=run_back)
     fore = Op(f"{name}_forward", _on_tensors(forward), torch=forward)
     op = Op(name, _on_tensors(whole), torch=whole)
 
@@ -52,7 +55,6 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel) -> Op:
             return (ZERO,) * len(tensors)
         return back(dy, *kept, *tensors, kept=len(kept), **how)  # type: ignore[no-any-return]
 
-    back.torch = lambda dy, *rest, kept, **how: tuple(backward(dy, *rest, **how))
     back.vjp, fore.vjp, op.rr = back_vjp, fore_vjp, rule
     return op
 
