@@ -20,7 +20,7 @@ from tapegrad.errors import (
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
-from tapegrad.tree import OPAQUE, is_leaf, leaves_of
+from tapegrad.tree import OPAQUE, glance, is_leaf
 
 F = TypeVar("F", bound=Callable[..., Any])
 Partial = Callable[..., Any]
@@ -69,13 +69,14 @@ class Op:
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
-    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is.
+    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
+    a `direct` op are calls of ops alone, without operators, and so take tensors as they are.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 accumulates: bool = False, direct: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -88,7 +89,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.vjp = vjp
-        self.dynamic, self.view, self.owns, self.accumulates = dynamic, view, owns, accumulates
+        self.dynamic, self.view, self.owns, self.accumulates, self.direct = dynamic, view, owns, accumulates, direct
         self.loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __repr__(self) -> str:
@@ -106,7 +107,7 @@ class Op:
         user's that has none runs as it is, on tensors that answer as arrays do.
         """
         if self.nested:
-            return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
+            return self._dispatch(args, kwargs, list(glance((args, kwargs))))
         for arg in args:
             if type(arg) not in _AS_EVER:
                 return self._dispatch(args, kwargs, args)
@@ -163,7 +164,7 @@ class Op:
         if self.rr is None:
             y = self.run(*args, **kwargs)
             return y, self.pullback(y, args, kwargs)
-        if not holds_tensor(leaves_of((args, kwargs))):
+        if not holds_tensor(glance((args, kwargs))):
             y, fn = self.rr(*args, **kwargs)
             return y, JointPullback(self, fn, args)
         y, fn = self.rr(*wrap(args), **wrap(kwargs))
@@ -174,7 +175,7 @@ class Op:
         if type(dy) is ZeroTangent:
             return dy
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
-            return unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
+            return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
@@ -182,6 +183,17 @@ class Op:
         if partials is None:
             raise missing_rule(self, args)
         return project(partials(i, dy, y, *args, **kwargs), args[i])
+
+
+    def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
+        partial, x = self.partials[i], args[i]  # type: ignore[index]
+        if partial is None:
+            return ZERO
+        dx = partial(dy, y, *args, **kwargs)
+        if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
+            return dx
+        return unwrap(project(wrap(dx), wrap(x)))
 
 
 class Pullback:

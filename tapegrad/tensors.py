@@ -29,10 +29,18 @@ def is_tensor(x: Any) -> bool:
     return is_tensor_type(type(x))
 
 
+_tensor_types: dict[type, bool] = {}  # once torch is imported: a trace asks a thousand times
+
+
 def is_tensor_type(kind: type) -> bool:
     """True for torch's class of tensors and those derived from it."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
-    return tensor is not None and issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+    known = _tensor_types.get(kind)
+    if known is None:
+        tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
+        if tensor is None:
+            return False
+        known = _tensor_types[kind] = issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+    return known
 
 
 def holds_tensor(xs: Iterable[Any]) -> bool:

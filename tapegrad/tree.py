@@ -255,6 +255,20 @@ def leaves_of(x: Any) -> list[Any]:
     return leaves
 
 
+def glance(x: Any) -> Iterator[Any]:
+    """Yield the leaves of a nested structure in no certain order, one that occurs twice perhaps twice: for whom asks what is among them."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        for part in x:
+            yield from glance(part)
+    elif kind is dict:
+        yield from glance(tuple(x.values()))
+    elif is_leaf(x):
+        yield x
+    elif kind not in _STATIC:
+        yield from leaves_of(x)
+
+
 class _Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 

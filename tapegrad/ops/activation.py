@@ -27,7 +27,7 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
                   (lambda d2, g, dy, x, **how: back(d2, x, **how), by_x if curvature else None), torch=_beside(backward))
-    return define(name, impl, (lambda dy, y, x, **how: back(dy, x, **how),), torch=on_torch)
+    return define(name, impl, (lambda dy, y, x, **how: back(dy, x, **how),), direct=True, torch=on_torch)
 
 
 def _beside(kernel: Formula) -> Formula:

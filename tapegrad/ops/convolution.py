@@ -118,10 +118,10 @@ def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:
 
 conv = define("conv", _convolution, (
     lambda dy, y, x, w, b=None, **how: conv_input(dy, conj(w), shape=shape_of(x), **how),
-    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), torch=_on_torch)
+    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), direct=True, torch=_on_torch)
 conv_input = define("conv_input", _conv_input, (
     lambda dx, y, dy, w, shape, **how: conv(dx, conj(w), **how),
-    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), torch=_input_on_torch)
+    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), direct=True, torch=_input_on_torch)
 conv_weight = define("conv_weight", _conv_weight, (
     lambda dw, y, dy, x, shape, **how: conv(conj(x), dw, **how),
-    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), torch=_weight_on_torch)
+    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), direct=True, torch=_weight_on_torch)

@@ -52,9 +52,9 @@ def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any) -> Any:
 
 
 linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)), lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
-                torch=_linear_tensor)
+                direct=True, torch=_linear_tensor)
 linear_weight = define("linear_weight", _linear_weight, (lambda dw, y, dy, x: linear(conj(x), dw), lambda dw, y, dy, x: matmul(conj(dy), dw)),
-                       torch=_linear_weight_tensor)
+                       direct=True, torch=_linear_weight_tensor)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
 
@@ -96,6 +96,6 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
 
 
 nll_loss = define("nll_loss", _nll_loss, (lambda dy, y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
-                  torch=_nll_loss_tensor)
+                  direct=True, torch=_nll_loss_tensor)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), torch=_nll_backward_tensor)
+                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True, torch=_nll_backward_tensor)

@@ -25,7 +25,7 @@ from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tangent import ZERO, ZeroTangent, dense
 from tapegrad.tensorarray import unwrap
 from tapegrad.tensors import cast, detached, device_of, is_tensor, overlap, to_tensor
-from tapegrad.tree import leaves_of
+from tapegrad.tree import glance
 
 
 def tensors_in(x: Any) -> Iterator[Any]:
@@ -66,7 +66,7 @@ class TorchOp(Op):
     def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
         """Call the function, on tensors that torch's own tape does not follow; traced ones are recorded."""
         known = {"names": names, **kwargs} if names else kwargs
-        tracer = tracer_of(leaves_of(args))
+        tracer = tracer_of(glance(args))
         if tracer is not None:
             return tracer.record(self, args, known)
         with torch.no_grad():
@@ -81,7 +81,7 @@ class TorchOp(Op):
     def forward(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, Any]:
         """Call the function on torch's own tape: its value, and the pullback that walks it."""
         pb = Vjp(self, args, names, kwargs)
-        if tracer_of(leaves_of(args)) is not None:
+        if tracer_of(glance(args)) is not None:
             return self.run(*args, names=names, **kwargs), pb
         return mapped(detached, pb.begin()), pb
 
@@ -133,7 +133,7 @@ class Vjp:
     def __call__(self, dy: Any) -> tuple[Any, ...]:
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
-        if tracer_of(leaves_of((dy, self.args))) is not None:
+        if tracer_of(glance((dy, self.args))) is not None:
             return self.record(dy)
         if self.roots is None:
             self.begin()
@@ -219,7 +219,7 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     given = tuple(tracer.pack(arg) for arg in args)
     for arg in given:
         tracer.lift(arg)
-    device = random.device_name(map(plain, leaves_of(args)))
+    device = random.device_name(map(plain, glance(args)))
     mark, before = len(tracer.tape.ops), random.state(device)
     y = tracer.record(op, given, known)
     if not torch.equal(before, random.state(device)):  # it has drawn random numbers: once more, with the state as an argument
@@ -231,7 +231,7 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
         return same
-    seal(op, y, [arg for arg in leaves_of(args) if isinstance(arg, Traced)])
+    seal(op, y, [arg for arg in glance(args) if isinstance(arg, Traced)])
     return y
 
 
@@ -274,7 +274,7 @@ def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last, with their names returned."""
     known = defaults(func)
     kwargs = {key: value for key, value in kwargs.items() if not (key in known and is_default(value, known[key]))}
-    names = tuple(key for key, value in kwargs.items() if any(isinstance(leaf, Traced) or is_tensor(leaf) for leaf in leaves_of(value)))
+    names = tuple(key for key, value in kwargs.items() if any(isinstance(leaf, Traced) or is_tensor(leaf) for leaf in glance(value)))
     if names and inspect.isfunction(func):
         code = func.__code__
         own = code.co_varnames[:code.co_argcount]

@@ -12,7 +12,7 @@ from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.frontends.torch.write import put
 from tapegrad.rules import Traced, tracer_of
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tangent import shape_of
 from tapegrad.tensors import is_tensor
 
 Meaning = Callable[..., Any]
@@ -61,8 +61,14 @@ def given(**parameters: Any) -> dict[str, Any]:
 
 def real(*xs: Any) -> bool:
     """True for tensors of real numbers, all of one dtype: what the ops compute as torch does; None is passed over."""
-    dtypes = {dtype_of(x) if is_tensor(plain(x)) else None for x in xs if x is not None}
-    return len(dtypes) == 1 and getattr(next(iter(dtypes)), "kind", "") == "f"
+    dtypes = set()
+    for x in xs:
+        if x is not None:
+            if not is_tensor(plain(x)):
+                return False
+            shape_of(x)  # what depends on the dtype holds for those of the inputs, which asking for a shape guards too
+            dtypes.add(plain(x).dtype)
+    return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
 def sizes(x: Any, n: int) -> tuple[int, ...]:
