@@ -13,7 +13,7 @@ from typing import Any
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import abs, exp, expm1, greater, less_equal, log1p, logical_and, maximum, minimum, tanh, where
+from tapegrad.ops.elementwise import abs, exp, expm1, greater, is_complex, less_equal, log1p, logical_and, maximum, minimum, tanh, where
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
 from tapegrad.rules import Op, define
 
@@ -27,7 +27,12 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
                   (lambda d2, g, dy, x, **how: back(d2, x, **how), by_x if curvature else None), torch=_beside(backward))
-    return define(name, impl, (lambda dy, y, x, **how: back(dy, x, **how),), direct=True, torch=on_torch)
+
+    def of_reals(x: Any, **how: Any) -> Any:
+        if is_complex(x):
+            raise TypeError(f"{name} is a function of real numbers")
+        return impl(x, **how)
+    return define(name, of_reals, (lambda dy, y, x, **how: back(dy, x, **how),), direct=True, torch=on_torch)
 
 
 def _beside(kernel: Formula) -> Formula:
@@ -51,11 +56,12 @@ def _between(x: Any, low: float, high: float) -> Any:
 
 relu = activation("relu", lambda x: maximum(x, 0), lambda x: where(greater(x, 0), 1.0, 0.0), None,
                   lambda x: torch.relu(x), lambda dy, x: _aten("threshold_backward")(dy, x, 0))
-leaky_relu = activation("leaky_relu", lambda x, slope=0.01: where(greater(x, 0), x, x * slope), lambda x, slope=0.01: where(greater(x, 0), 1.0, slope), None,
+leaky_relu = activation("leaky_relu", lambda x, slope=0.01: where(greater(x, 0), x, x * slope),
+                        lambda x, slope=0.01: where(greater(x, 0), 1.0, slope), None,
                         lambda x, slope=0.01: torch.nn.functional.leaky_relu(x, slope),
                         lambda dy, x, slope=0.01: _aten("leaky_relu_backward")(dy, x, slope, False))
-threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at), value, x), lambda x, at, value: where(less_equal(x, at), 0.0, 1.0), None,
-                       lambda x, at, value: torch.threshold(x, at, value), lambda dy, x, at, value: _aten("threshold_backward")(dy, x, at))
+threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at), value, x), lambda x, at, value: where(less_equal(x, at), 0.0, 1.0),
+                       None, lambda x, at, value: torch.threshold(x, at, value), lambda dy, x, at, value: _aten("threshold_backward")(dy, x, at))
 # 0 at both ends of what is between
 hardtanh = activation("hardtanh", lambda x, low=-1.0, high=1.0: _between(x, low, high),
                       lambda x, low=-1.0, high=1.0: where(logical_and(greater(x, low), greater(high, x)), 1.0, 0.0), None,
@@ -63,9 +69,11 @@ hardtanh = activation("hardtanh", lambda x, low=-1.0, high=1.0: _between(x, low,
                       lambda dy, x, low=-1.0, high=1.0: _aten("hardtanh_backward")(dy, x, low, high))
 hardsigmoid = activation("hardsigmoid", lambda x: _between(x + 3, 0.0, 6.0) / 6,
                          lambda x: where(logical_and(greater(x, -3), greater(3, x)), 1 / 6, 0.0), None,
-                         lambda x: torch.nn.functional.hardsigmoid(x), lambda dy, x: _aten("hardsigmoid_backward")(dy, x))
-hardshrink = activation("hardshrink", lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, x), lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0),
-                        None, lambda x, at=0.5: torch.nn.functional.hardshrink(x, at), lambda dy, x, at=0.5: _aten("hardshrink_backward")(dy, x, at))
+                         # torch's own kernel divides by 6 in single precision
+                         lambda x: torch.clamp(x + 3, 0.0, 6.0) / 6, lambda dy, x: torch.where((x > -3) & (x < 3), dy / 6, 0.0))
+hardshrink = activation("hardshrink", lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, x),
+                        lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0), None,
+                        lambda x, at=0.5: torch.nn.functional.hardshrink(x, at), lambda dy, x, at=0.5: _aten("hardshrink_backward")(dy, x, at))
 softshrink = activation("softshrink", lambda x, at=0.5: x - _between(x, -at, at), lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0), None,
                         lambda x, at=0.5: torch.nn.functional.softshrink(x, at), lambda dy, x, at=0.5: _aten("softshrink_backward")(dy, x, at))
 hardswish = activation("hardswish", lambda x: x * _between(x + 3, 0.0, 6.0) / 6,

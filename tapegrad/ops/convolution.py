@@ -7,6 +7,7 @@ It is linear in both, and so are its two derivatives: `conv`, `conv_input` (whic
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,10 +43,15 @@ class _Windows:
         return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in self.padding)))
 
     def cropped(self, x: Any) -> Any:
-        return x[(..., *(slice(p, n - p) for p, n in zip(self.padding, x.shape[2:])))]
+        index: tuple[Any, ...] = (Ellipsis, *(slice(p, n - p) for p, n in zip(self.padding, x.shape[2:])))
+        return x[index]
 
     def __iter__(self) -> Iterator[Sizes]:
         return itertools.product(*map(range, self.kernel))
+
+    def tap(self, offset: Sizes) -> tuple[Any, ...]:
+        """Return the index of an offset of the kernel in the weights."""
+        return (Ellipsis, *offset)
 
     def at(self, offset: Sizes, space: Sizes) -> tuple[Any, ...]:
         """Return the index of what an offset of the kernel meets in the padded input, for an output of these sizes."""
@@ -63,7 +69,7 @@ def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: 
     y = np.zeros((len(x), len(w), *space), np.result_type(x, w))
     for k in on:
         part = on.grouped(padded[on.at(k, space)])
-        y += np.einsum("ngc...,goc->ngo...", part, weights[(..., *k)]).reshape(y.shape)
+        y += np.einsum("ngc...,goc->ngo...", part, weights[on.tap(k)]).reshape(y.shape)
     return y if b is None else y + b.reshape(-1, *(1,) * len(space))
 
 
@@ -72,18 +78,23 @@ def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: S
     weights, pieces = on.grouped(w, 0), on.grouped(dy)
     dx = on.padded(np.zeros(shape, np.result_type(dy, w)))
     for k in on:
-        part = np.einsum("ngo...,goc->ngc...", pieces, weights[(..., *k)])
+        part = np.einsum("ngo...,goc->ngc...", pieces, weights[on.tap(k)])
         dx[on.at(k, dy.shape[2:])] += part.reshape(len(dy), -1, *dy.shape[2:])
     return on.cropped(dx)
 
 
+def _in_line(x: Any, n: int) -> Any:
+    """Return an array with the axes after the first `n` as one."""
+    return x.reshape(*x.shape[:n], math.prod(x.shape[n:]))
+
+
 def _conv_weight(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(shape[2:], stride, padding, dilation, groups)
-    padded, pieces = on.padded(x), on.grouped(dy)
+    padded, pieces = on.padded(x), _in_line(on.grouped(dy), 3)
     dw = np.zeros(shape, np.result_type(dy, x))
     for k in on:
         part = on.grouped(padded[on.at(k, dy.shape[2:])])
-        dw[(..., *k)] = np.einsum("ngo...,ngc...->goc", pieces, part).reshape(shape[:2])
+        dw[on.tap(k)] = np.einsum("ngos,ngcs->goc", pieces, _in_line(part, 3)).reshape(shape[:2])
     return dw
 
 
@@ -91,12 +102,25 @@ def _alike(*xs: Any) -> list[Any]:
     return list(xs) if all(x.dtype is xs[0].dtype for x in xs) else tensors.together(xs)
 
 
+def _by_parts(product: Any) -> Any:
+    """Let a product of two tensors be one of complex numbers too, for which torch has no kernel."""
+    def run(a: Any, b: Any, c: Any = None, **how: Any) -> Any:
+        if not (a.is_complex() or b.is_complex()):
+            return product(a, b, **how) if c is None else product(a, b, c, **how)
+        (p, q), (r, s) = ((x.real, x.imag) if x.is_complex() else (x, torch.zeros_like(x)) for x in (a, b))
+        y = torch.complex(product(p, r, **how) - product(q, s, **how), product(p, s, **how) + product(q, r, **how))
+        return y if c is None else y + c.reshape(-1, *(1,) * (y.ndim - 2))
+    return run
+
+
+@_by_parts
 def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     x, w, *bias = _alike(x, w) if b is None else _alike(x, w, b)
     n = x.ndim - 2
     return torch.convolution(x, w, bias[0] if bias else None, *_everywhere(n, stride, padding, dilation), False, (0,) * n, groups)
 
 
+@_by_parts
 def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, w = _alike(dy, w)
     stride, padding, dilation = _everywhere(dy.ndim - 2, stride, padding, dilation)
@@ -105,6 +129,7 @@ def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), paddin
     return torch.convolution(dy, w, None, stride, padding, dilation, True, beyond, groups)
 
 
+@_by_parts
 def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, x = _alike(dy, x)
     like = x.new_empty(()).expand(shape)  # its shape alone is asked for

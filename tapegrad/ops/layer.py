@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import conj
+from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.rules import define
@@ -51,7 +51,8 @@ def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any) -> Any:
     return sum(dy, axis=axes) if axes else dy
 
 
-linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)), lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
+linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)),
+                                    lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
                 direct=True, torch=_linear_tensor)
 linear_weight = define("linear_weight", _linear_weight, (lambda dw, y, dy, x: linear(conj(x), dw), lambda dw, y, dy, x: matmul(conj(dy), dw)),
                        direct=True, torch=_linear_weight_tensor)
@@ -64,6 +65,8 @@ def _kept(target: Any, ignore: int) -> Any:
 
 
 def _nll_loss(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+    if is_complex(logp):
+        raise TypeError("nll_loss is a function of real numbers")
     axis = min(1, logp.ndim - 1)
     keep = _kept(target, ignore)
     at = np.expand_dims(np.where(keep, target, 0), axis)

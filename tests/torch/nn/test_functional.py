@@ -14,7 +14,6 @@ import tapegrad as tg
 from tests.torch.agree import agree
 from tests.torch.nn.table import ACTIVATIONS, KINKS, PROGRAMS, draw
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")  # torch's, of its own copy
 
 

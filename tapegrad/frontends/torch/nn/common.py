@@ -21,8 +21,8 @@ Meaning = Callable[..., Any]
 def functional(*names: str) -> Callable[[Meaning], Meaning]:
     """Register the decorated meaning of functions of torch's. Where it returns NotImplemented, torch's function is recorded whole."""
     def decorate(meaning: Meaning) -> Meaning:
-        for fn, name in {fn: name for name in names for fn in found(name)}.items():  # several names may be of one function
-            torch_means(name)(_meant(fn, meaning))
+        for fn, spelling in {fn: name for name in names for fn in found(name)}.items():  # several names may be of one function
+            torch_means(spelling)(_meant(fn, meaning))
         return meaning
     return decorate
 
@@ -51,7 +51,7 @@ def number(x: Any) -> Any:
     """Return a parameter as plain numbers; a traced float raises, since no gradient flows through what torch takes as a number."""
     if isinstance(x, (tuple, list)):
         return tuple(map(number, x))
-    return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else static(x)
+    return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else static(x)  # type: ignore[arg-type]
 
 
 def given(**parameters: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def reduced(losses: Any, reduction: str) -> Any:
     """Return losses as they are, their mean or their sum."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    return {"none": lambda x: x, "mean": ops.mean, "sum": ops.sum}[reduction](losses)
+    return losses if reduction == "none" else ops.mean(losses) if reduction == "mean" else ops.sum(losses)
 
 
 def wanted(reduction: str, size_average: Any, reduce: Any) -> str:

@@ -144,6 +144,6 @@ def _warn(buffer: Any) -> None:
     """Say once in a trace that the caller's buffers stay what they are."""
     op, tracer = views.peek(buffer), buffer._tracer
     if isinstance(op, Input) and not any(label.endswith(("running_mean", "running_var")) for _, label in tracer.written):
-        warnings.warn(f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad writes to no argument. "
-                      "Return them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
+        warnings.warn(f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad writes to no "
+                      "argument. Return them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
                       UserWarning, stacklevel=2)
