@@ -211,6 +211,9 @@ def seeded_op(func: Any) -> TorchOp:
     return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func))
 
 
+DRAWING: set[Any] = set()  # the functions that have drawn random numbers
+
+
 def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a call of a function of torch as one operation."""
     op = torch_op(func)
@@ -221,12 +224,22 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         tracer.lift(arg)
     device = random.device_name(map(plain, glance(args)))
     mark, before = len(tracer.tape.ops), random.state(device)
-    y = tracer.record(op, given, known)
-    if not torch.equal(before, random.state(device)):  # it has drawn random numbers: once more, with the state as an argument
-        del tracer.tape.ops[mark:]
-        random.set_state(device, before)
+
+    def seeded() -> Any:
         begin = tracer.record(ops.draw, (random.SOURCES(device),), {"method": "state"}, before)
         return tracer.record(seeded_op(func), (begin, *given), known)
+    y = seeded() if func in DRAWING else tracer.record(op, given, known)
+    if torch.equal(before, random.state(device)):
+        if func in DRAWING:  # it draws, and not this time: without a state
+            del tracer.tape.ops[mark:]
+            y = tracer.record(op, given, known)
+    elif func in DRAWING:
+        return y
+    else:  # it has drawn random numbers: once more, with the state as an argument, and the next time so from the beginning
+        DRAWING.add(func)
+        del tracer.tape.ops[mark:]
+        random.set_state(device, before)
+        return seeded()
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._val, y)), None)
     if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
