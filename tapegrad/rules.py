@@ -19,7 +19,7 @@ from tapegrad.errors import (
 )
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
+from tapegrad.tensors import ORDINARY, holds_tensor, is_tensor, is_tensor_type, named, on_one_device
 from tapegrad.tree import OPAQUE, glance, is_leaf
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,7 +70,7 @@ class Op:
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
-    a `direct` op are calls of ops alone, without operators, and so take tensors as they are.
+    a `direct` op are calls of ops and arithmetic: what tensors of one dtype mean as arrays do, and so take them as they are.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
@@ -114,23 +114,30 @@ class Op:
         return self.impl(*args, **kwargs)
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
-        wrapped = any(type(leaf) is TensorArray for leaf in leaves)
-        tracer = tracer_of(map(unwrap, leaves) if wrapped else leaves)
+        wrapped = tensors = special = False
+        tracer = None
+        for leaf in leaves:
+            kind = type(leaf)
+            if kind in ORDINARY:
+                continue
+            if kind is TensorArray:
+                wrapped, leaf = True, leaf.tensor
+                kind = type(leaf)
+            if issubclass(kind, Traced):
+                if tracer is None or leaf._tracer.level > tracer.level:
+                    tracer = leaf._tracer
+            elif is_tensor_type(kind):
+                tensors = True
+            elif isinstance(leaf, SPECIAL):
+                special = True
         if tracer is not None:
             return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
-        if not wrapped and not holds_tensor(leaves):
-            return self.impl(*args, **kwargs)
-        if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
+        if special or not tensors:  # special: the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
             y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
             return y if wrapped else unwrap(y)
-        given = [unwrap(arg) for arg in args] if wrapped else list(args)
-        device = device_of(given)
-        for i, arg in enumerate(given):
-            if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device):
-                given[i] = to_tensor(arg, device)
-        y = self.torch(*given, **kwargs)
+        y = self.torch(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
         return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -190,6 +197,10 @@ class Op:
         partial, x = self.partials[i], args[i]  # type: ignore[index]
         if partial is None:
             return ZERO
+        dtype = None if isinstance(y, Traced) else y.dtype
+        for arg in (dy, *args):
+            if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:  # of several dtypes, NumPy's promotion is not torch's
+                return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
         dx = partial(dy, y, *args, **kwargs)
         if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
             return dx

@@ -397,5 +397,6 @@ def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
     return lambda dy, y, x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
 
 
-softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), torch=_softmax)
-log_softmax = define("log_softmax", _implementation("log_softmax"), (_by_kernel(log_softmax_backward, _log_softmax_back),), torch=_log_softmax)
+softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True, torch=_softmax)
+log_softmax = define("log_softmax", _implementation("log_softmax"), (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
+                     torch=_log_softmax)
