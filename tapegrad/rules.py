@@ -19,7 +19,7 @@ from tapegrad.errors import (
 )
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import ORDINARY, holds_tensor, is_tensor, is_tensor_type, named, on_one_device
+from tapegrad.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
 from tapegrad.tree import OPAQUE, glance, is_leaf
 
 F = TypeVar("F", bound=Callable[..., Any])

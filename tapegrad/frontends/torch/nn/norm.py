@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from tapegrad import ops, views
+from tapegrad.errors import user_location
 from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.write import owned
@@ -144,6 +145,8 @@ def _warn(buffer: Any) -> None:
     """Say once in a trace that the caller's buffers stay what they are."""
     op, tracer = views.peek(buffer), buffer._tracer
     if isinstance(op, Input) and not any(label.endswith(("running_mean", "running_var")) for _, label in tracer.written):
-        warnings.warn(f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad writes to no "
-                      "argument. Return them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
-                      UserWarning, stacklevel=2)
+        where = user_location()
+        warnings.warn_explicit(
+            f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad writes to no argument. Return "
+            "them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
+            UserWarning, where.file, where.line)

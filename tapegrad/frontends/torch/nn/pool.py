@@ -22,6 +22,18 @@ def _line(x: Any) -> Any:
     return x.unsqueeze(-2)
 
 
+def _said(n: int, size: Any, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+    """Return the parameters of an op, without those that say nothing: windows stand side by side."""
+    size = sizes(size, n)
+    stride = size if stride is None or stride == [] else sizes(stride, n)
+    return {"size": size, **given(stride=(stride, size), padding=(sizes(padding, n), (0,) * n), dilation=(sizes(dilation, n), (1,) * n))}
+
+
+def _windows(n: int, how: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Return size, stride, padding and dilation."""
+    return how["size"], how.get("stride", how["size"]), how.get("padding", (0,) * n), how.get("dilation", (1,) * n)
+
+
 # -- the largest
 
 
@@ -31,8 +43,8 @@ def _max(n: int) -> Op:
     backward = (None, aten.max_pool2d_with_indices_backward, aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward)[n]
 
     def wide(how: dict[str, Any]) -> tuple[Any, ...]:
-        front = ((1, *how["size"]), (1, *how["stride"]), (0, *how["padding"]), (1, *how["dilation"])) if n == 1 else (
-            how["size"], how["stride"], how["padding"], how["dilation"])
+        size, stride, padding, dilation = _windows(n, how)
+        front = ((1, *size), (1, *stride), (0, *padding), (1, *dilation)) if n == 1 else (size, stride, padding, dilation)
         return (*front, how.get("ceil", False))
 
     def fore(x: Any, **how: Any) -> Any:
@@ -46,7 +58,7 @@ def _max(n: int) -> Op:
         return (backward(_line(dy), _line(x), *wide(how), _line(at)).squeeze(-2),)  # type: ignore[misc]
 
     def of(x: Any, **how: Any) -> Any:
-        return whole(x, how["size"], how["stride"], how["padding"], how["dilation"], how.get("ceil", False))  # type: ignore[misc]
+        return whole(x, *_windows(n, how), how.get("ceil", False))  # type: ignore[misc]
     return saved(f"max_pool{n}d", of, fore, back)
 
 
@@ -57,9 +69,7 @@ def _means_max(n: int) -> None:
                 return_indices: bool = False) -> Any:
         if return_indices or not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
-        size = sizes(kernel_size, n)
-        return op(input, size=size, stride=size if stride is None or stride == [] else sizes(stride, n), padding=sizes(padding, n),
-                  dilation=sizes(dilation, n), **given(ceil=(ceil_mode, False)))
+        return op(input, **_said(n, kernel_size, stride, padding, dilation), **given(ceil=(ceil_mode, False)))
     functional(f"nn.functional.max_pool{n}d", f"nn.functional._max_pool{n}d", f"max_pool{n}d")(meaning)
 
 
@@ -72,13 +82,14 @@ def _mean(n: int) -> Op:
 
     def of(x: Any, **how: Any) -> Any:
         more = () if n == 1 else (how.get("divisor"),)
-        return whole(x, how["size"], how["stride"], how["padding"], how.get("ceil", False), how.get("count_padding", True), *more)  # type: ignore[misc]
+        return whole(x, *_windows(n, how)[:3], how.get("ceil", False), how.get("count_padding", True), *more)  # type: ignore[misc]
 
     def back(dy: Any, x: Any, **how: Any) -> Any:
         flags = (how.get("ceil", False), how.get("count_padding", True), how.get("divisor"))
+        size, stride, padding, _ = _windows(n, how)
         if n > 1:
-            return (backward(dy, x, how["size"], how["stride"], how["padding"], *flags),)  # type: ignore[misc]
-        wide = ((1, *how["size"]), (1, *how["stride"]), (0, *how["padding"]))
+            return (backward(dy, x, size, stride, padding, *flags),)  # type: ignore[misc]
+        wide = ((1, *size), (1, *stride), (0, *padding))
         return (backward(_line(dy), _line(x), *wide, *flags).squeeze(-2),)  # type: ignore[misc]
     return saved(f"avg_pool{n}d", of, lambda x, **how: (of(x, **how),), back)
 
@@ -90,8 +101,7 @@ def _means_mean(n: int) -> None:
                 divisor_override: Any = None) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
-        size = sizes(kernel_size, n)
-        return op(input, size=size, stride=size if stride is None else sizes(stride, n), padding=sizes(padding, n),
+        return op(input, **_said(n, kernel_size, stride, padding, 1),
                   **given(ceil=(ceil_mode, False), count_padding=(count_include_pad, True), divisor=(divisor_override, None)))
     functional(f"nn.functional.avg_pool{n}d")(meaning)
 
