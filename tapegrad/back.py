@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad.around import failed
-from tapegrad.brief import type_name
+from tapegrad.brief import plain, type_name
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
 from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
-from tapegrad.tensors import is_tensor_type
+from tapegrad.tensors import is_tensor, is_tensor_type, to_tensor
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
@@ -132,6 +132,8 @@ def start(y: Any, seed: Any) -> Any:
         raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape")
     if shape_of(seed) != shape:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
+    if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
+        return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
     return project(float(seed) if type(seed) is int else seed, y)
 
 

@@ -22,7 +22,7 @@ from tapegrad.errors import (
 from tapegrad.lent import reading
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
-from tapegrad.tensors import ORDINARY, device_of, holds_tensor, is_tensor, named, to_tensor
+from tapegrad.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
 from tapegrad.tree import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,14 +72,15 @@ class Op:
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
-    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is.
+    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
+    a `direct` op are calls of ops and arithmetic: what tensors of one dtype mean as arrays do, and so take them as they are.
     The torch implementation of an `opaque` op is one call that nothing looks into: it may run torch's own autograd.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False, opaque: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 accumulates: bool = False, direct: bool = False, opaque: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -93,7 +94,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.vjp = vjp
-        self.dynamic, self.view, self.owns, self.accumulates, self.opaque = dynamic, view, owns, accumulates, opaque
+        self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __repr__(self) -> str:
@@ -118,23 +119,32 @@ class Op:
         return self.impl(*args, **kwargs)
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
-        wrapped = any(type(leaf) is TensorArray for leaf in leaves)
-        tracer = tracer_of(map(unwrap, leaves) if wrapped else leaves)
+        wrapped = tensors = special = False
+        tracer = None
+        for leaf in leaves:
+            kind = type(leaf)
+            if kind in ORDINARY:
+                continue
+            if kind is TensorArray:
+                wrapped, leaf = True, leaf.tensor
+                kind = type(leaf)
+            if issubclass(kind, Traced):
+                if tracer is None or leaf._tracer.level > tracer.level:
+                    tracer = leaf._tracer
+            elif is_tensor_type(kind):
+                tensors = True
+            elif isinstance(leaf, SPECIAL):
+                special = True
         if tracer is not None:
             return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
-        if not wrapped and not holds_tensor(leaves):
+        if not tensors and not special:
             return self.read(*args, **kwargs)
-        if any(isinstance(arg, SPECIAL) for arg in args):  # the sum of a cotangent and ZeroTangent
+        if special:  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
             y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
             return y if wrapped else unwrap(y)
-        given = [unwrap(arg) for arg in args] if wrapped else list(args)
-        device = device_of(given)
-        for i, arg in enumerate(given):
-            if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device):
-                given[i] = to_tensor(arg, device)
-        y = self.torch(*given, **kwargs)
+        y = self.torch(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
         return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -179,7 +189,7 @@ class Op:
         if type(dy) is ZeroTangent:
             return dy
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
-            return unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
+            return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
@@ -194,6 +204,20 @@ class Op:
         except ArithmeticError as err:
             dx = as_numpy(partial, dy, y, args, kwargs, err)
         return project(dx, args[i])
+
+    def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
+        partial, x = self.partials[i], args[i]  # type: ignore[index]
+        if partial is None:
+            return ZERO
+        dtype = None if isinstance(y, Traced) else y.dtype
+        for arg in (dy, *args):
+            if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:  # of several dtypes, NumPy's promotion is not torch's
+                return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
+        dx = partial(dy, y, *args, **kwargs)
+        if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
+            return dx
+        return unwrap(project(wrap(dx), wrap(x)))
 
 
 def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:

@@ -35,15 +35,17 @@ class TensorArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
+        x = self.tensor
+        return tuple(x._shape if hasattr(type(x), "_tracer") else x.shape)  # a rule asks a proxy as it asks others: the tape guards its inputs
 
     @property
     def dtype(self) -> Any:
-        return numpy_dtype(self.tensor.dtype)
+        x = self.tensor
+        return x._dtype if hasattr(type(x), "_tracer") else numpy_dtype(x.dtype)
 
     @property
     def ndim(self) -> int:
-        return self.tensor.ndim  # type: ignore[no-any-return]
+        return len(self.shape)
 
     @property
     def size(self) -> int:

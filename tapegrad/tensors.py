@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,11 +29,18 @@ def is_tensor(x: Any) -> bool:
     return is_tensor_type(type(x))
 
 
-@functools.lru_cache(maxsize=1024)
+_tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times
+
+
 def is_tensor_type(kind: Any) -> bool:
-    """True for torch's class of tensors and those derived from it: no class becomes one, so that an answer holds once torch is imported too."""
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
-    return tensor is not None and issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+    """True for torch's class of tensors and those derived from it."""
+    known = _tensor_types.get(kind)
+    if known is None:
+        tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
+        if tensor is None:
+            return False
+        known = _tensor_types[kind] = issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+    return known
 
 
 def holds_tensor(xs: Iterable[Any]) -> bool:
@@ -159,6 +166,22 @@ def device_of(args: Iterable[Any]) -> Any:
         if type(x) not in ORDINARY and is_tensor(x) and (device is None or device.type == "cpu"):
             device = x.device
     return device
+
+
+def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
+    """Return arguments with arrays as tensors, and all tensors on one device."""
+    device, apart = None, False
+    for arg in args:
+        kind = type(arg)
+        if kind is np.ndarray:
+            apart = True
+        elif kind not in ORDINARY and is_tensor_type(kind):
+            apart = apart or (device is not None and arg.device != device)
+            device = arg.device
+    if not apart:
+        return args
+    device = device_of(args)
+    return [to_tensor(arg, device) if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device) else arg for arg in args]
 
 
 def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> list[Any]:

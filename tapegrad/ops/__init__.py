@@ -1,11 +1,14 @@
 """The ops, one file per family; importing a family registers it."""
 
+from tapegrad.ops.activation import *
+from tapegrad.ops.convolution import *
 from tapegrad.ops.create import *
 from tapegrad.ops.decompose import *
 from tapegrad.ops.elementwise import *
 from tapegrad.ops.equations import *
 from tapegrad.ops.fft import *
 from tapegrad.ops.index import *
+from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *
 from tapegrad.ops.numeric import *
 from tapegrad.ops.random import *

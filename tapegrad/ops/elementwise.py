@@ -63,7 +63,7 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
                 scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, torch=of_tensors(name, impl, means, on_torch))
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, torch=of_tensors(name, impl, means, on_torch))
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None) -> Op:
@@ -82,9 +82,9 @@ def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
 multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
-                  means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
+                  means=(np.multiply, operator.mul), direct=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -dy * conj(y / b)),
-                means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
+                means=(np.divide, operator.truediv), direct=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, x: -y * y, means=(np.reciprocal,))

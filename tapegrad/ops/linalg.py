@@ -64,7 +64,7 @@ def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
     return matmul(_adjoint(a), dy)
 
 
-matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
+matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True,
                 torch=product("matmul"))
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),

@@ -45,11 +45,11 @@ def _summed(x: Any, dtype: Any) -> Any:
     return real(x) if dtype is not None and np.dtype(dtype).kind == "f" and is_complex(x) else x
 
 
-def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any]) -> Op:
+def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any], **kind: Any) -> Op:
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its implementation for tensors."""
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
-    return define(name, impl, (cotangent,), torch=on_torch)
+    return define(name, impl, (cotangent,), torch=on_torch, **kind)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,9 +111,9 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
 
 
 sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)),
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim=keepdim)))  # of integers and bools torch's is int64 too
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim=keepdim)), direct=True)  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean))
+mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))

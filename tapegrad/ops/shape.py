@@ -25,7 +25,7 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True,
+reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True, direct=True,
                  torch=lambda x, shape: x.reshape(numbers_of(shape)))
 
 
@@ -55,11 +55,11 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(dims(x, axis))
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True,
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True,
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, torch=_expand_dims)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, torch=_squeeze)
-flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True,
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, direct=True, torch=_expand_dims)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, torch=_squeeze)
+flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True, direct=True,
               torch=lambda x, axis=None: x.flip(dims(x, axis)))
 
 
@@ -79,7 +79,7 @@ roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True,
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True, direct=True,
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)))  # the sweep sums what was stretched
 
 

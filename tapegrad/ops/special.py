@@ -29,6 +29,7 @@ from tapegrad.ops.elementwise import (
     exp,
     greater,
     hypot,
+    is_complex,
     less_equal,
     log,
     log1p,
@@ -41,6 +42,7 @@ from tapegrad.ops.elementwise import (
 from tapegrad.ops.reduce import restore, sum
 from tapegrad.rules import Op, define
 from tapegrad.tangent import dtype_of
+from tapegrad.tensorarray import unwrap, wrap
 
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -338,11 +340,15 @@ def _signed_logsumexp(x: Any, b: Any, axis: Any = None, keepdims: bool = False) 
 
 
 def _softmax(x: Any, axis: Any = None) -> Any:
+    if type(axis) is int and x.is_floating_point():
+        return torch.softmax(x, axis)
     e, _, axes = _terms(x, None, axis)
     return e / e.sum(axes, keepdim=True) if axes else e / e
 
 
 def _log_softmax(x: Any, axis: Any = None) -> Any:
+    if type(axis) is int and x.is_floating_point():
+        return torch.log_softmax(x, axis)
     x = x.to(tensors.inexact_type(x))
     e, m, axes = _terms(x, None, axis)
     return x - m - torch.log(e.sum(axes, keepdim=True) if axes else e)
@@ -354,7 +360,43 @@ scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepd
                           torch=_scaled_logsumexp)
 signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
                           vjp=_signed_vjp, torch=_signed_logsumexp)
-softmax = define("softmax", _implementation("softmax"),
-                 (lambda dy, y, x, axis=None: conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True)),), torch=_softmax)
-log_softmax = define("log_softmax", _implementation("log_softmax"),
-                     (lambda dy, y, x, axis=None: dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True),), torch=_log_softmax)
+
+
+# what is linear in dy: the rules of the two, and an op, so that a tensor is passed through once
+
+
+def _softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
+    return conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True))
+
+
+def _softmax_back_by_y(d2: Any, g: Any, dy: Any, y: Any, axis: Any = None) -> Any:
+    return d2 * (dy - sum(y * dy, axis=axis, keepdims=True)) - dy * sum(y * d2, axis=axis, keepdims=True)
+
+
+def _log_softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
+    return dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True)
+
+
+def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Return torch's function of a cotangent and an output, where it has one: for one axis and real numbers of one dtype."""
+    def run(dy: Any, y: Any, axis: Any = None) -> Any:
+        if type(axis) is int and tensors.is_tensor(dy) and dy.dtype is y.dtype and dy.shape == y.shape and y.is_floating_point():
+            return getattr(torch.ops.aten, name)(dy, y, axis, y.dtype)
+        return unwrap(otherwise(wrap(dy), wrap(y), axis))
+    return run
+
+
+softmax_backward = define("softmax_backward", _softmax_back, (lambda d2, g, dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
+                          torch=_kernel("_softmax_backward_data", _softmax_back))
+log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
+    lambda d2, g, dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
+    lambda d2, g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)), torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
+
+
+def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda dy, y, x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
+
+
+softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True, torch=_softmax)
+log_softmax = define("log_softmax", _implementation("log_softmax"), (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
+                     torch=_log_softmax)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.torch.generic import generic
-from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.frontends.torch.registry import found
 from tapegrad.frontends.torch.write import put
 from tapegrad.rules import FOREIGN, tracer_of
 from tapegrad.tree import leaves_of
@@ -50,19 +47,3 @@ for _name, _flag in (("batch_norm", "training"), ("native_batch_norm", "training
                      ("ops.aten._batch_norm_with_update", ""), ("instance_norm", "use_input_stats")):
     for _fn in found(_name):
         _updates(_fn, _flag)
-
-
-@torch_means("nn.functional.batch_norm")
-def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
-               momentum: float = 0.1, eps: float = 1e-5) -> Any:
-    if training:
-        torch.nn.functional._verify_batch_size(plain(input).size())
-    return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, torch.backends.cudnn.enabled)
-
-
-@torch_means("nn.functional.instance_norm")
-def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True,
-                  momentum: float = 0.1, eps: float = 1e-5) -> Any:
-    if use_input_stats:
-        torch.nn.functional._verify_spatial_size(plain(input).size())
-    return torch.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled)

@@ -1,0 +1,49 @@
+"""Attention: by torch's kernel that never holds the matrix of scores, where it has one for the CPU; else it is recorded whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tapegrad.brief import plain
+from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real
+from tapegrad.frontends.torch.nn.saved import saved
+from tapegrad.tangent import shape_of
+from tapegrad.tensors import is_tensor
+
+aten = torch.ops.aten
+
+
+def _whole(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+
+def _fore(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+    y, sums = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
+    return y, y, sums  # the gradient's kernel asks for the value too
+
+
+def _back(dy: Any, y: Any, sums: Any, q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, sums, 0.0, causal, scale=scale)
+
+
+def _written_out(q: Any, k: Any, v: Any, **how: Any) -> Any:
+    with sdpa_kernel(SDPBackend.MATH):
+        return _whole(q, k, v, **how)
+
+
+attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smooth=_written_out)
+
+
+@functional("nn.functional.scaled_dot_product_attention")
+def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+                                 scale: Any = None, enable_gqa: bool = False) -> Any:
+    parts = (query, key, value)
+    if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \
+            or len({shape_of(x)[-1] for x in parts}) > 1 or len({tuple(shape_of(x))[:2] for x in parts}) > 1 \
+            or any(is_tensor(plain(x)) and plain(x).device.type != "cpu" for x in parts):
+        return NotImplemented
+    return attention_op(query, key, value, **given(causal=(bool(is_causal), False), scale=(scale, None)))

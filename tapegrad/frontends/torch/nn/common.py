@@ -1,0 +1,82 @@
+"""What the functions of torch.nn.functional share: how they are registered, their in-place forms, their parameters as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.brief import plain
+from tapegrad.frontends.common import static
+from tapegrad.frontends.torch.call import traced_in
+from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.frontends.torch.write import put
+from tapegrad.rules import Traced, tracer_of
+from tapegrad.tangent import shape_of
+from tapegrad.tensors import is_tensor
+
+Meaning = Callable[..., Any]
+
+
+def functional(*names: str) -> Callable[[Meaning], Meaning]:
+    """Register the decorated meaning of functions of torch's. Where it returns NotImplemented, torch's function is recorded whole."""
+    def decorate(meaning: Meaning) -> Meaning:
+        for fn, spelling in {fn: name for name in names for fn in found(name)}.items():  # several names may be of one function
+            torch_means(spelling)(_meant(fn, meaning))
+        return meaning
+    return decorate
+
+
+def _meant(fn: Any, meaning: Meaning) -> Meaning:
+    code = getattr(fn, "__code__", None)
+    parameters = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if code else ()
+    last = parameters.index("inplace") if "inplace" in parameters else len(parameters)  # it is the last that may be given by position
+
+    def run(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        if 0 < last < len(args):
+            args, inplace = args[:last], args[last]
+        y = meaning(*args, **kwargs)
+        if y is NotImplemented:
+            y = whole(fn, args, kwargs)
+        return put(args[0] if args else kwargs["input"], y) if inplace else y
+    return run
+
+
+def whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a call of a function of torch as one operation."""
+    return generic(tracer_of([*traced_in(args), *traced_in(kwargs.values())]), fn, args, kwargs)
+
+
+def number(x: Any) -> Any:
+    """Return a parameter as plain numbers; a traced float raises, since no gradient flows through what torch takes as a number."""
+    if isinstance(x, (tuple, list)):
+        return tuple(map(number, x))
+    return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else static(x)  # type: ignore[arg-type]
+
+
+def given(**parameters: Any) -> dict[str, Any]:
+    """Return `name=(value, default)` as the keyword arguments of an op, without those that are the default."""
+    return {name: number(value) for name, (value, default) in parameters.items() if value != default}
+
+
+def real(*xs: Any) -> bool:
+    """True for tensors of real numbers, all of one dtype: what the ops compute as torch does; None is passed over."""
+    dtypes = set()
+    for x in xs:
+        if x is not None:
+            if not is_tensor(plain(x)):
+                return False
+            shape_of(x)  # what depends on the dtype holds for those of the inputs, which asking for a shape guards too
+            dtypes.add(plain(x).dtype)
+    return len(dtypes) == 1 and dtypes.pop().is_floating_point
+
+
+def sizes(x: Any, n: int) -> tuple[int, ...]:
+    """Return a number, or one number per axis, as a tuple of `n`."""
+    x = number(x)
+    return (x,) * n if isinstance(x, int) else tuple(x) * (n // len(x) if len(x) == 1 else 1)
+
+
+def ndim(x: Any) -> int:
+    """Return how many axes a tensor has: what depends on it holds for its shape."""
+    return len(shape_of(x))

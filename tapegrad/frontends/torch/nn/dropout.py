@@ -1,0 +1,43 @@
+"""Dropout: a factor is drawn, recorded with the state of the generator, and multiplied; so a pullback never draws again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from tapegrad import ops
+from tapegrad.brief import plain
+from tapegrad.frontends.torch import random
+from tapegrad.frontends.torch.nn.common import functional, number, real
+from tapegrad.rules import Op, Traced
+
+
+@functools.cache
+def mask_op(func: Callable[..., Any]) -> Op:
+    """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its input gives the shape alone."""
+    def run(begin: Any, x: Any, p: float = 0.5) -> Any:
+        return random.seeded(func)(begin, torch.ones_like(x), p)
+    return Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)
+
+
+def _dropout(func: Callable[..., Any], default: bool) -> Any:
+    def meaning(input: Any, p: float = 0.5, training: bool = default) -> Any:
+        p, training = number(p), bool(training)
+        if not isinstance(input, Traced) or not real(input) or not 0 <= p <= 1:
+            return NotImplemented
+        if not training or p == 0:
+            return input
+        drawn, tracer = random.Drawn([plain(input)]), input._tracer
+        factor = drawn.ended(tracer, mask_op(func)(drawn.begin(tracer), input, **({"p": p} if p != 0.5 else {})))
+        return ops.multiply(input, factor)
+    return meaning
+
+
+functional("nn.functional.dropout")(_dropout(F.dropout, True))
+functional("nn.functional.dropout1d")(_dropout(F.dropout1d, True))
+functional("nn.functional.dropout2d")(_dropout(F.dropout2d, True))
+functional("nn.functional.dropout3d")(_dropout(F.dropout3d, True))

@@ -1,0 +1,104 @@
+"""Layers of neural networks: products with weights, and what a classifier loses.
+
+`linear(x, w, b)` is x wᵀ + b for a stack of rows. It, `matmul(dy, w)` and `linear_weight(dy, x)` are the three derivatives of one trilinear
+form, so that each one's rule is made of the other two.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tapegrad import tensors
+from tapegrad.lazy import torch
+from tapegrad.ops.elementwise import conj, is_complex
+from tapegrad.ops.linalg import matmul
+from tapegrad.ops.reduce import sum
+from tapegrad.rules import define
+from tapegrad.tangent import shape_of
+
+
+def _linear(x: Any, w: Any, b: Any = None) -> Any:
+    y = np.matmul(x, np.swapaxes(w, -1, -2))
+    return y if b is None else y + b
+
+
+def _linear_tensor(x: Any, w: Any, b: Any = None) -> Any:
+    if not (x.dtype is w.dtype and (b is None or b.dtype is x.dtype)):
+        x, w, *bias = tensors.together((x, w) if b is None else (x, w, b))
+        b = bias[0] if bias else None
+    return torch.nn.functional.linear(x, w, b)
+
+
+def _rows(x: Any) -> Any:
+    return x.reshape(-1 if x.size else math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _linear_weight(dy: Any, x: Any) -> Any:
+    return np.matmul(_rows(dy).T, _rows(x))
+
+
+def _linear_weight_tensor(dy: Any, x: Any) -> Any:
+    dy, x = (dy, x) if dy.dtype is x.dtype else tensors.together((dy, x))
+    n = math.prod(x.shape[:-1])
+    return torch.mm(dy.reshape(n, dy.shape[-1]).t(), x.reshape(n, x.shape[-1]))
+
+
+def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any) -> Any:
+    axes = tuple(range(len(shape_of(dy)) - 1))
+    return sum(dy, axis=axes) if axes else dy
+
+
+linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)),
+                                    lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
+                direct=True, torch=_linear_tensor)
+linear_weight = define("linear_weight", _linear_weight, (lambda dw, y, dy, x: linear(conj(x), dw), lambda dw, y, dy, x: matmul(conj(dy), dw)),
+                       direct=True, torch=_linear_weight_tensor)
+
+# -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
+
+
+def _kept(target: Any, ignore: int) -> Any:
+    return target != ignore
+
+
+def _nll_loss(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+    if is_complex(logp):
+        raise TypeError("nll_loss is a function of real numbers")
+    axis = min(1, logp.ndim - 1)
+    keep = _kept(target, ignore)
+    at = np.expand_dims(np.where(keep, target, 0), axis)
+    losses = np.where(keep, -np.take_along_axis(logp, at, axis).squeeze(axis), 0)
+    if reduction == "none":
+        return losses[()]
+    with np.errstate(invalid="ignore"):  # the mean of no losses is nan, as in torch
+        return np.divide(losses.sum(), keep.sum(), dtype=losses.dtype) if reduction == "mean" else losses.sum()
+
+
+def _nll_loss_tensor(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+    return torch.nn.functional.nll_loss(logp, target, ignore_index=ignore, reduction=reduction)
+
+
+def _nll_backward(dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+    axis = min(1, logp.ndim - 1)
+    keep = np.asarray(_kept(target, ignore))
+    share = np.where(keep, -dy / max(keep.sum(), 1) if reduction == "mean" else -dy, 0)
+    dx = np.zeros_like(logp)
+    np.put_along_axis(dx, np.expand_dims(np.where(keep, target, 0), axis), np.expand_dims(share, axis), axis)
+    return dx
+
+
+def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+    axis = min(1, logp.ndim - 1)
+    dy, keep = torch.as_tensor(dy, dtype=logp.dtype, device=logp.device), _kept(target, ignore)
+    share = torch.where(keep, -dy / keep.sum().clamp(min=1) if reduction == "mean" else -dy, 0)
+    at = torch.where(keep, target, 0).long()
+    return torch.zeros_like(logp).scatter_(axis, at.unsqueeze(axis), share.to(logp.dtype).unsqueeze(axis))
+
+
+nll_loss = define("nll_loss", _nll_loss, (lambda dy, y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
+                  direct=True, torch=_nll_loss_tensor)
+nll_loss_backward = define("nll_loss_backward", _nll_backward,
+                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True, torch=_nll_backward_tensor)
