@@ -316,6 +316,7 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
 array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone")
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,), torch=lambda x, order="K": x.clone())
+copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,),
+              torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))

@@ -1,3 +1,3 @@
 """How torch spells the ops, and how its programs are traced: imported once the user has imported torch."""
 
-from tapegrad.frontends.torch import call, create, facts, proxy, shape, write
+from tapegrad.frontends.torch import call, create, elementwise, facts, proxy, reduce, shape, write
