@@ -39,6 +39,11 @@ def is_complex(x: Any) -> bool:
     return getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") == "c"  # type: ignore[no-any-return]
 
 
+def is_inexact(dtype: Any) -> bool:
+    """True for a dtype of real or complex numbers, one that torch has alone too."""
+    return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
+
+
 def chain(derivative: Callable[..., Any] | float) -> Partial:
     """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
     if not callable(derivative):
@@ -319,4 +324,4 @@ scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), t
 copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,),
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))
+                (lambda dy, y, x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))

@@ -1,3 +1,3 @@
 """How torch spells the ops, and how its programs are traced: imported once the user has imported torch."""
 
-from tapegrad.frontends.torch import call, create, elementwise, facts, proxy, reduce, shape, write
+from tapegrad.frontends.torch import arrange, call, create, elementwise, facts, index, linalg, proxy, reduce, shape, write

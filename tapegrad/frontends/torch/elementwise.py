@@ -14,9 +14,9 @@ import torch
 
 from tapegrad import ops
 from tapegrad.brief import plain
+from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.common import (
     brought,
-    inexact,
     is_number,
     kind_of,
     one_dtype_of,
@@ -28,7 +28,7 @@ from tapegrad.frontends.torch.common import (
     whole,
 )
 from tapegrad.frontends.torch.generic import generic
-from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.rules import Op
 from tapegrad.tangent import shape_of
 from tapegrad.tensors import is_tensor
@@ -192,7 +192,6 @@ for _op, _names in {
     ops.log: "log", ops.log2: "log2", ops.log10: "log10", ops.log1p: "log1p special.log1p",
     ops.sin: "sin", ops.cos: "cos", ops.tan: "tan", ops.asin: "asin arcsin", ops.acos: "acos arccos", ops.atan: "atan arctan",
     ops.sinh: "sinh", ops.cosh: "cosh", ops.tanh: "tanh", ops.asinh: "asinh arcsinh", ops.acosh: "acosh arccosh", ops.atanh: "atanh arctanh",
-    ops.expit: "sigmoid special.expit",
 }.items():
     unary(_op, _names)
 unary(ops.square, "square", "ifc", floating=False)
@@ -205,7 +204,7 @@ binary(ops.hypot, "hypot", "f")
 # -- functions of real numbers alone
 
 for _op, _names in {
-    ops.sinc: "sinc special.sinc", ops.deg2rad: "deg2rad", ops.rad2deg: "rad2deg",
+    ops.expit: "sigmoid special.expit", ops.sinc: "sinc special.sinc", ops.deg2rad: "deg2rad", ops.rad2deg: "rad2deg",
     ops.gammaln: "lgamma special.gammaln", ops.digamma: "digamma special.digamma special.psi",
     ops.erf: "erf special.erf", ops.erfc: "erfc special.erfc", ops.erfinv: "erfinv special.erfinv", ops.erfcx: "special.erfcx",
     ops.ndtr: "special.ndtr", ops.ndtri: "special.ndtri", ops.log_ndtr: "special.log_ndtr", ops.entr: "special.entr",
@@ -247,7 +246,8 @@ def logit(input: Any, eps: Any = None) -> Any:
 @torch_means("polygamma", "special.polygamma")
 def polygamma(n: Any, input: Any) -> Any:
     xs = settled((input,), "f", floating=True)
-    if xs is None or type(n) is not int or n < 0:
+    n = static(n)
+    if xs is None or n < 0:
         return whole("polygamma", n, input)
     return brought(ops.polygamma(xs[0], n=n), plain(xs[0]).dtype) if n else ops.digamma(xs[0])
 
@@ -277,13 +277,20 @@ unary(lambda x: ops.subtract(x, ops.trunc(x)), "frac", "f", floating=False)
 
 @torch_means("round", "Tensor.round", "special.round")
 def round(input: Any, *, decimals: int = 0) -> Any:
-    xs = settled((input,), "f")
-    return whole("round", input, decimals=decimals) if xs is None else ops.round(xs[0], decimals=decimals) if decimals else ops.rint(xs[0])
+    xs, decimals = settled((input,), "f"), static(decimals)
+    if xs is None:
+        return whole("round", input, **({"decimals": decimals} if decimals else {}))
+    return ops.round(xs[0], decimals=decimals) if decimals else ops.rint(xs[0])
 
 
 # torch's copysign does not turn at 0, where it has no derivative: |a| has none there either
 binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", "f", floating=True)
-_of_tensors(lambda x, h: ops.where(ops.isnan(x), 0.0, ops.heaviside(x, h)), "heaviside")  # type: ignore[arg-type]
+
+
+@torch_means("heaviside", "Tensor.heaviside")
+def heaviside(input: Any, values: Any) -> Any:
+    xs = settled((input, values), "f") if one_dtype_of(input, values) else None
+    return whole("heaviside", input, values) if xs is None else ops.where(ops.isnan(input), 0.0, ops.heaviside(*xs))  # of nan 0
 
 
 @torch_means("nan_to_num", "Tensor.nan_to_num")

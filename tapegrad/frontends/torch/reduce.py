@@ -106,11 +106,11 @@ def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> Non
     """Say what a variance, or its root, means: `dim`, or `unbiased`, comes first."""
     @torch_means(name, *([] if and_mean else [f"Tensor.{name}"]))
     def meaning(input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
-        if type(dim) is bool:
+        if isinstance(plain(dim), bool):
             dim, unbiased = None, dim
         if not is_kind(input, "fc") or (unbiased is not None and correction is not None):
             return whole(name, input, dim, unbiased, keepdim)
-        less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+        less = correction if correction is not None else 1 if unbiased is None else int(static(unbiased))
         y, centre = _spread_of(input, dim, less, keepdim)
         if not and_mean:
             return of(y)
@@ -216,10 +216,7 @@ def _running(op: Op, name: str) -> None:
         if not is_kind(input, "bifc"):
             return whole(name, input, dim, dtype=dtype)
         x = input if dtype is None else brought(input, dtype)
-        if not ndim(x):
-            y = ops.copy(x) if kind_of(plain(x).dtype) in "fc" else ops.sum(x)
-        else:
-            y = op(x, axis=at)
+        y = op(x, axis=at) if ndim(x) else ops.sum(x)
         return y if dtype is None else brought(y, dtype)
 
 
@@ -232,11 +229,11 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     parts = [part for part in (prepend, input, append) if part is not None]
     if not one_dtype_of(*parts) or not is_kind(input, "ifc") or not ndim(input):
         return whole("diff", input, n, dim, prepend, append)
-    at = axis_of(input, dim)
-    x = ops.concat(*parts, axis=at) if len(parts) > 1 else input
-    for _ in range(builtins.min(static(n), shape_of(x)[at])):
+    at, n = axis_of(input, dim), static(n)
+    x = ops.concat(*parts, axis=at) if n and len(parts) > 1 else input
+    for _ in range(builtins.min(n, shape_of(x)[at])):
         x = ops.subtract(getitem(x, along(at, slice(1, None))), getitem(x, along(at, slice(None, -1))))
-    return x
+    return x if n else ops.copy(x)
 
 
 # -- norms
@@ -245,9 +242,8 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 def _norm(x: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
     """Return the norm of vectors along axes: the sum of |x| ** ord, to the power of 1 / ord."""
     axes, options = axes_of(x, dim), how(x, dim, keepdim)
-    if ord == 2:
-        if axes is None or not isinstance(axes, tuple) or len(axes) < 3:
-            return ops.vector_norm(x, **options)
+    if ord == 2 and (not isinstance(axes, tuple) or len(axes) < 3):
+        return ops.vector_norm(x, **options)
     simple = {math.inf: ops.max, -math.inf: ops.min, 1: ops.sum}.get(ord)
     if simple is not None:
         return simple(ops.abs(x), **options)
