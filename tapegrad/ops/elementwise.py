@@ -6,7 +6,7 @@ implementation, unless `on_torch` names another, with the dtypes of NumPy's ufun
 place, so every formula is plain calculus; broadcasting is undone elsewhere.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
-equally among ties; rounding and sign are constant; hypot'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
+equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
 """
 
 from __future__ import annotations
@@ -161,7 +161,14 @@ tanh = elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, means=(np.tanh,), sc
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
 atanh = elementwise("atanh", np.atanh, lambda y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
-atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b),
+
+
+def _square_length(a: Any, b: Any) -> Any:
+    s = a * a + b * b
+    return where(equal(s, 0), 1, s)
+
+
+atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / _square_length(a, b), lambda y, a, b: -a / _square_length(a, b),
                     means=(np.atan2,), scalar=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, b: a / where(equal(y, 0), 1, y), lambda y, a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)

@@ -34,7 +34,7 @@ UNARY: list[tuple[str, str, tuple[str, ...], dict[str, float]]] = [
     ("special.ndtri", "ndtri", REAL, {"low": 0.1, "high": 0.9}), ("special.log_ndtr", "log_ndtr", REAL, {}), ("special.entr", "entr", REAL, POSITIVE),
     ("special.expit", "expit", REAL, {}), ("special.psi", "digamma", REAL, POSITIVE), ("i0", "i0", REAL, {}), ("special.i1", "i1", REAL, {}),
     ("special.i0e", "i0e", REAL, {}), ("special.i1e", "i1e", REAL, {}), ("logit", "logit", REAL, {"low": 0.1, "high": 0.9}),
-    ("frac", "trunc", REAL, {}), ("nan_to_num", "nan_to_num", REAL, {}), ("sgn", "sign", BOTH, {}), ("angle", "angle", BOTH, {}),
+    ("frac", "trunc", REAL, {}), ("nan_to_num", "nan_to_num", REAL, {}), ("sgn", "sign", BOTH, {}), ("angle", "angle", ("complex",), {}),
     ("conj_physical", "conjugate", ("complex",), {}),
 ]
 CONSTANT = ["sign", "floor", "ceil", "trunc", "round", "signbit", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not"]
@@ -55,6 +55,17 @@ COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal
 def function(name: str) -> Callable[..., Any]:
     (fn,) = found(name)
     return fn  # type: ignore[no-any-return]
+
+
+def same_or_refused(f: Callable[..., Any], *args: Any) -> None:
+    """Check that a traced function returns what torch does, or raises what torch raises."""
+    try:
+        f(*args)
+    except Exception as err:
+        with pytest.raises(type(err)):
+            tg.trace(f, *args)
+    else:
+        same_value(f, *args)
 
 
 def kinds(table: Any) -> list[Any]:
@@ -83,13 +94,13 @@ def test_a_function_of_two_tensors(name: str, op: str, kind: str, within: dict[s
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison(name: str) -> None:
     for args in two(low=0.5).values():
-        check(function(name), *args, op=COMPARISONS[name])
+        assert COMPARISONS[name] in names(same_value(function(name), *args))
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in UNARY] + CONSTANT)
 def test_integers_become_numbers_of_the_default_dtype_where_torch_says_so(name: str) -> None:
     for x in (torch.tensor([1, 2, 3]), torch.tensor([1, 2], dtype=torch.uint8), torch.tensor(2)):
-        same_value(function(name), x)
+        same_or_refused(function(name), x)
 
 
 @pytest.mark.parametrize("name", ["add", "mul", "div", "pow", "remainder", "eq", "lt", "atan2", "floor_divide", "fmod", "bitwise_and", "gcd"])
@@ -100,21 +111,15 @@ def test_numbers_are_weak(name: str, other: Any, dtype: torch.dtype) -> None:
 
     def f(x: Any) -> Any:
         return function(name)(x, other)
-    try:
-        f(x)
-    except Exception as err:
-        with pytest.raises(type(err)):
-            tg.trace(f, x)
-    else:
-        same_value(f, x)
+    same_or_refused(f, x)
 
 
 X, Y = sample(3, 4), sample(3, 4, seed=1)
 OPERATORS: dict[str, tuple[Callable[..., Any], str]] = {
     "x + 2": (lambda x: x + 2, "add"), "2 + x": (lambda x: 2 + x, "add"), "x - 2": (lambda x: x - 2, "subtract"),
     "2 - x": (lambda x: 2 - x, "subtract"), "x * 2": (lambda x: x * 2, "multiply"), "2 * x": (lambda x: 2 * x, "multiply"),
-    "x / 2": (lambda x: x / 2, "divide"), "2 / x": (lambda x: 2 / x, "divide"), "x // 2": (lambda x: x // 2, "floor_divide"),
-    "2 // x": (lambda x: 2 // x, "floor_divide"), "x % 2": (lambda x: x % 2, "remainder"), "2 % x": (lambda x: 2 % x, "remainder"),
+    "x / 2": (lambda x: x / 2, "divide"), "2 / x": (lambda x: 2 / x, "divide"), "x // 2": (lambda x: (x // 2).detach(), "floor_divide"),
+    "2 // x": (lambda x: (2 // x).detach(), "floor_divide"), "x % 2": (lambda x: x % 2, "remainder"), "2 % x": (lambda x: (2 % x).detach(), "remainder"),
     "x ** 3": (lambda x: x ** 3, "pow"), "2 ** x": (lambda x: 2 ** x, "pow"), "-x": (lambda x: -x, "negative"), "abs(x)": (abs, "abs"),
     "x == 1": (lambda x: x == 1, "equal"), "1 < x": (lambda x: 1 < x, "greater"), "x >= 1": (lambda x: x >= 1, "greater_equal"),  # noqa: SIM300
     "~(x > 0)": (lambda x: ~(x > 0), "bitwise_invert"), "(x > 0) & (x < 1)": (lambda x: (x > 0) & (x < 1), "bitwise_and"),
@@ -157,7 +162,7 @@ CALLS: dict[str, tuple[Callable[..., Any], str, tuple[Any, ...]]] = {
     "round to decimals": (lambda x: torch.round(x, decimals=2), "round", (X,)),
     "polygamma": (lambda x: torch.polygamma(1, x), "polygamma", (sample(3, 4, low=0.5, high=3.0),)),
     "logit with eps": (lambda x: torch.logit(x, eps=0.2), "logit", (sample(3, 4, low=0.1, high=0.9),)),
-    "heaviside": (lambda x, y: torch.heaviside(x, y), "heaviside", (torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5, 0.5, 0.5]))),
+    "heaviside": (lambda x, y: torch.heaviside(x, y).detach(), "heaviside", (torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([0.5, 0.5, 0.5]))),
     "zeta": (lambda x: torch.special.zeta(torch.tensor([2.5, 3.5]), x), "zeta", (torch.tensor([1.5, 2.5]),)),
     "gammainc": (lambda x: torch.special.gammainc(torch.tensor([2.5, 3.5]), x), "gammainc", (torch.tensor([1.5, 2.5]),)),
     "x.real": (lambda x: x.real * 2, "real", (sample(3, dtype=torch.complex128),)),
@@ -202,7 +207,7 @@ KINKS: dict[str, Callable[..., Any]] = {
     "pow 0.0 by a tensor": lambda x: x ** torch.tensor([0.0, 0.0, 1.0, 2.0, 0.0, 3.0]), "0 ** x": lambda x: 0.0 ** x.abs(), "sgn": torch.sgn,
     "sqrt": lambda x: x.abs().sqrt(), "copysign": lambda x: torch.copysign(x, -OTHER), "xlogy": lambda x: torch.xlogy(x, OTHER + 1),
     "sinc": torch.sinc, "where and an infinite gradient": lambda x: torch.where(x > 0, x.log(), 0.0), "atan2": lambda x: torch.atan2(x, OTHER - 1),
-    "i1": torch.special.i1, "i1e": torch.special.i1e, "heaviside": lambda x: torch.heaviside(x, OTHER),
+    "i1": torch.special.i1, "i1e": torch.special.i1e,
     "clamp between equal bounds": lambda x: x.clamp(1, 1), "clamp between crossed bounds": lambda x: x.clamp(1, 0),
     "complex abs": lambda x: torch.abs(x * (1 + 1j)), "angle": lambda x: torch.angle(x * (1 + 1j)), "frac": torch.frac,
 }
@@ -236,7 +241,7 @@ def test_clamp_by_nan_gives_nan() -> None:
 
 @pytest.mark.parametrize("f", [
     lambda x: x.long() // 0, lambda x: torch.lt(x.cfloat(), 1), lambda x: -(x > 0), lambda x: torch.add(x.long(), 1, alpha=0.5),
-    lambda x: x.long().masked_fill(x > 0, 0.5), lambda x: torch.clamp(x), lambda x: x.long() ** -1, lambda x: torch.sin(2.0),  # type: ignore[arg-type]
+    lambda x: x.masked_fill(x.long(), 0.5), lambda x: torch.clamp(x), lambda x: x.long() ** -1, lambda x: torch.sin(2.0),  # type: ignore[arg-type]
     lambda x: x + "1", lambda x: torch.lerp(x, x.double(), 0.5), lambda x: torch.imag(x),
 ], ids=range(11))
 def test_what_torch_refuses_is_refused_in_its_words(f: Callable[..., Any]) -> None:

@@ -49,12 +49,12 @@ def unary(op: Callable[..., Any], names: str, kinds: str = "fc", floating: bool 
     torch_means(*spelled)(meaning)
 
 
-def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool = False) -> Callable[..., Any]:
-    """Say that functions of two arguments mean an op."""
+def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool = False, numbers: bool = True) -> Callable[..., Any]:
+    """Say that functions of two arguments, tensors both unless `numbers` may be among them, mean an op."""
     spelled = spellings(names)
 
     def meaning(input: Any, other: Any) -> Any:
-        xs = settled((input, other), kinds, floating)
+        xs = settled((input, other), kinds, floating) if numbers or tensors_only(input, other) else None
         return whole(spelled[0], input, other) if xs is None else op(*xs)
     return torch_means(*spelled)(meaning)
 
@@ -127,8 +127,8 @@ unary(ops.negative, "neg negative Tensor.__neg__", "ifc", floating=False)
 unary(lambda x: x, "positive Tensor.__pos__", "ifc", floating=False)  # the tensor itself
 unary(ops.abs, "abs absolute Tensor.__abs__", "ifc", floating=False)
 unary(ops.reciprocal, "reciprocal")
-binary(ops.gcd, "gcd", "i")
-binary(ops.lcm, "lcm", "i")
+binary(ops.gcd, "gcd", "i", numbers=False)
+binary(ops.lcm, "lcm", "i", numbers=False)
 
 
 @torch_means("addcmul", "Tensor.addcmul")
@@ -196,10 +196,10 @@ for _op, _names in {
     unary(_op, _names)
 unary(ops.square, "square", "ifc", floating=False)
 unary(lambda x: ops.reciprocal(ops.sqrt(x)), "rsqrt")
-binary(ops.logaddexp, "logaddexp", "f")
-binary(ops.logaddexp2, "logaddexp2", "f")
-binary(ops.atan2, "atan2 arctan2", "f", floating=True)
-binary(ops.hypot, "hypot", "f")
+binary(ops.logaddexp, "logaddexp", "f", numbers=False)
+binary(ops.logaddexp2, "logaddexp2", "f", numbers=False)
+binary(ops.atan2, "atan2 arctan2", "f", floating=True, numbers=False)
+binary(ops.hypot, "hypot", "f", numbers=False)
 
 # -- functions of real numbers alone
 
@@ -218,21 +218,9 @@ unary(ops.i0, "special.modified_bessel_i0", "f")
 unary(ops.i1, "special.modified_bessel_i1", "f")
 
 
-def _of_tensors(op: Op, names: str) -> None:
-    """Say what functions of two tensors mean; torch gives no number way, as the op does not."""
-    spelled = spellings(names)
-
-    def meaning(input: Any, other: Any) -> Any:
-        xs = settled((input, other), "f", floating=True) if tensors_only(input, other) else None
-        return whole(spelled[0], input, other) if xs is None else op(*xs)
-    torch_means(*spelled)(meaning)
-
-
-_of_tensors(ops.xlogy, "xlogy special.xlogy")
-_of_tensors(ops.xlog1py, "special.xlog1py")
-_of_tensors(ops.zeta, "special.zeta")
-_of_tensors(ops.gammainc, "igamma special.gammainc")
-_of_tensors(ops.gammaincc, "igammac special.gammaincc")
+for _op, _names in {ops.xlogy: "xlogy special.xlogy", ops.xlog1py: "special.xlog1py", ops.zeta: "special.zeta",
+                    ops.gammainc: "igamma special.gammainc", ops.gammaincc: "igammac special.gammaincc"}.items():
+    binary(_op, _names, "f", floating=True, numbers=False)  # to these ops a number is no weaker than a tensor
 
 
 @torch_means("logit", "Tensor.logit", "special.logit")
@@ -325,7 +313,7 @@ def imag(input: Any) -> Any:
     return ops.imag(input) if plain(input).is_complex() else whole("imag", input)
 
 
-unary(ops.angle, "angle", "fc")
+unary(ops.angle, "angle", "c")  # that of a real -0.0 is 0 in torch
 
 # -- comparison, logic and bits
 
@@ -335,7 +323,7 @@ for _op, _names in {ops.less: "lt less Tensor.__lt__", ops.less_equal: "le less_
                     ops.greater: "gt greater Tensor.__gt__", ops.greater_equal: "ge greater_equal Tensor.__ge__"}.items():
     binary(_op, _names, "bif")
 for _op in (ops.logical_and, ops.logical_or, ops.logical_xor):
-    binary(_op, _op.__name__, "bifc")
+    binary(_op, _op.__name__, "bifc", numbers=False)
 unary(ops.logical_not, "logical_not", "bifc", floating=False)
 for _op, _name in {ops.bitwise_and: "and", ops.bitwise_or: "or", ops.bitwise_xor: "xor"}.items():
     binary(_op, f"bitwise_{_name} Tensor.__{_name}__ Tensor.__r{_name}__", "bi")
@@ -349,10 +337,10 @@ unary(lambda x: ops.equal(x, -math.inf), "isneginf", "f", floating=False)
 
 # -- selection, with torch's gradients: those of maximum share equally among ties, fmax gives all to the first, clamp to what it lets through
 
-maximum = binary(ops.maximum, "maximum", "bif")
-minimum = binary(ops.minimum, "minimum", "bif")
-binary(lambda a, b: ops.where(ops.logical_or(ops.greater_equal(a, b), ops.isnan(b)), a, b), "fmax", "f")
-binary(lambda a, b: ops.where(ops.logical_or(ops.less_equal(a, b), ops.isnan(b)), a, b), "fmin", "f")
+maximum = binary(ops.maximum, "maximum", "bif", numbers=False)
+minimum = binary(ops.minimum, "minimum", "bif", numbers=False)
+binary(lambda a, b: ops.where(ops.logical_or(ops.greater_equal(a, b), ops.isnan(b)), a, b), "fmax", "f", numbers=False)
+binary(lambda a, b: ops.where(ops.logical_or(ops.less_equal(a, b), ops.isnan(b)), a, b), "fmin", "f", numbers=False)
 
 
 @torch_means("clamp", "clip", "Tensor.clamp", "Tensor.clip")

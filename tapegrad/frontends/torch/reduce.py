@@ -261,22 +261,26 @@ def _norm(x: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
     return restore(y, x, axes) if keepdim else y
 
 
+def _is_wider(dtype: Any, x: Any) -> bool:
+    """True for no dtype, and one that holds the numbers of `x`: to a narrower one torch takes no norm."""
+    return dtype is None or (tensors_only(x) and torch.promote_types(plain(x).dtype, dtype) is dtype)
+
+
 def _is_order(ord: Any) -> bool:
     return type(ord) in (int, float) and ord == ord
 
 
 @torch_means("linalg.vector_norm")
 def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x_ = x if dtype is None else brought(x, dtype)
-    if not is_kind(x_, "fc") or not _is_order(ord) or 0 in shape_of(x_):
+    if not _is_wider(dtype, x) or not is_kind(x, "fc") or not _is_order(ord) or 0 in shape_of(x):
         return whole("linalg.vector_norm", x, ord, dim, keepdim, dtype=dtype)
-    return _norm(x_, ord, dim, keepdim)
+    return _norm(x if dtype is None else brought(x, dtype), ord, dim, keepdim)
 
 
 @torch_means("linalg.matrix_norm")
 def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = A if dtype is None else brought(A, dtype)
-    if not is_kind(x, "fc") or 0 in shape_of(x) or ndim(x) < 2 or ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf) or len(dim) != 2:
+    x = A if dtype is None or not _is_wider(dtype, A) else brought(A, dtype)
+    if not _is_wider(dtype, A) or not is_kind(x, "fc") or 0 in shape_of(x) or ndim(x) < 2 or ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf) or len(dim) != 2:
         return whole("linalg.matrix_norm", A, ord, dim, keepdim, dtype=dtype)
     rows, columns = (axis_of(x, a) for a in dim)
     if ord == "fro":
