@@ -349,6 +349,9 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     xs = settled((input, *bounds), "if")
     if xs is None or not bounds or any(is_number(bound) and plain(bound) != plain(bound) for bound in bounds):
         return whole("clamp", input, min, max)
+    if all(type(bound) in (int, float, bool) for bound in xs[1:]):
+        known = iter(xs[1:])
+        return ops.clamp(xs[0], **{name: next(known) for name, bound in (("low", min), ("high", max)) if bound is not None})
     y, *limits = xs
     if min is not None:
         y = _bounded(ops.less, y, limits[0])
@@ -440,7 +443,9 @@ def _elsewhere(wanted: torch.device, here: torch.device) -> bool:
 
 @torch_means("clone", "Tensor.clone")
 def clone(input: Any, *, memory_format: Any = None) -> Any:
-    return ops.copy(input, **({"order": "C"} if memory_format is torch.contiguous_format and not plain(input).is_contiguous() else {}))
+    if memory_format in (None, torch.preserve_format) or (memory_format is torch.contiguous_format and plain(input).is_contiguous()):
+        return ops.copy(input)
+    return ops.copy(input, order="C") if memory_format is torch.contiguous_format else whole("clone", input, memory_format=memory_format)
 
 
 @torch_means("Tensor.contiguous")

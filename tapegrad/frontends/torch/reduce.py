@@ -280,7 +280,8 @@ def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
 @torch_means("linalg.matrix_norm")
 def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
     x = A if dtype is None or not _is_wider(dtype, A) else brought(A, dtype)
-    if not _is_wider(dtype, A) or not is_kind(x, "fc") or 0 in shape_of(x) or ndim(x) < 2 or ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf) or len(dim) != 2:
+    known = _is_wider(dtype, A) and is_kind(x, "fc") and ndim(x) > 1 and 0 not in shape_of(x) and len(dim) == 2
+    if not known or ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
         return whole("linalg.matrix_norm", A, ord, dim, keepdim, dtype=dtype)
     rows, columns = (axis_of(x, a) for a in dim)
     if ord == "fro":
