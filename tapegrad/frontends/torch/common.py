@@ -14,6 +14,7 @@ from tapegrad.brief import plain
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import found
 from tapegrad.rules import Traced, tracer_of
+from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_tensor, numpy_dtype, torch_dtype
 from tapegrad.tree import leaves_of
 
@@ -84,7 +85,25 @@ def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | 
         return None
     dtype = result_type(*xs)
     dtype = inexact(dtype) if floating else dtype
-    return [brought(x, dtype) for x in xs] if (kind_of(dtype) or "?") in kinds else None
+    if (kind_of(dtype) or "?") not in kinds:
+        return None
+    if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):  # a cast holds for these dtypes alone
+        for x in xs:
+            guard_dtype(x)
+    return [brought(x, dtype) for x in xs]
+
+
+def guard_dtype(x: Any) -> None:
+    """Record that what the program does holds for a tensor's dtype."""
+    if isinstance(x, Traced) and not is_number(x):
+        x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
+
+
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return a tensor in the dtype that the program asks for: if it is of that dtype, itself, and the tape guards that it was."""
+    if torch_dtype(plain(x).dtype) is dtype:
+        guard_dtype(x)
+    return brought(x, dtype)
 
 
 def brought(x: Any, dtype: torch.dtype) -> Any:

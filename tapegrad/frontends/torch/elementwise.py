@@ -17,6 +17,7 @@ from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.common import (
     brought,
+    cast,
     is_number,
     kind_of,
     one_dtype_of,
@@ -27,6 +28,7 @@ from tapegrad.frontends.torch.common import (
     tensors_only,
     whole,
 )
+from tapegrad.frontends.torch.facts import asked
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.rules import Op
@@ -394,7 +396,7 @@ def masked_fill(input: Any, mask: Any, value: Any) -> Any:
 
 
 def _cast(dtype: torch.dtype, name: str) -> None:
-    torch_means(f"Tensor.{name}")(lambda self, memory_format=None: brought(self, dtype))
+    torch_means(f"Tensor.{name}")(lambda self, memory_format=None: cast(self, dtype))
 
 
 for _name in ("float", "double", "half", "bfloat16", "int", "long", "short", "bool", "cfloat", "cdouble"):
@@ -406,8 +408,8 @@ for _name, _dtype in {"byte": torch.uint8, "char": torch.int8}.items():
 @torch_means("Tensor.type")
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, torch.dtype):
-        return brought(self, dtype)
-    return plain(self).type() if dtype is None else generic(self._tracer, torch.Tensor.type, (self, dtype), {})
+        return cast(self, dtype)
+    return asked(torch.Tensor.type)(self) if dtype is None else generic(self._tracer, torch.Tensor.type, (self, dtype), {})
 
 
 @torch_means("Tensor.type_as")
@@ -431,7 +433,7 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         dtype, device = plain(other).dtype, plain(other).device
     if device is not None and _elsewhere(torch.device(device), here.device):
         return generic(self._tracer, torch.Tensor.to, (self, *args), kwargs)
-    y = self if dtype is None else brought(self, dtype)
+    y = self if dtype is None else cast(self, dtype)
     places = 2 if dtype is not None and device is not None and other is None else 1
     copied = kwargs.get("copy", args[places + 1] if len(args) > places + 1 else False)
     return ops.copy(y) if copied is True and y is self else y
