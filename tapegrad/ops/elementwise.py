@@ -324,13 +324,8 @@ fmax = _extremum("fmax", np.fmax, _share_nan)
 fmin = _extremum("fmin", np.fmin, _share_nan)
 
 
-def _within(dy: Any, y: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-    inside = True if low is None else greater_equal(x, low)
-    return where(inside if high is None else logical_and(inside, less_equal(x, high)), dy, 0.0)
-
-
-# torch's, between plain numbers: at a bound all of a cotangent passes, where maximum and minimum share it
-clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (_within,),
+# torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
+clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high), lambda x, low=None, high=None: np.clip(x, low, high)))
 
 # -- what a user says of a value

@@ -351,7 +351,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     xs = settled((input, *bounds), "if")
     if xs is None or not bounds or any(is_number(bound) and plain(bound) != plain(bound) for bound in bounds):
         return whole("clamp", input, min, max)
-    if all(type(bound) in (int, float, bool) for bound in xs[1:]):
+    if all(type(bound) in (int, float, bool) for bound in xs[1:]) and xs[1] <= xs[-1]:
         known = iter(xs[1:])
         return ops.clamp(xs[0], **{name: next(known) for name, bound in (("low", min), ("high", max)) if bound is not None})
     y, *limits = xs
