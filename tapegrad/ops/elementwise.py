@@ -6,7 +6,7 @@ implementation, unless `on_torch` names another, with the dtypes of NumPy's ufun
 place, so every formula is plain calculus; broadcasting is undone elsewhere.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
-equally among ties; rounding and sign are constant; hypot'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
+equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def conj(x: Any) -> Any:
 def is_complex(x: Any) -> bool:
     """True for a complex number, array or proxy of one."""
     return getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") == "c"  # type: ignore[no-any-return]
+
+
+def is_inexact(dtype: Any) -> bool:
+    """True for a dtype of real or complex numbers, one that torch has alone too."""
+    return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
 
 
 def chain(derivative: Callable[..., Any] | float) -> Partial:
@@ -156,7 +161,14 @@ tanh = elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, means=(np.tanh,), sc
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
 atanh = elementwise("atanh", np.atanh, lambda y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
-atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b),
+
+
+def _square_length(a: Any, b: Any) -> Any:
+    s = a * a + b * b
+    return where(equal(s, 0), 1, s)
+
+
+atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / _square_length(a, b), lambda y, a, b: -a / _square_length(a, b),
                     means=(np.atan2,), scalar=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, b: a / where(equal(y, 0), 1, y), lambda y, a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)
@@ -312,11 +324,17 @@ minimum = _extremum("minimum", np.minimum, _share)
 fmax = _extremum("fmax", np.fmax, _share_nan)
 fmin = _extremum("fmin", np.fmin, _share_nan)
 
+
+# torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
+clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),),
+               torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high), lambda x, low=None, high=None: np.clip(x, low, high)))
+
 # -- what a user says of a value
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
 array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone")
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,), torch=lambda x, order="K": x.clone())
+copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,),
+              torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, y, x, dtype: dy if np.dtype(dtype).kind in "fc" else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))
+                (lambda dy, y, x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))

@@ -185,7 +185,7 @@ def is_mask(part: Any) -> bool:
     value = part
     while hasattr(type(value), "_tracer"):
         value = value._val
-    return value is not part and (isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b")
+    return value is not part and (isinstance(value, bool) or getattr(dtype_of(value), "kind", "") == "b")
 
 
 def read(x: Any, index: tuple[Any, ...], through: Path = ()) -> Any:
@@ -207,6 +207,16 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
 
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None),
               torch=lambda x, indices, axis=0: tensorindex.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
+
+
+def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
+    n, indices = x.shape[axis], indices.to(torch.int64)
+    shape = [max(pair) for pair in zip(x.shape, indices.shape)]
+    shape[axis] = indices.shape[axis]
+    from_front = torch.where(indices < 0, indices + n, indices)  # gather takes no others; take_along_dim lets what is out of range wrap round
+    return torch.gather(x.expand([n if i == axis % x.ndim else m for i, m in enumerate(shape)]), axis, from_front.expand(shape))
+
+
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    torch=lambda x, indices, axis=-1: torch.take_along_dim(x, indices.to(torch.int64), axis))
+    torch=_take_along)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import conj, constant, equal, exp, is_complex, real, where
+from tapegrad.ops.elementwise import conj, constant, equal, exp, is_complex, is_inexact, real, where
 from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
 from tapegrad.rules import Op, define
 from tapegrad.tangent import ZERO, shape_of
@@ -37,7 +37,7 @@ def restore(y: Any, x: Any, axis: Any = None) -> Any:
 
 def _to_integer(dtype: Any) -> bool:
     """True if `dtype=` rounded what was summed: nothing flows."""
-    return dtype is not None and np.dtype(dtype).kind not in "fc"
+    return dtype is not None and not is_inexact(dtype)
 
 
 def _summed(x: Any, dtype: Any) -> Any:

@@ -260,19 +260,25 @@ huber = special("huber", lambda y, delta, r: where(greater(abs(r), delta), abs(r
                 lambda y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
 pseudo_huber = special("pseudo_huber", _by_width, lambda y, delta, r: delta * r / hypot(delta, r), on_torch=_pseudo_huber)
 
-# -- Bessel functions, by their argument: DLMF 10.6.1, 10.29.1
+# -- Bessel functions, by their argument: DLMF 10.6.1 and 2, 10.29.1 and 2
+
+
+def _over(y: Any, x: Any) -> Any:
+    """Return y / x for a function of order 1, whose slope at 0 is a half."""
+    return where(equal(x, 0), 0.5, y / where(equal(x, 0), 1.0, x))
+
 
 j0 = special("j0", lambda y, x: -j1(x), on_torch="special.bessel_j0")
-j1 = special("j1", lambda y, x: (j0(x) - jv(2, x)) / 2, on_torch="special.bessel_j1")
+j1 = special("j1", lambda y, x: j0(x) - _over(y, x), on_torch="special.bessel_j1")
 y0 = special("y0", lambda y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
 yn = special("yn", "n", lambda y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
 i0 = special("i0", lambda y, x: i1(x), on_torch="special.i0")
-i1 = special("i1", lambda y, x: (i0(x) + iv(2, x)) / 2, on_torch="special.i1")
+i1 = special("i1", lambda y, x: i0(x) - _over(y, x), on_torch="special.i1")
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
-i1e = special("i1e", lambda y, x: (i0e(x) + ive(2, x)) / 2 - sign(x) * y, on_torch="special.i1e")
+i1e = special("i1e", lambda y, x: i0e(x) - _over(y, x) - sign(x) * y, on_torch="special.i1e")
 iv = special("iv", "v", lambda y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
 ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
 k0 = special("k0", lambda y, x: -k1(x), on_torch="special.modified_bessel_k0")

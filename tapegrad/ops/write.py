@@ -38,7 +38,7 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
         if is_complex(y) and not is_complex(dy.array if type(dy) is Accumulator else dy):
             dy = dense(dy) + 0j  # a real one has no imaginary part to write into
         dy = dy.dense() if type(dy) is Scatter else dy
-        if isinstance(unwrap(dy), Traced) or any(isinstance(unwrap(part), Traced) for part in index):
+        if any(isinstance(unwrap(part), Traced) for part in (dy, *index)):
             dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number cannot be read from
             dvalue = read(dy, index, through)
             dx = setitem(dy, 0.0, *index, **({"through": through} if through else {}))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tapegrad import ops
 from tests.cases.case import Case, draw
 
 ANY, POSITIVE, UNIT, ABOVE_ONE = (-2.0, 2.0), (0.3, 3.0), (-0.9, 0.9), (1.2, 3.0)
@@ -83,6 +84,8 @@ CASES = [
     binary("fmax", np.fmax, torch=torch.fmax), binary("fmin", np.fmin, torch=torch.fmin),
     Case("clip", lambda x: np.clip(x, -1.0, 1.0), [(draw(2, 3),), (0.5,)], ops=("maximum", "minimum"), torch=lambda x: torch.clip(x, -1.0, 1.0)),
     Case("clip:bounds", lambda x, low, high: x.clip(low, high), [(draw(4), -0.5, np.full(4, 0.7))], ops=("maximum", "minimum")),
+    Case("clamp", lambda x: ops.clamp(x, low=-1.0, high=1.0) + ops.clamp(x, low=0.3) + ops.clamp(x, high=0.5), [(draw(2, 3),), (0.4,)],
+         torch=lambda x: x.clamp(-1.0, 1.0) + x.clamp(min=0.3) + x.clamp(max=0.5)),
     Case("astype", lambda x: x.astype(np.float64) * 2, [(draw(3),)]), Case("astype:int", lambda x: x * x.astype(int), [(draw(3),)], ops=("astype",)),
     Case("copy", lambda x: x.copy() * 2, [(draw(3),)]),
     Case("scalar", lambda a, b: np.power(a, b) + np.divide(a, b) - np.add(a, np.negative(b)), [(1.5, 2.5), (2.0, 3)], errors=[(("text", 1.0), TypeError)]),

@@ -88,8 +88,8 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "pickle": (lambda x: pickle.dumps(x), tg.UnknownFunction, "no numbers of its own", "tg.value"),
     "dlpack": (lambda x: x.__dlpack__(), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
     "np.from_dlpack": (lambda x: np.from_dlpack(x), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
-    "no gradient by an argument": (lambda x: torch.nn.functional.binary_cross_entropy(torch.full((3, 4), 0.5), x.abs(), x.abs()), tg.MissingRule,
-                                   "torch has no gradient of", "tg.stop_gradient"),
+    "no gradient by an argument": (lambda x: torch.nn.functional.multi_margin_loss(torch.full((3, 4), 0.5), torch.tensor([0, 1, 2]), weight=x[0].abs()),
+                                   tg.MissingRule, "torch has no gradient of", "tg.stop_gradient"),
     "jit.trace": (lambda x: torch.jit.trace(torch.sin, x), tg.UnknownFunction, "does not let others see", "tg.primitive"),
     "a Function that uses what it was not given": (leak, tg.UnknownFunction, "besides its arguments", "pass them as arguments"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
+NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
 
 
@@ -56,9 +58,13 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
     meaning = FOREIGN.get(func)
-    if kwargs.get("out") is not None:
-        return into_out(call, func, args, kwargs)
+    if "out" in kwargs:
+        if kwargs["out"] is not None:
+            return into_out(call, func, args, kwargs)
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     if meaning is not None:
+        if kwargs and not isinstance(func, FunctionType):
+            kwargs = {NUMPYS.get(key, key): value for key, value in kwargs.items()}
         return meaning(*args, **kwargs)
     if is_in_place(func, kwargs):
         return in_place(tracer, func, args, kwargs)

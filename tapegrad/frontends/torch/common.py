@@ -1,19 +1,23 @@
-"""What torch's frontends share: torch's promotion, made explicit."""
+"""What torch's frontends share: torch's promotion, made explicit, and the way back to torch's own function."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from numbers import Complex, Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.brief import plain
-from tapegrad.rules import Traced
-from tapegrad.tensors import is_tensor, numpy_dtype
+from tapegrad.frontends.torch.registry import found
+from tapegrad.rules import Traced, tracer_of
+from tapegrad.tangent import dtype_of
+from tapegrad.tensors import is_tensor, numpy_dtype, torch_dtype
+from tapegrad.tree import leaves_of
 
-_OF_NUMBERS = {bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
-               complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32)}
+# -- promotion
 
 
 def result_type(*xs: Any) -> torch.dtype:
@@ -24,10 +28,23 @@ def result_type(*xs: Any) -> torch.dtype:
     """
     ranks: list[Any] = [None, None, None]
     for x in map(plain, xs):
-        at = 2 if not is_tensor(x) else 0 if x.ndim else 1
-        dtype = x.dtype if at < 2 else next(of() for kind, of in _OF_NUMBERS.items() if isinstance(x, (kind, np.bool_) if kind is bool else kind))
+        at = 2 if is_number(x) else 0 if x.ndim else 1
+        dtype = _of_number(x) if at == 2 else torch_dtype(x.dtype)
         ranks[at] = dtype if ranks[at] is None else torch.promote_types(ranks[at], dtype)
     return _combined(_combined(ranks[0], ranks[1]), ranks[2])
+
+
+def is_number(x: Any) -> bool:
+    """True for Python's and NumPy's numbers, and proxies of one: torch lets each give way to a tensor."""
+    return isinstance(plain(x), (Complex, np.bool_))
+
+
+def _of_number(x: Any) -> torch.dtype:
+    if isinstance(x, (bool, np.bool_)):
+        return torch.bool
+    if isinstance(x, Integral):
+        return torch.int64
+    return torch.get_default_dtype() if isinstance(x, Real) else torch.promote_types(torch.get_default_dtype(), torch.complex32)
 
 
 def _combined(higher: Any, lower: Any) -> Any:
@@ -41,21 +58,90 @@ def _combined(higher: Any, lower: Any) -> Any:
     return torch.promote_types(higher, lower) if higher is torch.bool or lower.is_floating_point or lower.is_complex else higher
 
 
-def settled(*xs: Any, floating: bool = False) -> list[Any]:
-    """Return the arguments of an elementwise function brought to one dtype, that of torch's promotion.
+def kind_of(dtype: torch.dtype) -> str:
+    """Return "b", "i", "f" or "c" for bools, integers, floating and complex numbers; "" for what NumPy's rules know nothing of.
+
+    >>> kind_of(torch.uint8), kind_of(torch.bfloat16), kind_of(torch.complex32)
+    ('i', 'f', '')
+    """
+    if dtype is torch.complex32 or str(dtype).startswith("torch.float8"):
+        return ""
+    return "c" if dtype.is_complex else "f" if dtype.is_floating_point else "b" if dtype is torch.bool else "i"
+
+
+def inexact(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which torch computes what is no integer: its default one for integers."""
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+
+
+def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | None:
+    """Return the arguments of an elementwise function brought to one dtype, that of torch's promotion; None where that is of no such kind.
 
     The ops promote as NumPy does (a 0-d tensor does not give way, integers are divided in float64), and so must not have to. Numbers stay
     numbers. `floating` is for functions that make integers real: in torch's default dtype.
     """
+    if all(map(is_number, xs)):
+        return None
     dtype = result_type(*xs)
-    if floating and not dtype.is_floating_point and not dtype.is_complex:
-        dtype = torch.get_default_dtype()
+    dtype = inexact(dtype) if floating else dtype
+    if (kind_of(dtype) or "?") not in kinds:
+        return None
+    if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):  # a cast holds for these dtypes alone
+        for x in xs:
+            guard_dtype(x)
     return [brought(x, dtype) for x in xs]
+
+
+def guard_dtype(x: Any) -> None:
+    """Record that what the program does holds for a tensor's dtype."""
+    if isinstance(x, Traced) and not is_number(x):
+        x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
+
+
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return a tensor in the dtype that the program asks for: if it is of that dtype, itself, and the tape guards that it was."""
+    if torch_dtype(plain(x).dtype) is dtype:
+        guard_dtype(x)
+    return brought(x, dtype)
 
 
 def brought(x: Any, dtype: torch.dtype) -> Any:
     """Return a tensor in another dtype, a number as Python's."""
     value = plain(x)
-    if is_tensor(value):
-        return x if value.dtype is dtype else ops.astype(x, dtype=numpy_dtype(dtype))
-    return x.item() if isinstance(x, np.generic) and not isinstance(x, Traced) else x
+    if not is_number(value):
+        return x if torch_dtype(value.dtype) is dtype else ops.astype(x, dtype=numpy_dtype(dtype))
+    if not isinstance(value, np.generic):
+        return x
+    return ops.item(x) if isinstance(x, Traced) else x.item()
+
+
+# -- torch's own functions
+
+
+def whole(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch refuses in its own words."""
+    from tapegrad.frontends.torch.generic import generic  # which needs the promotion above
+    return generic(tracer_of(leaves_of((args, kwargs))), found(name)[0], args, kwargs)
+
+
+def tensors_only(*xs: Any) -> bool:
+    """True if all are tensors: what torch demands of most arguments."""
+    return all(is_tensor(plain(x)) for x in xs)
+
+
+def one_dtype_of(*xs: Any) -> bool:
+    """True if all are tensors of one dtype, which torch's products demand, and an op would promote."""
+    return tensors_only(*xs) and len({plain(x).dtype for x in xs}) == 1
+
+
+def tensors_among(xs: Any) -> Iterator[Any]:
+    """Yield those of some arguments that are tensors."""
+    return (x for x in xs if is_tensor(plain(x)))
+
+
+def sealed(x: Any, y: Any, why: str) -> Any:
+    """Return `y`, which shares the memory of `x` in torch and not on the tape: neither of the two may be written to."""
+    for part in (x, y):
+        if isinstance(part, Traced):
+            views.place(part).storage.sealed = why
+    return y

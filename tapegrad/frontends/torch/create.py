@@ -73,8 +73,11 @@ def _dtype(dtype: Any) -> dict[str, Any]:
 
 @torch_means("full_like")
 def full_like(input: Any, fill_value: Any, *, dtype: Any = None, **_: Any) -> Any:
-    y = ops.zeros_like(input, **_dtype(dtype))
-    y[...] = fill_value
+    return _filled(ops.zeros_like(input, **_dtype(dtype)), fill_value)
+
+
+def _filled(y: Any, value: Any) -> Any:
+    y[...] = value
     return y
 
 
@@ -88,7 +91,7 @@ def _new(func: Any) -> Callable[..., Any]:
 
 torch_means("Tensor.new_zeros", "Tensor.new_empty")(_new(torch.zeros))
 torch_means("Tensor.new_ones")(_new(torch.ones))
-torch_means("Tensor.new_full")(_new(torch.full))
+torch_means("Tensor.new_full")(lambda x, size, fill_value, **kwargs: _filled(_new(torch.zeros)(x, tuple(size), **kwargs), fill_value))
 
 
 @torch_means("tensor")

@@ -17,11 +17,11 @@ def _one(name: str, op: Any) -> None:
     """Say that functions of torch of this name are an op of one argument."""
     def meaning(input: Any) -> Any:
         return op(input) if real(input) else NotImplemented
-    functional(f"nn.functional.{name}", name, f"Tensor.{name}", f"special.{name}")(meaning)
+    functional(f"nn.functional.{name}", *({"relu": ("relu", "Tensor.relu")}.get(name, ())))(meaning)
 
 
 for _name, _op in {"relu": ops.relu, "hardsigmoid": ops.hardsigmoid, "hardswish": ops.hardswish, "silu": ops.silu, "mish": ops.mish,
-                   "logsigmoid": ops.log_expit, "sigmoid": ops.expit, "expit": ops.expit, "tanh": ops.tanh}.items():
+                   "logsigmoid": ops.log_expit, "sigmoid": ops.expit, "tanh": ops.tanh}.items():
     _one(_name, _op)
 
 
