@@ -29,9 +29,8 @@ def is_tensor(x: Any) -> bool:
     return is_tensor_type(type(x))
 
 
-@functools.lru_cache(maxsize=1024)
 def is_tensor_type(kind: type) -> bool:
-    """True for torch's class of tensors and those derived from it: no class becomes one, so that an answer holds once torch is imported too."""
+    """True for torch's class of tensors and those derived from it."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
     return tensor is not None and issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
 
