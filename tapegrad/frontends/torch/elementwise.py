@@ -21,8 +21,8 @@ from tapegrad.frontends.torch.common import (
     is_number,
     kind_of,
     one_dtype_of,
+    related,
     result_type,
-    sealed,
     settled,
     tensors_among,
     tensors_only,
@@ -294,7 +294,7 @@ def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = No
 def conj(input: Any) -> Any:
     if kind_of(plain(input).dtype) != "c":
         return input
-    return sealed(input, ops.conjugate(input), "conj gave a view of a tensor, and one of the two is written to")
+    return related(input, ops.conjugate(input))
 
 
 unary(lambda x: ops.conjugate(x) if plain(x).is_complex() else ops.positive(x), "conj_physical", "ifc", floating=False)

@@ -20,7 +20,7 @@ from tapegrad.frontends.common import keywords, static
 from tapegrad.frontends.numpy.decompose import matrix_power as power_of_matrix
 from tapegrad.frontends.numpy.linalg import kron as kron_of_two
 from tapegrad.frontends.numpy.linalg import multi_dot as product_of_chain
-from tapegrad.frontends.torch.common import brought, one_dtype_of, sealed, settled, tensors_only, whole
+from tapegrad.frontends.torch.common import brought, one_dtype_of, related, settled, tensors_only, whole
 from tapegrad.frontends.torch.reduce import is_kind
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, diagonal, movedim, ndim, transpose
@@ -240,7 +240,7 @@ def adjoint(input: Any) -> Any:
     if ndim(input) < 2:
         return whole("adjoint", input)
     y = transpose(input, -2, -1)
-    return y if not is_kind(input, "c") else sealed(input, ops.conjugate(y), "mH gave a view of a tensor, and one of the two is written to")
+    return y if not is_kind(input, "c") else related(input, ops.conjugate(y))
 
 
 # -- solutions, determinants and decompositions
