@@ -15,8 +15,7 @@ from tapegrad import views
 from tapegrad.brief import plain
 from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
-from tapegrad.frontends.torch import random
-from tapegrad.frontends.torch.common import brought, result_type
+from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import spelled
 from tapegrad.frontends.torch.torchop import TorchOp
@@ -51,7 +50,7 @@ def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, .
         if isinstance(x, Traced) and not is_memory(plain(x)):
             if not isinstance(plain(x), (float, complex, np.inexact)):
                 return static(x)
-            return brought(to_torch(x), result_type(*tensors, plain(x)))
+            return common.brought(to_torch(x), common.result_type(*tensors, plain(x)))
         if type(x) in (tuple, list):
             return type(x)(map(settle, x))
         return {key: settle(part) for key, part in x.items()} if type(x) is dict else x

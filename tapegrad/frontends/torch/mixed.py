@@ -11,6 +11,7 @@ from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.rules import Op
+from tapegrad.tensorarray import unwrap
 from tapegrad.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
 
 
@@ -24,8 +25,11 @@ def _array(x: Any) -> Any:
 
 # A replay on tensors has a tensor where the program had an array, and that is one on whichever side.
 to_torch: Op = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),), torch=lambda x, device="cpu": x)
-to_numpy: Op = Op("to_numpy", np.asarray,
-                  (lambda dy, y, x: to_torch(dy, device=str(plain(x).device)) if hasattr(plain(x), "device") else dy,), torch=_array)
+to_numpy: Op = Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=_device(x)),), torch=_array)
+
+
+def _device(x: Any) -> str:
+    return str(getattr(plain(unwrap(x)), "device", "cpu"))
 
 
 def shared(x: Any, y: Any) -> Any:
