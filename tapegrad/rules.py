@@ -15,11 +15,11 @@ from tapegrad.errors import (
     ArgumentError,
     DuplicateRule,
     Location,
-    MissingRule,
     UnknownFunction,
     user_location,
 )
 from tapegrad.lent import reading
+from tapegrad.stub import missing_rule
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
 from tapegrad.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
@@ -210,7 +210,7 @@ class Op:
         partial, x = self.partials[i], args[i]  # type: ignore[index]
         if partial is None:
             return ZERO
-        dtype = None if isinstance(y, Traced) else y.dtype
+        dtype = None if isinstance(y, Traced) else getattr(y, "dtype", None)
         for arg in (dy, *args):
             if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:  # of several dtypes, NumPy's promotion is not torch's
                 return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
@@ -496,19 +496,3 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         op.rr, op.rr_where, op.differentiable, op.loose = reading(rule, f"the rule of {op.__name__}"), here, True, False
         return rule
     return decorate
-
-
-def missing_rule(op: Op, args: tuple[Any, ...], where: Location | None = None) -> MissingRule:
-    """Say which op has no rule, and give a stub to paste."""
-    name = op.__name__
-    try:
-        names = [p.name for p in inspect.signature(op.impl).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
-        names = []
-    names = names[: len(args)] if len(names) >= len(args) else [f"x{i}" for i in range(1, len(args) + 1)]
-    stub = (f"@tg.rrule({name})\n"
-            f"      def _({', '.join(names)}):\n"
-            f"          def {name}_pullback(dy):\n"
-            f"              return {''.join(f'd{n}, ' for n in names).rstrip()}   # one cotangent per argument\n"
-            f"          return {name}({', '.join(names)}), {name}_pullback")
-    return MissingRule(f"{name} has no rule: its gradient is needed here", where, f"paste and complete\n      {stub}")

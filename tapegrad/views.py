@@ -302,7 +302,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     if outer is not None and not isinstance(buffer, Traced):  # what an outer trace follows is written: it must follow the buffer too
         op = outer.constant(id(buffer), buffer, buffer)
         storage.val = buffer = outer.proxy(op, op.val, outer)
-    assign(wrap(buffer) if is_tensor(buffer) else buffer, known, tuple(where), view.path)
+    assign(wrap(buffer) if is_tensor(buffer) and not isinstance(buffer, Traced) else buffer, known, tuple(where), view.path)
     call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
     put(x, tracer.place(call), buffer)
 

@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+import torch
 
 from tapegrad import views
 from tapegrad.brief import plain
@@ -36,7 +37,7 @@ def seeded_op(func: Any, own: bool) -> TorchOp:
     return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func, own))
 
 
-def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments with traced numbers as torch takes them: integers plain, real and complex ones as tensors, through which a gradient flows.
 
     Such a tensor has the dtype that the number would take beside the tensors.
@@ -45,6 +46,7 @@ def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, .
     if not any(isinstance(leaf, Traced) and not is_memory(plain(leaf)) for leaf in leaves):
         return args, kwargs
     tensors = [leaf for leaf in leaves if is_tensor(plain(leaf))]
+    refused(func, args, kwargs)
 
     def settle(x: Any) -> Any:
         if isinstance(x, Traced) and not is_memory(plain(x)):
@@ -57,10 +59,34 @@ def settled(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, .
     return tuple(map(settle, args)), settle(kwargs)
 
 
+def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise TypeError where torch takes no number: a tensor that stands for one would be taken."""
+    drawn = random.Drawn(map(plain, leaves_of((args, list(kwargs.values())))), kwargs.get("generator"))
+    try:
+        with torch.no_grad():
+            func(*mapped_leaves(args), **{key: mapped_leaves(value) for key, value in kwargs.items()})
+    except TypeError:
+        raise
+    except Exception:  # the recorded call raises it
+        return
+    finally:
+        drawn.rewind()
+
+
+def mapped_leaves(x: Any) -> Any:
+    """Return nested arguments with plain values for the traced ones, tensors as copies that may be written to."""
+    if type(x) in (tuple, list):
+        return type(x)(map(mapped_leaves, x))
+    if type(x) is dict:
+        return {key: mapped_leaves(part) for key, part in x.items()}
+    value = plain(x)
+    return value.detach().clone() if is_tensor(value) else value
+
+
 def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a call of a function of torch as one operation."""
     op = torch_op(func)
-    args, names, kwargs = positional(func, *settled(args, kwargs))
+    args, names, kwargs = positional(func, *settled(func, args, kwargs))
     known = {"names": names, **kwargs} if names else kwargs
     given = tuple(tracer.pack(arg) for arg in args)
     for arg in given:
