@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 import tapegrad as tg
-
-torch = pytest.importorskip("torch")
-op_db = pytest.importorskip("bench.op_db")
+from bench import op_db
 
 # one of each kind: structseq results, lists in and out, keyword tensors, integers among the results, views, no gradient by an argument,
 # random numbers, complex cotangents, functions in place

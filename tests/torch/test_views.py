@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 import tapegrad as tg
 from tapegrad.passes import flatgrad
 
+# said by torch, of programs that it runs itself here, once in a process
+pytestmark = pytest.mark.filterwarnings("ignore:Use of index_put_ on expanded tensors")
+
 Step = tuple[int, int, int, int]
 
 # -- a program is a list of steps: an operation, a tensor that is there, and two numbers that stand for its parameters
