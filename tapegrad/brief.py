@@ -49,6 +49,10 @@ def brief(value: Any, limit: int = 48) -> str:
         if value.size > 4 or value.dtype == object:
             return f"<{type_name(value)}>"
         text = np.array2string(value, separator=", ", precision=4, floatmode="maxprec").replace("\n", " ")
+    elif hasattr(type(value), "numel"):  # a tensor
+        if value.numel() > 4:
+            return f"<{type_name(value)}>"
+        text = repr(value).replace("\n", " ")
     elif isinstance(value, np.generic):
         text = repr(value.item())
     elif isinstance(value, np.dtype):

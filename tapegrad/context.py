@@ -349,7 +349,7 @@ class Tracer:
         if (op.id, fact) in self.guarded:
             return
         self.guarded.add((op.id, fact))
-        guard = Guard(op, fact, value)
+        guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
         self.locate(guard)
         self.push(guard)
 

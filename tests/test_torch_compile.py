@@ -89,7 +89,7 @@ def test_every_case(case: Case) -> None:
                 assert step.stats.traces == 1
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code
 def test_every_problem(name: str) -> None:
     problem = PROBLEMS[name]
     problem = problem.made(**{key: n for key, n in SMALL.get(name.rstrip("32"), {}).items() if key in problem.default})

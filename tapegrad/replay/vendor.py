@@ -18,7 +18,7 @@ from tapegrad.rules import Op, Traced
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Raised
 from tapegrad.tensorarray import TensorArray
-from tapegrad.tensors import numpy_dtype
+from tapegrad.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
 
 _SHORT = 64  # elements of an array that is still written as a list
 _PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special", "scipy.linalg", "scipy.signal")
@@ -44,6 +44,9 @@ class Vendor:
             self.definitions[name] = f"{name} = {text}"
         elif isinstance(value, FunctionType):
             self.function(name, value)
+        elif isinstance(value, type) and value.__module__.startswith("tapegrad."):
+            self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
+            self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
         else:
             raise ArgumentError(f"{value!r} has no source: this tape cannot be written as a module", None,
                                 "tape.save(path), or compile(tape) in the same process")
@@ -53,6 +56,8 @@ class Vendor:
         if isinstance(value, ModuleType):
             self.imports.add(f"import {value.__name__}")
             return value.__name__
+        if value is is_tensor or value is is_tensor_type or value is holds_tensor:
+            return "(lambda x: False)"
         if value is Traced or value is TensorArray:
             return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
         if value is numpy_dtype:
@@ -111,10 +116,7 @@ class Vendor:
 
     def function(self, name: str, fn: FunctionType) -> None:
         """Copy a function, and what it refers to."""
-        for other in sorted(_global_names(fn.__code__)):
-            if other in fn.__globals__ and other != name:
-                value = fn.__globals__[other]
-                self.define(other, value.impl if isinstance(value, Op) else value) if not isinstance(value, ModuleType) else self.module(other, value)
+        self.needed(name, [fn])
         text = _source_of(fn)
         is_lambda = fn.__name__ == "<lambda>"
         if fn.__closure__:
@@ -122,6 +124,9 @@ class Vendor:
             given = []
             for key, value in cells.items():
                 written = self.expression(value)
+                if written is None and isinstance(value, FunctionType) and value.__module__.startswith("tapegrad.ops."):
+                    written = f"{name}_{key}"
+                    self.define(written, value)
                 if written is None:
                     raise ArgumentError(f"{fn.__qualname__} has no source of its own: it captured {key}")
                 given.append(written)
@@ -131,6 +136,16 @@ class Vendor:
             self.definitions[name] = f"{name} = {text}"
         else:
             self.definitions[name] = text + (f"\n\n\n{name} = {fn.__name__}" if name != fn.__name__ else "")
+
+    def needed(self, name: str, functions: list[FunctionType]) -> None:
+        """Define what functions refer to by a global name, but `name`."""
+        for fn in functions:
+            for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
+                value = fn.__globals__[other]
+                if isinstance(value, ModuleType):
+                    self.module(other, value)
+                else:
+                    self.define(other, value.impl if isinstance(value, Op) else value)
 
     def module(self, name: str, value: ModuleType) -> None:
         """Import a module under the name it has in the copied function."""
