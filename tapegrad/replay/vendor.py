@@ -44,7 +44,7 @@ class Vendor:
             self.definitions[name] = f"{name} = {text}"
         elif isinstance(value, FunctionType):
             self.function(name, value)
-        elif isinstance(value, type) and value.__module__.startswith("tapegrad."):
+        elif isinstance(value, type) and value.__module__.startswith("tapegrad.ops."):
             self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
             self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
         else:
