@@ -134,7 +134,16 @@ def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), paddi
     dy, x = _alike(dy, x)
     like = x.new_empty(()).expand(shape)  # its shape alone is asked for
     how = _everywhere(n := dy.ndim - 2, stride, padding, dilation)
+    whole = _Windows(shape[2:], stride, padding, dilation, groups).output(x.shape[2:])
+    if whole != tuple(dy.shape[2:]):  # the input goes on for further windows: nothing flows from those
+        dy = torch.constant_pad_nd(dy, [part for have, want in zip(dy.shape[:1:-1], whole[::-1]) for part in (0, want - have)])
     return torch.ops.aten.convolution_backward(dy, x, like, None, *how, False, (0,) * n, groups, (False, True, False))[1]
+
+
+def _within(y: Any, like: Any) -> Any:
+    """Return the part of a convolution that a smaller output has: the input may go on for further windows."""
+    shape = shape_of(like)
+    return y if shape_of(y) == shape else y[tuple(map(slice, shape))]
 
 
 def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:
@@ -145,8 +154,8 @@ conv = define("conv", _convolution, (
     lambda dy, y, x, w, b=None, **how: conv_input(dy, conj(w), shape=shape_of(x), **how),
     lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), direct=True, torch=_on_torch)
 conv_input = define("conv_input", _conv_input, (
-    lambda dx, y, dy, w, shape, **how: conv(dx, conj(w), **how),
+    lambda dx, y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
     lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), direct=True, torch=_input_on_torch)
 conv_weight = define("conv_weight", _conv_weight, (
-    lambda dw, y, dy, x, shape, **how: conv(conj(x), dw, **how),
+    lambda dw, y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
     lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), direct=True, torch=_weight_on_torch)

@@ -52,6 +52,8 @@ CASES = [
               stride=(2, 1), padding=(1, 2)),
     convolved("2, groups and dilation", lambda *xs: F.conv2d(*xs, groups=2, dilation=2), (draw(2, 4, 6, 5), draw(6, 2, 2, 2)), groups=2, dilation=(2, 2)),
     convolved("3", F.conv3d, (draw(1, 2, 3, 4, 3), draw(2, 2, 2, 2, 1))),
+    Case("conv_input:that goes on", lambda dy, w: ops.conv_input(dy, w, shape=(2, 3, 14), stride=(2,), padding=(1,), dilation=(4,)),
+         [(draw(2, 4, 3), draw(4, 3, 3))], ops=("conv_input",)),
     Case("conv_input", lambda dy, w: ops.conv_input(dy, w, shape=(2, 3, 8), stride=(2,)), [(draw(2, 4, 3), draw(4, 3, 3))],
          torch=lambda dy, w: F.conv_transpose1d(dy, w, stride=2, output_padding=1)),
     Case("nll_loss", lambda x: ops.nll_loss(x, CLASSES), [(draw(5, 3),)], ops=("nll_loss", "nll_loss_backward"),
