@@ -253,15 +253,3 @@ def _written_over(op: Call, plan: Plan) -> Storage | None:
                 and not any(other is not arg and isinstance(other, Operation) and plan.storage.get(other) is storage for other in op.args):
             return storage
     return None
-
-
-def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.flags.c_contiguous:
-        return None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    strides, step = [0] * x.ndim, x.itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(x.shape[axis], 1)
-    return tuple(strides)
