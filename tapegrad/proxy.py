@@ -61,10 +61,7 @@ class Proxy(Slotted):
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
-            result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
-            if result is NotImplemented:
-                raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
-            return result
+            return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
@@ -352,6 +349,14 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
 def plain(x: Any, tracer: Tracer) -> Any:
     """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
     return x._val if isinstance(x, Traced) and x._tracer is tracer else x
+
+
+def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply what a ufunc, or a method of one, means; raise UnknownFunction where that is not known."""
+    result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
+    if result is NotImplemented:
+        raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
+    return result
 
 
 def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:

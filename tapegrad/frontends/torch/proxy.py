@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from tapegrad import views
 from tapegrad.brief import plain
-from tapegrad.errors import ConcretizationError, UnknownFunction, unknown, user_location
+from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
 from tapegrad.path import Path
-from tapegrad.proxy import TENSORS, apply
+from tapegrad.proxy import TENSORS, apply, by_ufunc
 from tapegrad.rules import FOREIGN, Traced
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tensors import detached
@@ -40,10 +39,7 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
-            result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
-            if result is NotImplemented:
-                raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
-            return result
+            return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
