@@ -128,9 +128,12 @@ class Tracer:
                 if made is not None:
                     return made
             lifted = [peek(args[0]), *map(self.lift, args[1:])]
+            values = list(map(value_of, lifted))
+            if view is not None:
+                values[0] = args[0]._val  # the memory itself, of which the result may be a view: the operation may have a copy for its users
         else:
             lifted = [self.lift(arg) for arg in args]
-        values = list(map(value_of, lifted))
+            values = list(map(value_of, lifted))
         pb = None
         if val is UNKNOWN:
             try:

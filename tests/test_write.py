@@ -460,3 +460,17 @@ def test_a_loop_through_views_copies_no_whole_array(text: str, monkeypatch: pyte
     short, middle, long = cost(40), cost(80), cost(160)
     assert short[1:] == middle[1:] == long[1:]
     assert long[0] - middle[0] == 2 * (middle[0] - short[0])
+
+
+def test_a_view_of_a_view_that_was_used_follows_later_writes() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[0] = 1.0
+        v = y[:2]
+        total = v.sum()
+        d = np.diagonal(v)
+        y[1, 1] = x[0, 0] * 5.0
+        return d * total
+    x = np.arange(9.0).reshape(3, 3) + 1.0
+    np.testing.assert_array_equal(tg.trace(f, x)[0], f(x))
+    tg.testing.check_grads(lambda x: f(x).sum(), x)
