@@ -155,8 +155,8 @@ class Accumulator:
     def __add__(self, other: Any) -> Any:
         parts = [link.piece for link in other.chain()] + [other.base] if type(other) is Scatter else [dense(other)]
         places = [part for link in other.chain() for part in link.index] if type(other) is Scatter else []
-        if any(hasattr(type(part), "_tracer") for part in (*parts, *places)):
-            return self.array + dense(other)  # of an outer trace, which must see the sum
+        if any(hasattr(type(unwrap(part)), "_tracer") for part in (*parts, *places)):
+            return unwrap(self.array) + unwrap(dense(other))  # of an outer trace, which must see the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
         if type(self.array) is TensorArray or _on_torch(parts):
             return self._add_to_tensor(other, parts)

@@ -14,7 +14,7 @@ import tapegrad as tg
 from tapegrad.passes import flatgrad
 
 # said by torch, of programs that it runs itself here, once in a process
-pytestmark = pytest.mark.filterwarnings("ignore:Use of index_put_ on expanded tensors")
+pytestmark = pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
 
 Step = tuple[int, int, int, int]
 

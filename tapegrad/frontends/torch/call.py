@@ -47,12 +47,23 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func not in _SHOWN:
         tracer.check_running()
     try:
-        return known(tracer, func, args, kwargs) if torch.is_grad_enabled() else constant(known(tracer, func, args, kwargs))
+        y = known(tracer, func, args, kwargs)
+        return y if torch.is_grad_enabled() or not is_of_program(sys._getframe(1)) else constant(y)
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
         if isinstance(err, TapeError):
             tracer.hidden = err
         raise
+
+
+_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy")
+
+
+def is_of_program(frame: Any) -> bool:
+    """True for a call of the program's own; what an op, or a trace around this one, computes with is no part of what it does under no_grad."""
+    while frame is not None and frame.f_globals.get("__name__") in _HERE:
+        frame = frame.f_back
+    return frame is None or not frame.f_globals.get("__name__", "").startswith("tapegrad.")
 
 
 def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
