@@ -36,5 +36,7 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("transformer", objective, WEIGHTS, make, {"batch": 8, "length": 64, "width": 128, "heads": 4, "vocabulary": 256}, size_of,
-                  tolerance=1e-5, module=True)
+                  tolerance=1e-5, module=True,
+                  behind="torch's kernels are called one by one from Python, views and transposes among them: joint kernels for a linear layer's "
+                         "gradients and fewer views would close it; not profiled further.")
 """In float32, as such a block is trained, where sums of hundreds of products differ by their order."""
