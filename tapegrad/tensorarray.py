@@ -142,17 +142,18 @@ def wrap(x: Any) -> Any:
     """Return tensors, in tuples, lists and dicts too, as TensorArrays; other values as they are."""
     if is_tensor(x):
         return TensorArray(x)
-    return _inside(wrap, x)
+    return inside(wrap, x)
 
 
 def unwrap(x: Any) -> Any:
     """Return TensorArrays, in tuples, lists and dicts too, as the tensors they are."""
     if type(x) is TensorArray:
         return x.tensor
-    return _inside(unwrap, x)
+    return inside(unwrap, x)
 
 
-def _inside(fn: Callable[[Any], Any], x: Any) -> Any:
+def inside(fn: Callable[[Any], Any], x: Any) -> Any:
+    """Return a tuple, list or dict with each of its parts as `fn` makes it; other values as they are."""
     kind = type(x)
     if kind is tuple or kind is list:
         return kind(map(fn, x))

@@ -18,11 +18,9 @@ from tapegrad.passes.blank import drop, is_blank, typed
 from tapegrad.replay import cache
 from tapegrad.replay.source import write_source
 from tapegrad.tape import Constant, Unknown
-from tapegrad.testing import contract
 from tapegrad.trace import record
 from tests.cases.case import Case
-from tests.test_compile import ROWS, same
-from tests.test_ops import differentiable
+from tests.test_compile import ROWS, same, served_by_one_trace
 
 SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence": {"iterations": 5}, "rk4": {"steps": 5}, "filling": {"n": 10},
          "gp": {"n": 20}, "mlp": {"batch": 4}, "mlp32": {"batch": 4}, "fft_filter": {"n": 64}}
@@ -43,13 +41,7 @@ def test_a_blank_lies_as_the_array(x: np.ndarray[Any, Any]) -> None:
 def test_every_case_with_all_values_dropped(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blank, "LARGE", 0)
     for args in case.samples[:1]:
-        if differentiable(case, args):
-            def f(*xs: Any, fn: Any = case.fn) -> Any:
-                return contract(fn(*xs))
-            step, expected = tg.value_and_grad(f), tg.grad(f, *args)
-            for _ in range(3):
-                same(step(*args), expected)
-            assert step.stats.traces == 1
+        served_by_one_trace(case, args)
 
 
 @pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code

@@ -33,6 +33,17 @@ def same(found: Any, expected: Any, tolerance: float = 1e-11) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+def served_by_one_trace(case: Case, args: tuple[Any, ...]) -> None:
+    """Check the compiled gradient of a sample, where it has one: three calls, and one trace."""
+    if differentiable(case, args):
+        def f(*xs: Any, fn: Any = case.fn) -> Any:  # by default: what it captured would be differentiated too
+            return contract(fn(*xs))
+        step, expected = tg.value_and_grad(f), tg.grad(f, *args)
+        for _ in range(3):  # from the trace, into fresh memory, then into what the last call left
+            same(step(*args), expected)
+        assert step.stats.traces == 1
+
+
 @pytest.mark.parametrize("case", ROWS)
 def test_every_case(case: Case) -> None:
     for args in case.samples:
@@ -41,14 +52,7 @@ def test_every_case(case: Case) -> None:
             fast = tg.compile(case.fn)
             same(fast(*args), value)
             same(fast(*args), value)
-        if differentiable(case, args):
-            def f(*xs: Any, fn: Any = case.fn) -> Any:
-                return contract(fn(*xs))
-            expected = tg.grad(f, *args)
-            step = tg.value_and_grad(f)
-            for _ in range(3):  # into fresh memory, then into what the last call left
-                same(step(*args), expected)
-            assert step.stats.traces == 1
+        served_by_one_trace(case, args)
 
 
 def test_shapes_that_values_decide() -> None:

@@ -17,21 +17,11 @@ import tapegrad as tg
 from tapegrad import ops
 from tapegrad.ops import triangular
 from tapegrad.testing import check_grads
-from tapegrad.tree import leaves_of
 from tests.cases.case import draw
+from tests.test_passes import agree
 
 RNG = np.random.default_rng(0)
 Arrays = tuple[Any, ...]
-
-
-def agree(found: Any, expected: Any, rtol: float = 1e-12) -> None:
-    """Check types, shapes, dtypes and values, those relative to the largest."""
-    found, expected = leaves_of(found), leaves_of(expected)
-    assert list(map(type, found)) == list(map(type, expected))
-    for a, b in zip(found, expected):
-        if isinstance(b, (np.ndarray, np.generic, float, complex)):
-            assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
-            np.testing.assert_allclose(a, b, rtol, rtol * np.abs(np.where(np.isfinite(b), b, 0)).max(initial=1e-3))
 
 
 def calls(tape: tg.Tape) -> list[str]:

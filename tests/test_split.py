@@ -12,10 +12,8 @@ import pytest
 import tapegrad as tg
 from tapegrad.replay import split
 from tapegrad.replay.compiled import Miss
-from tapegrad.testing import contract
 from tests.cases.case import Case
-from tests.test_compile import ROWS, same
-from tests.test_ops import differentiable
+from tests.test_compile import ROWS, same, served_by_one_trace
 
 
 @pytest.fixture
@@ -38,12 +36,7 @@ def chain(x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("case", ROWS)
 def test_every_case(case: Case) -> None:
     for args in case.samples[:1]:
-        if differentiable(case, args):
-            def f(*xs: Any, fn: Any = case.fn) -> Any:
-                return contract(fn(*xs))
-            step, expected = tg.value_and_grad(f), tg.grad(f, *args)
-            for _ in range(3):
-                same(step(*args), expected)
+        served_by_one_trace(case, args)
 
 
 @pytest.mark.usefixtures("short")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 import tapegrad as tg
@@ -59,3 +60,11 @@ def agree(f: Callable[..., Any], *args: Any, draws: bool = False, again: bool = 
 
 def tensors_of(dxs: Any, args: Any) -> list[Any]:
     return [dx for dx, x in zip(dxs, args) if any(x is t for t in tensors(args))]
+
+
+def refused_alike(f: Callable[..., Any], *args: Any) -> None:
+    """Check that what torch refuses raises, traced, what torch raises."""
+    with pytest.raises(Exception) as wanted:
+        f(*args)
+    with pytest.raises(type(wanted.value)):
+        tg.trace(f, *args)

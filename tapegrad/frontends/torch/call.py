@@ -39,7 +39,7 @@ def traced_in(args: Any) -> Iterator[Any]:
 @means("torch")
 def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a function of torch means for traced values."""
-    tracer = tracer_of([*traced_in(args), *traced_in(kwargs.values())])
+    tracer = tracer_of(traced_in((args, kwargs)))
     if tracer is None:
         return func(*args, **kwargs)
     if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):
@@ -100,9 +100,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if not running.tracers or running.tracers[-1] is not self.tracer or sys._getframe(1).f_globals.get("__name__", "").startswith("tapegrad."):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
-        for _ in traced_in(args):
-            return call(func, args, kwargs)
-        for _ in traced_in(kwargs.values()):
+        for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)
         if func in MAKERS:
             return MAKERS[func](self.tracer, func, *args, **kwargs)

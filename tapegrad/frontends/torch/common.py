@@ -12,10 +12,9 @@ import torch
 from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.torch.registry import found
-from tapegrad.rules import Traced, tracer_of
+from tapegrad.rules import Traced
 from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_tensor, numpy_dtype, torch_dtype
-from tapegrad.tree import leaves_of
 
 # -- promotion
 
@@ -120,8 +119,8 @@ def brought(x: Any, dtype: torch.dtype) -> Any:
 
 def whole(name: str, *args: Any, **kwargs: Any) -> Any:
     """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch refuses in its own words."""
-    from tapegrad.frontends.torch.generic import generic  # which needs the promotion above
-    return generic(tracer_of(leaves_of((args, kwargs))), found(name)[0], args, kwargs)
+    from tapegrad.frontends.torch.generic import recorded_whole  # which needs the promotion above
+    return recorded_whole(found(name)[0], args, kwargs)
 
 
 def tensors_only(*xs: Any) -> bool:

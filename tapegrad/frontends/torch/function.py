@@ -11,9 +11,8 @@ from torch._functorch import eager_transforms, vmap
 from torch.autograd import functional
 from torch.utils.checkpoint import checkpoint
 
-from tapegrad.frontends.torch.generic import generic
-from tapegrad.rules import Refusal, means, register, tracer_of
-from tapegrad.tree import leaves_of
+from tapegrad.frontends.torch.generic import recorded_whole
+from tapegrad.rules import Refusal, means, register
 
 
 @functools.cache
@@ -28,7 +27,7 @@ def whole(cls: Any) -> Callable[..., Any]:
 @means(torch.autograd.Function.apply.__func__)
 def apply(cls: Any, *args: Any) -> Any:
     """Record the call as one operation: its gradient is the user's backward."""
-    return generic(tracer_of(leaves_of(args)), whole(cls), args, {})
+    return recorded_whole(whole(cls), args, {})
 
 
 @means(checkpoint)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad import views
 from tapegrad.brief import plain
 from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
@@ -20,7 +19,8 @@ from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import spelled
 from tapegrad.frontends.torch.torchop import TorchOp
-from tapegrad.rules import Traced
+from tapegrad.rules import Traced, tracer_of
+from tapegrad.tensorarray import inside
 from tapegrad.tensors import is_memory, is_tensor, overlap
 from tapegrad.tree import leaves_of
 
@@ -46,25 +46,22 @@ def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[t
     if not any(isinstance(leaf, Traced) and not is_memory(plain(leaf)) for leaf in leaves):
         return args, kwargs
     tensors = [leaf for leaf in leaves if is_tensor(plain(leaf))]
-    refused(func, args, kwargs)
+    refused(func, args, kwargs, random.Drawn(map(plain, leaves), kwargs.get("generator")))
 
     def settle(x: Any) -> Any:
-        if isinstance(x, Traced) and not is_memory(plain(x)):
-            if not isinstance(plain(x), (float, complex, np.inexact)):
-                return static(x)
-            return common.brought(to_torch(x), common.result_type(*tensors, plain(x)))
-        if type(x) in (tuple, list):
-            return type(x)(map(settle, x))
-        return {key: settle(part) for key, part in x.items()} if type(x) is dict else x
-    return tuple(map(settle, args)), settle(kwargs)
+        if not isinstance(x, Traced) or is_memory(plain(x)):
+            return inside(settle, x)
+        if not isinstance(plain(x), (float, complex, np.inexact)):
+            return static(x)
+        return common.brought(to_torch(x), common.result_type(*tensors, plain(x)))
+    return settle(args), settle(kwargs)
 
 
-def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: random.Drawn) -> None:
     """Raise TypeError where torch takes no number: a tensor that stands for one would be taken."""
-    drawn = random.Drawn(map(plain, leaves_of((args, list(kwargs.values())))), kwargs.get("generator"))
     try:
         with torch.no_grad():
-            func(*mapped_leaves(args), **{key: mapped_leaves(value) for key, value in kwargs.items()})
+            func(*untraced(args), **untraced(kwargs))
     except TypeError:
         raise
     except Exception:  # the recorded call raises it
@@ -73,14 +70,15 @@ def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         drawn.rewind()
 
 
-def mapped_leaves(x: Any) -> Any:
+def untraced(x: Any) -> Any:
     """Return nested arguments with plain values for the traced ones, tensors as copies that may be written to."""
-    if type(x) in (tuple, list):
-        return type(x)(map(mapped_leaves, x))
-    if type(x) is dict:
-        return {key: mapped_leaves(part) for key, part in x.items()}
     value = plain(x)
-    return value.detach().clone() if is_tensor(value) else value
+    return value.detach().clone() if is_tensor(value) else inside(untraced, value)
+
+
+def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a call as one operation, with the tracer that its arguments carry."""
+    return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs)
 
 
 def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,7 +89,8 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     given = tuple(tracer.pack(arg) for arg in args)
     for arg in given:
         tracer.lift(arg)
-    mark, drawn = len(tracer.tape.ops), random.Drawn(map(plain, leaves_of((args, list(kwargs.values())))), kwargs.get("generator"))
+    leaves = leaves_of((args, list(kwargs.values())))
+    mark, drawn = len(tracer.tape.ops), random.Drawn(map(plain, leaves), kwargs.get("generator"))
     y = tracer.record(op, given, known)
     if drawn.moved():  # it has drawn random numbers: once more, with the state as an argument
         del tracer.tape.ops[mark:]
@@ -102,7 +101,7 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
         return same
-    relate(y, [arg for arg in leaves_of(args) if isinstance(arg, Traced)])
+    relate(y, [arg for arg in leaves if isinstance(arg, Traced)])
     return y
 
 
@@ -120,7 +119,7 @@ def relate(y: Any, args: list[Any]) -> None:
     for part in y if isinstance(y, (tuple, list)) else (y,):
         for arg in args:
             if isinstance(part, Traced) and overlap(part._val, arg._op.val):
-                views.place(arg).storage.relate(views.place(part).storage)
+                common.related(arg, part)
 
 
 @functools.cache

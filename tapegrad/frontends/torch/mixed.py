@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad import ops, views
+from tapegrad import ops
 from tapegrad.brief import plain
+from tapegrad.frontends.torch.common import related
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.rules import Op
 from tapegrad.tensorarray import unwrap
@@ -32,17 +33,11 @@ def _device(x: Any) -> str:
     return str(getattr(plain(unwrap(x)), "device", "cpu"))
 
 
-def shared(x: Any, y: Any) -> Any:
-    """Return `y`, which shares its memory with `x`."""
-    views.place(x).storage.relate(views.place(y).storage)
-    return y
-
-
 @torch_means("Tensor.numpy")
 def numpy(x: Any, *, force: bool = False) -> Any:
     """Return a traced tensor as a traced array."""
     detached(plain(x)).numpy(force=force)  # raises where torch does
-    return shared(x, to_numpy(x))
+    return related(x, to_numpy(x))
 
 
 @torch_means("from_numpy", "from_dlpack", "utils.dlpack.from_dlpack")
@@ -54,7 +49,7 @@ def from_numpy(x: Any, **_: Any) -> Any:
     if not isinstance(value, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(value).__name__})")
     torch_dtype(value.dtype)
-    return shared(x, to_torch(x))
+    return related(x, to_torch(x))
 
 
 def as_tensor(x: Any, dtype: torch.dtype | None = None, copy: bool = False) -> Any:

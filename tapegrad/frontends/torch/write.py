@@ -21,8 +21,8 @@ from tapegrad.tape import Input, operands
 from tapegrad.tensors import is_tensor, numpy_dtype
 
 # Operators in place, by the functions that they are the same as.
-_OPERATORS = {f"__i{name}__": name for name in ("add", "sub", "mul", "and", "or", "xor", "lshift", "rshift", "pow", "mod")}
-_OPERATORS |= {"__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide", "__imod__": "remainder",
+_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",
+              "__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide", "__imod__": "remainder",
                "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
                "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift"}
 _OWN = frozenset(["bernoulli_"])  # which do something else than their namesakes: `x.bernoulli_()` does not read x

@@ -7,11 +7,10 @@ from typing import Any
 
 from tapegrad.brief import plain
 from tapegrad.frontends.common import static
-from tapegrad.frontends.torch.call import traced_in
-from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.frontends.torch.write import put
-from tapegrad.rules import Traced, tracer_of
+from tapegrad.rules import Traced
 from tapegrad.tangent import shape_of
 from tapegrad.tensors import is_tensor
 
@@ -37,14 +36,9 @@ def _meant(fn: Any, meaning: Meaning) -> Meaning:
             args, inplace = args[:last], args[last]
         y = meaning(*args, **kwargs)
         if y is NotImplemented:
-            y = whole(fn, args, kwargs)
+            y = recorded_whole(fn, args, kwargs)
         return put(args[0] if args else kwargs["input"], y) if inplace else y
     return run
-
-
-def whole(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a call of a function of torch as one operation."""
-    return generic(tracer_of([*traced_in(args), *traced_in(kwargs.values())]), fn, args, kwargs)
 
 
 def number(x: Any) -> Any:
@@ -75,8 +69,3 @@ def sizes(x: Any, n: int) -> tuple[int, ...]:
     """Return a number, or one number per axis, as a tuple of `n`."""
     x = number(x)
     return (x,) * n if isinstance(x, int) else tuple(x) * (n // len(x) if len(x) == 1 else 1)
-
-
-def ndim(x: Any) -> int:
-    """Return how many axes a tensor has: what depends on it holds for its shape."""
-    return len(shape_of(x))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, sizes
+from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
+from tapegrad.frontends.torch.shape import ndim
 from tapegrad.tangent import shape_of
 
 

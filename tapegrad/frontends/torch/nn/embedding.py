@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real
+from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.nn.saved import saved
+from tapegrad.frontends.torch.shape import ndim
 from tapegrad.tangent import shape_of
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.frontends.torch.nn.common import functional, ndim, real
+from tapegrad.frontends.torch.nn.common import functional, real
+from tapegrad.frontends.torch.shape import ndim
 
 
 @functional("nn.functional.linear")

@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch.nn._reduction import legacy_get_string
 
 from tapegrad import ops
-from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, whole
+from tapegrad.frontends.torch.generic import recorded_whole
+from tapegrad.frontends.torch.nn.common import functional, given, number, real
+from tapegrad.frontends.torch.shape import ndim
 from tapegrad.tangent import dtype_of, shape_of
 
 
@@ -164,7 +166,7 @@ def _evenly(logp: Any, target: Any, weight: Any, ignore_index: Any, reduction: s
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
     if weight is None or not alike(input, target):
         return NotImplemented
-    losses = whole(F.binary_cross_entropy, (input, target), {"reduction": "none"})  # torch has no derivative by the weight
+    losses = recorded_whole(F.binary_cross_entropy, (input, target), {"reduction": "none"})  # torch has no derivative by the weight
     return reduced(ops.multiply(losses, weight), wanted(reduction, size_average, reduce))
 
 

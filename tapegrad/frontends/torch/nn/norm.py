@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 from tapegrad import ops, views
 from tapegrad.errors import user_location
-from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, sizes
+from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
+from tapegrad.frontends.torch.shape import ndim
 from tapegrad.frontends.torch.write import owned
 from tapegrad.rules import Op, Traced
 from tapegrad.tangent import dtype_of, shape_of

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from tapegrad import ops
-from tapegrad.frontends.torch.nn.common import functional, given, ndim, number, real, sizes
+from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
+from tapegrad.frontends.torch.shape import ndim
 from tapegrad.rules import Op
 from tapegrad.tangent import shape_of
 
