@@ -21,7 +21,7 @@ from tapegrad.errors import (
 )
 from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
-from tapegrad.passes import flatgrad, optimise, primitivize
+from tapegrad.passes import flatgrad, optimise, primitivize, roll, unroll
 from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
 from tapegrad.replay.exchange import from_fx
 from tapegrad.rewrite import rewrite
@@ -38,5 +38,5 @@ __all__ = [
     "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
     "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
     "flatgrad", "from_fx", "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback",
-    "rewrite", "rrule", "stop_gradient", "trace", "value", "value_and_grad",
+    "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
 ]

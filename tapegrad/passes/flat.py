@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from tapegrad import proxy
 from tapegrad.back import start, sweep
 from tapegrad.context import DEFAULT, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import pack
 from tapegrad.passes.blank import Dropping
+from tapegrad.passes.loopgrad import trace_loop
 from tapegrad.passes.primitivize import is_flat, primitivize
+from tapegrad.passes.shadow import Scalars, copy_primal
 from tapegrad.rewrite import activity, differentiated
-from tapegrad.rules import Op, Traced
+from tapegrad.rules import Traced
 from tapegrad.tangent import ZERO, conform, dense
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
+from tapegrad.tape import UNKNOWN, Call, Constant, Operation, Tape, value_of
 from tapegrad.trace import collector
 from tapegrad.tree import ValueAndGradients
 
@@ -38,11 +38,11 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
     """
     tape = tape if is_flat(tape) else primitivize(tape)
     new = tape.blank()
-    tracer = _Scalars(new, DEFAULT, proxy.make)
+    tracer = Scalars(new, DEFAULT, proxy.make)
     leave = interposition.enter(tracer, {}, ())
     with collector:
         try:
-            shadow = _copy_primal(tape, new, tracer)
+            shadow = copy_primal(tape, new, tracer, trace_loop)
             assert shadow.result is not None
             value, dropping = shadow.result.val, Dropping()
             if release:
@@ -75,64 +75,6 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
             tracer.close()
             leave()
     return new
-
-
-class _Scalars(Tracer):
-    """Records a rule's `cos(x)` of a Python number as `math.cos` of it, as the sweep of `grad` computes it."""
-
-    __slots__ = ()
-
-    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
-        if val is UNKNOWN and op.scalar is not None and not kwargs:
-            given = [arg._val if isinstance(arg, Traced) else arg for arg in args]
-            if all(type(x) is float or type(x) is np.float64 for x in given):
-                val = op(*given)
-        return super().record(op, args, kwargs, val)
-
-
-def _copy_primal(tape: Tape, new: Tape, tracer: Tracer) -> Tape:
-    """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them."""
-    shadow = tape.blank()
-    flat: dict[Operation, Operation | None] = {}
-    ghost: dict[Operation, Operation] = {}
-
-    def bind(arg: Any) -> Any:
-        return flat[arg] if isinstance(arg, Operation) else arg
-
-    def haunt(arg: Any) -> Any:
-        return ghost[arg] if isinstance(arg, Operation) else arg
-
-    for op in tape.ops:
-        ghost[op] = seen = copy_op(op, haunt)
-        shadow.ops.append(seen)
-        known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
-        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or not known):
-            mark = len(new.ops)
-            args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
-            if op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
-                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
-            else:
-                seen.val = op.fn.run(*args, **op.kwargs)
-            for made in new.ops[mark:]:
-                made.at(op)
-            flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
-            continue
-        flat[op] = made = copy_op(op, bind)
-        new.ops.append(made)
-        made.id = len(new.ops)
-        if isinstance(made, Constant):
-            tracer.constants[id(made.val)] = (made.val, made)
-        elif isinstance(op, Guard):
-            tracer.guarded.add((made.args[0].id, op.fact))
-            continue
-        if isinstance(op, Call):
-            tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
-        if isinstance(op, Call) and op.fn is pack:
-            seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
-        elif made.id > 1:
-            seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
-    shadow.result = ghost[tape.result]  # type: ignore[index]
-    return shadow
 
 
 def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:

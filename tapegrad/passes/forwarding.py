@@ -12,33 +12,44 @@ import numpy as np
 
 from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.passes.walk import Walk, is_call, literal, same_type
-from tapegrad.tape import Call, Constant, Operation, Tape
+from tapegrad.tape import Call, Constant, Input, Operation, Tape
 
-Key = tuple[int, ...]
-"""The constant integers of an index, counted from the front: one element or row."""
+Key = tuple[Any, ...]
+"""The integers of an index, one element or row: constant ones, counted from the front, and inputs, as a loop's body has them."""
 
 
 class Writes:
     """The writes into one array, one after the other, each into one element or row."""
 
-    __slots__ = ("found", "rank", "root", "version")
+    __slots__ = ("found", "keys", "open", "rank", "root", "version")
 
     def __init__(self, root: Operation, rank: int) -> None:
         self.root, self.rank, self.version = root, rank, 0
         self.found: dict[Key, list[tuple[int, Any]]] = {}  # by place: when something was written there, and what
+        self.keys: list[Key] = []  # of the writes, in order
+        self.open = False  # one of them is not known: it may be the same as another
 
     def write(self, key: Key, value: Any) -> int:
         """Note the next write; return its number."""
         self.version += 1
+        self.keys.append(key)
+        self.open = self.open or not is_fixed(key)
         self.found.setdefault(key, []).append((self.version, value))
         return self.version
 
     def read(self, key: Key, version: int) -> Any:
-        """Return what stands at a place after so many writes, None where nothing was written."""
+        """Return what stands at a place after so many writes, None where nothing was written, or nobody can tell."""
+        if (self.open or not is_fixed(key)) and self.keys[version - 1:version] != [key]:
+            return None
         for when, value in reversed(self.found.get(key, ())):
             if when <= version:
                 return value
         return None
+
+
+def is_fixed(key: Key) -> bool:
+    """True for a place that is known."""
+    return all(type(part) is int for part in key)
 
 
 def forwarding(tape: Tape) -> Tape:
@@ -88,7 +99,7 @@ def _escaping(tape: Tape) -> bytearray:
 
 
 def _constants(index: tuple[Any, ...]) -> bool:
-    return bool(index) and all(type(part) is int for part in index)
+    return bool(index) and all(type(_plain(part)) is int for part in index)
 
 
 def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
@@ -96,7 +107,7 @@ def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
     shape = getattr(x.val, "shape", ())
     if not _constants(index) or len(index) > len(shape):
         return None
-    return tuple(part % n for part, n in zip(index, shape) if n)
+    return tuple(part % n if type(part) is int else part for part, n in zip(index, shape) if n)
 
 
 def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...], escapes: int = 1) -> Any:
@@ -112,6 +123,8 @@ def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], ar
     if found is not None:
         return _fit(found, op.val)
     root = writes.root
+    if writes.open or not is_fixed(key):
+        return None
     if isinstance(root, Constant):
         return root.val[key] if literal(root.val[key]) else None
     return None if escapes else walk.make(op, getitem, root, *index, val=op.val)
@@ -147,8 +160,13 @@ def _piece(x: Any) -> Call | None:
 
 
 def _basic(index: tuple[Any, ...]) -> bool:
-    return all(type(part) is int or part is Ellipsis or (isinstance(part, slice) and not any(
+    return all(type(_plain(part)) is int or part is Ellipsis or (isinstance(part, slice) and not any(
         isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
+
+
+def _plain(part: Any) -> Any:
+    """Return an integer that a loop counts, as it is in the first run: it names one place, whichever."""
+    return part.val if isinstance(part, Input) else part
 
 
 def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
@@ -158,7 +176,7 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
         if scattered is None or not walk.once(scattered) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[scattered.id]:
             continue
         piece, *index = scattered.args
-        part = x.val[tuple(index)] if same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim else None
+        part = x.val[tuple(map(_plain, index))] if same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim else None
         if part is None or 2 * np.size(part) > np.size(op.val) or np.result_type(*_dtypes(part, piece)) != op.val.dtype:
             continue
         like = Call(getitem, (), None, part, op.note).at(op)

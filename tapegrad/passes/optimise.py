@@ -9,6 +9,7 @@ from tapegrad.passes.dce import dce
 from tapegrad.passes.factors import factors
 from tapegrad.passes.fold import fold
 from tapegrad.passes.forwarding import forwarding
+from tapegrad.passes.loops import loops, pruned
 from tapegrad.passes.report import Report
 from tapegrad.passes.results import own_results
 from tapegrad.passes.simplify import simplify
@@ -39,18 +40,24 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     >>> len(best) < len(flat), best.play(2.0, 3.0) == flat.play(2.0, 3.0)
     (True, True)
     """
-    given = tape
     with collector:
-        for _ in range(ROUNDS):
-            before = tape
-            for run in passes:
-                after = run(tape)
-                if report is not None:
-                    report.add(run, tape, after)
-                tape = after
-            if (len(before) > LONG and len(before) - len(tape) < len(before) // 4) or _same(before, tape):
-                break
-        return own_results(tape, given)
+        return own_results(_rounds(tape, passes, report), tape)
+
+
+def _rounds(tape: Tape, passes: Sequence[Pass], report: Report | None = None) -> Tape:
+    def inner(body: Tape) -> Tape:
+        return _rounds(body, passes)
+    tape = loops(tape, inner)
+    for _ in range(ROUNDS):
+        before = tape
+        for run in passes:
+            after = run(tape)
+            if report is not None:
+                report.add(run, tape, after)
+            tape = after
+        if (len(before) > LONG and len(before) - len(tape) < len(before) // 4) or _same(before, tape):
+            break
+    return pruned(tape)
 
 
 def _same(a: Tape, b: Tape) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapegrad.ops import pow
 from tapegrad.passes.blank import blank, is_blank
+from tapegrad.passes.loop import Loop
 from tapegrad.rules import OPS, Op
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
@@ -20,8 +21,8 @@ _UNSTEADY = _TYPED_BY_VALUE | {pow}  # what other ops return has the type that f
 
 
 def own(fn: Any) -> bool:
-    """True for an op of tapegrad's own, of which all is known; a user's function may do what it likes."""
-    return type(fn) is Op and OPS.get(fn.__name__) is fn
+    """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's function may do what it likes."""
+    return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop
 
 
 def pure(fn: Any) -> bool:
@@ -172,7 +173,7 @@ class Walk:
         kind = type(op)
         if kind is Call:
             fn = op.fn  # type: ignore[attr-defined]
-            if op.val is UNKNOWN or type(fn) is not Op or not (_steady(fn) or (fn is pow and not _typed_by_value(op))):
+            if op.val is UNKNOWN or not (type(fn) is Loop or (type(fn) is Op and (_steady(fn) or (fn is pow and not _typed_by_value(op))))):
                 return
             for arg in op.args:
                 if isinstance(arg, Operation) and not known[arg.id]:

@@ -8,13 +8,14 @@ of its own, since the caller keeps it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from tapegrad.ops import getfield, reshape, scatter, setitem, where
 from tapegrad.passes.blank import is_blank
+from tapegrad.passes.loop import is_loop
 from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import How, gathers, goes_along, how, is_tall
@@ -92,8 +93,11 @@ def shares(op: Call) -> list[Operation]:
     return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)]
 
 
-def make_plan(tape: Tape, buffers: bool = True) -> Plan:
-    """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place."""
+def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = ()) -> Plan:
+    """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place.
+
+    Inputs that are `owned` may be written to.
+    """
     plan, last = Plan(), _last(tape)
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
@@ -101,7 +105,7 @@ def make_plan(tape: Tape, buffers: bool = True) -> Plan:
     for op in tape.ops:
         if type(op) is Call and op.fn is getfield and fields_of(op) is not None:
             plan.fields[op.args[0]].append(op)
-    _share_storages(tape, plan, buffers)
+    _share_storages(tape, plan, buffers, owned)
     for op, storage in plan.storage.items():
         end = last[op.id]
         if op in kept:
@@ -151,11 +155,11 @@ def varying(tape: Tape) -> set[Operation]:
     return found
 
 
-def _share_storages(tape: Tape, plan: Plan, buffers: bool) -> None:
+def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Operation]) -> None:
     for op in tape.ops:
         if not isinstance(op, Call):
             if isinstance(op.val, np.ndarray):
-                plan.storage[op] = Storage(owned=False, free=False)
+                plan.storage[op] = Storage(op in owned, False, op.val.nbytes)
             continue
         if type(op.val) is np.ndarray and plan.how(op).ufunc is not None:  # most calls: a new array
             free = buffers and plan.how(op).writes and op.val.size > 0 and op not in plan.varies
@@ -166,7 +170,14 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool) -> None:
             for arg in operands(op):
                 if arg in plan.storage:
                     plan.storage[arg].free = False  # a user's function may keep what it is given
+        if is_loop(op):
+            for arg in operands(op):
+                if arg in plan.storage:  # it may be among what is collected, or come out as it went in
+                    plan.storage[arg].free = plan.storage[arg].owned = False
         if not isinstance(op.val, np.ndarray):
+            continue
+        if op.fn is getfield and is_loop(op.args[0]):
+            plan.storage[op] = Storage(False, False, op.val.nbytes)  # what another run, or a sweep, may read
             continue
         of = [plan.storage[arg] for arg in shares(op) if arg in plan.storage]
         if not of:

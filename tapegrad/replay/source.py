@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
-from tapegrad.errors import Location
+from tapegrad.passes.loop import is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import count_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
@@ -24,12 +24,14 @@ from tapegrad.replay.spelling import (
     SHAPED,
     UFUNCS,
     UNARY,
+    comment,
     dense_strides,
     has_path_text,
     index_text,
     is_elementwise,
     path_text,
     reads_float,
+    to_python,
     turned_strides,
     write_sum_of_products,
     write_ufunc,
@@ -87,7 +89,7 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
     the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
     """
-    return _Writer(tape, buffers, floats, miss, spelled).write()
+    return Writer(tape, _Shared(buffers, floats, miss, Names(spelled))).write()
 
 
 class _Site:
@@ -95,17 +97,34 @@ class _Site:
 
     args: Sequence[str]
 
-    def __init__(self, writer: _Writer, op: Call, args: Sequence[str], out: str) -> None:
+    def __init__(self, writer: Writer, op: Call, args: Sequence[str], out: str) -> None:
         self.op, self.args, self.out, self.text, self.floats = op, args, out, writer.text, writer.allowed
         self.name = writer.names.bind
 
 
-class _Writer:
+class _Shared:
+    """What the writers of a tape and of its loops' bodies have in common: how to write, names, what is made once, the guards."""
+
+    def __init__(self, buffers: bool, allowed: bool, miss: str, names: Names) -> None:
+        self.buffers, self.allowed, self.miss, self.names = buffers, allowed, miss, names
+        self.setup: list[str] = []
+        self.memory = 0  # buffers
+        self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
+        self.kept: dict[str, None] = {}  # a set, in order
+        self.lines: dict[tuple[int, int], str] = {}
+        self.guards: list[Guard] = []
+        self.floats = False
+        self.floating: set[str] = set()  # names of Python's floats, and of lists of them, that loops make
+
+
+class Writer:
     """Writes one tape, operation by operation."""
 
-    def __init__(self, tape: Tape, buffers: bool, allowed: bool, miss: str, spelled: Spelled) -> None:
-        self.tape, self.names, self.buffers, self.allowed, self.miss = tape, Names(spelled), buffers, allowed, miss
-        self.plan: Plan = make_plan(tape, buffers)
+    def __init__(self, tape: Tape, shared: _Shared, owned: Collection[Operation] = ()) -> None:
+        self.tape, self.shared = tape, shared
+        self.names, self.buffers, self.allowed, self.setup, self.kept = shared.names, shared.buffers, shared.allowed, shared.setup, shared.kept
+        self.plan: Plan = make_plan(tape, shared.buffers, owned)
+        self.first = shared.memory  # the number of its first buffer
         self.turned = self.plan.turned()
         self.uses = count_uses(tape)
         self.slots: dict[Any, str] = {}  # places in buffers -> their names
@@ -113,40 +132,39 @@ class _Writer:
         self.pending: set[Operation] = set()  # expressions that will be written into what uses them
         self.float: set[Operation] = set()  # those that are Python's floats here
         self.body: list[str] = []
-        self.setup: list[str] = []
-        self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
-        self.lines: dict[tuple[int, int], str] = {}
+        self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
         self.reads = Counter(op.args[0] for op in tape.ops if isinstance(op, Call) and reads_float(op))
         self.lists: dict[Any, str] = {}  # arguments whose elements are read one by one
         self.copies: dict[Any, str] = {}  # of arguments, which lie column by column
         self.given: set[Storage] = set()  # what lies in the result already
-        self.kept: dict[str, None] = {}  # a set, in order
-        self.guards: list[Guard] = []
-        self.floats = False
         self.line = ""
+        for number, size in enumerate(self.plan.sizes, self.first):
+            self.setup.append(f"buffer{number} = {self.names.bind(np.empty)}({size}, {self.names.bind(np.uint8)})")
+            self.names.taken.add(f"buffer{number}")
+        shared.memory += len(self.plan.sizes)
 
     def write(self) -> Source:
-        for number in range(len(self.plan.sizes)):
-            self.setup.append(f"buffer{number} = {self.names.bind(np.empty)}({self.plan.sizes[number]}, {self.names.bind(np.uint8)})")
-            self.names.taken.add(f"buffer{number}")
         result = ""
         for op in self.tape.ops:
             if op is self.tape.result and isinstance(op, Call) and op.fn is ops.pack:
                 result = self.packed(op)
-            elif isinstance(op, Input):
-                self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
-                self.float.update([op] if type(op.val) is float else [])
-            elif isinstance(op, Constant):
-                self.expr[op] = self.text(op.val)
-                self.float.update([op] if type(op.val) is float else [])
-            elif isinstance(op, Guard):
-                self.guard(op)
-            elif isinstance(op, Call):
-                self.call(op)
+            else:
+                self.operation(op)
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves = [self.expr[x] for x in self.tape.inputs[1:]]
-        return Source(self.body, result, self.setup, list(self.kept), leaves, self.names.objects, self.names.bind, self.guards, self.floats)
+        shared = self.shared
+        return Source(self.body, result, self.setup, list(self.kept), leaves, self.names.objects, self.names.bind, shared.guards, shared.floats)
+
+    def operation(self, op: Operation) -> None:
+        """Write one line of the tape, or give what needs none a name."""
+        if isinstance(op, Guard):
+            self.guard(op)
+        elif isinstance(op, Call):
+            self.call(op)
+        else:
+            self.expr[op] = self.text(op.val) if isinstance(op, Constant) else self.names.fresh(op.label or "f") if op.id > 1 else "None"  # type: ignore[attr-defined]
+            self.float.update([op] if type(op.val) is float else [])
 
     # -- pieces of text
 
@@ -178,9 +196,9 @@ class _Writer:
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
         place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
-        line = self.lines.get(place)
+        line = self.shared.lines.get(place)
         if line is None:
-            line = self.lines[place] = "" if op.where is None else comment(op.where)
+            line = self.shared.lines[place] = "" if op.where is None else comment(op.where)
         if line and line != self.line:
             self.line = line
             self.body.append(line)
@@ -194,6 +212,14 @@ class _Writer:
             return
         if op.fn is ops.pack:
             self.named(op, nested(op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind, mirror=False))
+            return
+        if is_loop(op):
+            from tapegrad.replay.looping import write_loop  # which writes a tape as this file does
+            write_loop(self, op)
+            return
+        if op.args and op.args[0] in self.loops:
+            self.expr[op] = self.loops[op.args[0]][op.args[1]]
+            self.float.update([op] if self.expr[op] in self.shared.floating else [])
             return
         if self.scalar(op):
             return
@@ -217,13 +243,13 @@ class _Writer:
         floats = self.allowed and type(op.val) is np.float64 and all(self.is_float(arg) for arg in op.args)
         if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
             self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
-            self.floats = self.floats or (floats and op.fn in FLOATING)
+            self.shared.floats = self.shared.floats or (floats and op.fn in FLOATING)
             args = [self.operand(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
         if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
             self.float.update([op] if type(op.val) is float or floats else [])
-            self.floats = self.floats or floats
+            self.shared.floats = self.shared.floats or floats
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
             self.inline(op, f"{name}({', '.join(self.bare(arg) for arg in op.args)})")
             return True
@@ -257,7 +283,7 @@ class _Writer:
             self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
             return
         row, ufunc, writes = self.plan.how(op)
-        out = self.buffer(op) if writes and self.plan.slot(op) is not None else ""
+        out = self.out(op) if writes else ""
         args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
         site = _Site(self, op, args, out)
         if op in self.plan.varies and op.fn in SHAPED:
@@ -278,7 +304,7 @@ class _Writer:
             return
         if self.allowed and reads_float(op):
             self.float.add(op)
-            self.floats = True
+            self.shared.floats = True
         self.named(op, text)
 
     def reads_often(self, op: Call) -> bool:
@@ -327,16 +353,16 @@ class _Writer:
 
     def named(self, op: Call, text: str) -> None:
         if self.is_kept_view(op):
-            self.expr[op] = self.place(text, f"view{len(self.places)}")
+            self.expr[op] = self.place(text, f"view{len(self.shared.places)}")
             return
         self.expr[op] = name = self.names.fresh(f"v{op.id}")
         self.statement(op, f"{name} = {text}")
 
     def place(self, text: str, hint: str) -> str:
         """Return the name of an array that is made once, by an expression: the same for the same one."""
-        name = self.places.get(text)
+        name = self.shared.places.get(text)
         if name is None:
-            self.places[text] = name = self.names.fresh(hint)
+            self.shared.places[text] = name = self.names.fresh(hint)
             self.setup.append(f"{name} = {text}")
             self.kept[name] = None
         return name
@@ -354,6 +380,10 @@ class _Writer:
         x, storage = op.args[0].val, self.plan.storage[op]
         return op.fn is ops.reshape and (storage.turned or not (x.flags.c_contiguous and x.nbytes == storage.nbytes))
 
+    def out(self, op: Call) -> str:
+        """Return the name of the array that a call may write its value into, "" where there is none."""
+        return self.buffer(op) if self.plan.slot(op) is not None else ""
+
     def buffer(self, op: Call) -> str:
         """Return the name of an operation's place in a buffer."""
         val, storage = op.val, self.plan.storage[op]
@@ -361,8 +391,9 @@ class _Writer:
         name = self.slots.get(key)
         if name is None:
             strides = turned_strides(val) if storage.turned else dense_strides(val)
-            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{storage.slot}" + ("" if strides is None else f", 0, {strides}")
-            name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{storage.slot}")
+            number = self.first + storage.slot  # type: ignore[operator]
+            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{number}" + ("" if strides is None else f", 0, {strides}")
+            name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{number}")
         return name
 
     def setitem(self, op: Call) -> None:
@@ -421,8 +452,8 @@ class _Writer:
         subject = op.args[0]
         if isinstance(subject, Input) and op.fact in FIXED and not isinstance(subject.val, tuple):
             return
-        self.guards.append(op)
-        miss = f"raise {self.miss}({len(self.guards) - 1})"
+        self.shared.guards.append(op)
+        miss = f"raise {self.shared.miss}({len(self.shared.guards) - 1})"
         if op.fact == "bool":
             self.statement(op, f"if {'not ' if op.expected else ''}{self.use(subject)}: {miss}")
         elif op.fact == "raises":
@@ -473,13 +504,3 @@ class _Writer:
         if isinstance(x.val, np.generic) and val is not None:
             return f"{self.names.bind(x.val.dtype.type if x.val.dtype.kind in 'fc' else np.float64)}({self.bare(dx)})"
         return self.bare(dx)
-
-
-def comment(where: Location) -> str:
-    """Write a source line as a comment."""
-    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
-
-
-def to_python(x: Any) -> Any:
-    """Return NumPy's number as Python's."""
-    return x.item() if isinstance(x, np.generic) else x

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.errors import Location
 from tapegrad.path import Path
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.rules import FOREIGN, Op
@@ -427,3 +428,14 @@ def how(op: Call) -> How:
 FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.positive])
 """Ops that mean the same of Python's floats as of NumPy's, but for errors."""
 
+
+# -- pieces of text
+
+def comment(where: Location) -> str:
+    """Write a source line as a comment."""
+    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
+
+
+def to_python(x: Any) -> Any:
+    """Return NumPy's number as Python's."""
+    return x.item() if isinstance(x, np.generic) else x

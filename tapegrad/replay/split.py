@@ -17,7 +17,7 @@ PART = 1000  # lines of a part
 ROW = 20  # buffers made in a line
 
 _NAME = re.compile(r"[^\W\d]\w*")
-_MADE = re.compile(r"^([^\W\d]\w*) = ", re.MULTILINE)
+_MADE = re.compile(r"^([^\W\d]\w*(?:, [^\W\d]\w*)*) = ", re.MULTILINE)
 
 
 def is_long(source: Source) -> bool:
@@ -45,7 +45,7 @@ class Parts:
         for number, piece in enumerate(pieces):
             text = "\n".join(line for line in piece if not line.startswith("#"))
             words.append(list(dict.fromkeys(_NAME.findall(text))))
-            home.update(dict.fromkeys(_MADE.findall(text), number))
+            home.update((name, number) for names in _MADE.findall(text) for name in names.split(", "))
         out: list[dict[str, int]] = [{} for _ in pieces]  # by part, what later ones need of it, and its place in the tuple
         given: list[dict[str, int]] = []  # by part, what it needs of earlier ones
         for number, found in enumerate(words):
@@ -120,5 +120,11 @@ def _together(lines: list[str]) -> list[str]:
 
 
 def _pieces(lines: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(lines), PART):
-        yield lines[start:start + PART]
+    """Yield the lines in pieces; a loop stays in one, with the line that gives its last values names of their own."""
+    start = 0
+    while start < len(lines):
+        stop = start + PART
+        while stop < len(lines) and (lines[stop].startswith(" ") or lines[stop - 1].startswith(" ")):
+            stop += 1
+        yield lines[start:stop]
+        start = stop

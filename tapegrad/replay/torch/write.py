@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tapegrad.replay.names import Names
-from tapegrad.replay.source import comment
+from tapegrad.replay.spelling import comment
 from tapegrad.replay.torch.calls import name_of
 from tapegrad.replay.torch.program import Check, Program, Step, Value, last_uses
 from tapegrad.replay.unpack import nested

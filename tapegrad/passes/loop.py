@@ -1,0 +1,92 @@
+"""loop: a body that is run again and again, as one call on a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from tapegrad.ops import pack
+from tapegrad.tape import Call, Input, Operation, Tape
+from tapegrad.tree import flatten
+
+
+class Loop:
+    """A repeated segment of a tape as one function: `count` runs of a subtape, each of which hands values on to the next.
+
+    Umlaut.jl has loops on its tapes, and JAX's `lax.scan` is the same.
+
+    The body's inputs are, in this order, the `steps` (numbers that differ from run to run and are known: `steps[i][k]` in run k), what is
+    `given` to all runs alike, what is `listed` (a sequence, of which run k gets element k), and what is `carried`. It returns the new values
+    of what is carried, and then what is collected from each run. Called with what is given, the sequences, and the first values of what is
+    carried, a loop returns the last values of those, and a tuple for each thing collected. In `reverse`, the last run is made first; elements
+    and collections keep their order.
+    """
+
+    differentiable, dynamic = True, False
+
+    def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
+                 reverse: bool = False) -> None:
+        self.body, self.count, self.steps, self.reverse = body, count, tuple(steps), reverse
+        self.sizes = (len(self.steps), given, listed, carried)
+        self.__name__ = f"loop({count} x {sum(type(op) is Call for op in body.ops) - 1} calls)"
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def parts(self) -> tuple[list[Input], list[Input], list[Input], list[Input]]:
+        """Return the body's inputs: steps, given, listed, carried."""
+        xs = iter(self.body.inputs[1:])
+        steps, given, listed, carried = (list(islice(xs, size)) for size in self.sizes)
+        return steps, given, listed, carried
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """What the body returns: the new values of what is carried, and what is collected."""
+        return self.body.result.args  # type: ignore[union-attr]
+
+    @property
+    def runs(self) -> range:
+        """The numbers of the runs, in the order in which they are made."""
+        return range(self.count - 1, -1, -1) if self.reverse else range(self.count)
+
+    def with_body(self, body: Tape) -> Loop:
+        """Return a loop with another body for the same inputs and results."""
+        return Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        _, given, listed, carried = self.sizes
+        fixed, lists, now = values[:given], values[given:given + listed], values[given + listed:]
+        collected: list[list[Any]] = [[None] * self.count for _ in self.results[carried:]]
+        for k in self.runs:
+            made = self.body.play(*[step[k] for step in self.steps], *fixed, *[part[k] for part in lists], *now)
+            now = made[:carried]
+            for part, y in zip(collected, made[carried:]):
+                part[k] = y
+        return (*now, *map(tuple, collected))
+
+
+def is_loop(op: Any) -> bool:
+    """True for the call of a loop."""
+    return type(op) is Call and type(op.fn) is Loop
+
+
+def put_results(body: Tape, parts: Sequence[Any]) -> None:
+    """Make the tuple of `parts` what a body returns."""
+    into = flatten(tuple([0] * len(parts)), "", [], [])
+    val = tuple([part.val if isinstance(part, Operation) else part for part in parts])
+    body.result = body.push(Call(pack, tuple(parts), {"into": into}, val))
+
+
+def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
+    """Return a tape on which each loop's body is what `change` makes of it."""
+    from tapegrad.passes.walk import Walk
+    if not any(map(is_loop, tape.ops)):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if is_loop(made):
+            body = change(made.fn.body)
+            made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
+    return walk.done()

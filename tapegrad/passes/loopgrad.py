@@ -1,0 +1,264 @@
+"""loopgrad: the gradient of a loop is two loops, one that keeps what the sweep needs of each run, and one that sweeps over them backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapegrad import proxy
+from tapegrad.back import sweep
+from tapegrad.context import DEFAULT, Tracer
+from tapegrad.errors import TapeError
+from tapegrad.interpose import interposition
+from tapegrad.ops import getfield, read, scalar, setitem, zeros
+from tapegrad.passes.loop import Loop, put_results
+from tapegrad.passes.shadow import Scalars, copy_primal
+from tapegrad.passes.specialise import FIXED
+from tapegrad.path import may_repeat
+from tapegrad.rewrite import activity, has_gradient
+from tapegrad.tangent import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+
+TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
+
+
+class NoLoop(Exception):
+    """The gradient of a loop is none: what a rule does depends on values of each run, or types change from run to run."""
+
+
+def trace_loop(op: Call, args: list[Any], tracer: Tracer) -> tuple[tuple[Any, ...], Any]:
+    """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it returns, and its pullback.
+
+    `lax.scan` is differentiated like that (Bradbury et al., JAX); what is summed over the runs, is summed in place.
+    """
+    parts = _Gradient(op.fn)
+    forward, count = parts.forward, op.fn.count
+    kept = tuple([(val,) * count for val in parts.kept])
+    call = tracer.place(Call(forward, tuple(map(tracer.lift, args)), None, (*op.val, *kept)))
+    values = tuple([tracer.append(Call(getfield, (call, i), None, val)) for i, val in enumerate(op.val)])
+
+    def loop_pullback(dys: tuple[Any, ...]) -> list[Any]:
+        listed = [tracer.place(Call(getfield, (call, len(values) + i), None, val)) for i, val in enumerate(kept)]
+        firsts = [_begin(dys[j], seed) for j, seed in parts.seeds.items()] + [_nothing(total) for total in parts.totals.values()]
+        given = [tracer.lift(arg) for arg in args[:parts.given]]
+        samples = (*parts.seeds.values(), *parts.totals.values())
+        back = tracer.place(Call(parts.backward, (*given, *listed, *map(tracer.lift, firsts)), None, samples))
+        found = [tracer.append(Call(getfield, (back, i), None, val)) for i, val in enumerate(samples)]
+        dxs = dict(zip([*(parts.given + j for j in parts.seeds), *parts.totals], found))
+        return [dxs.get(i, ZERO) for i in range(len(args))]
+    return values, loop_pullback
+
+
+def _begin(dy: Any, like: Any) -> Any:
+    """Return the cotangent of a last value, of the type that it has in the loop."""
+    dy = dense(dy)
+    if isinstance(dy, Absorbing):
+        return _nothing(like)
+    if _kind(like) == _kind(dy):
+        return dy
+    if type(like) is np.float64 and _kind(dy) == (float,):
+        return scalar(dy)
+    raise NoLoop
+
+
+def _nothing(like: Any) -> Any:
+    """Return zeros of a type: an array that may be written to."""
+    return zeros(like.shape, dtype=like.dtype) if type(like) is np.ndarray else type(like)(0)
+
+
+def _kind(x: Any) -> Any:
+    x = x._val if hasattr(type(x), "_tracer") else x
+    return (type(x), x.shape, x.dtype) if isinstance(x, (np.ndarray, np.generic)) else (type(x),)
+
+
+class _Plain(Scalars):
+    """Records views as what they are computed to be: the rules of a body write to none, and where one lies may depend on the run."""
+
+    __slots__ = ()
+
+    def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
+        return super().fields(op, (None,))
+
+
+class _Gradient:
+    """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries the cotangents of what
+    the loop carries (`seeds`, samples by number) and sums those of what is given to all runs (`totals`, samples by number).
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        _, given, listed, carried = loop.sizes
+        if listed or len(loop.results) > carried:
+            raise NoLoop
+        self.loop, self.given = loop, given
+        self.totals: dict[int, Any] = {}
+        self.seeds: dict[int, Any] = {j: _zero(x.val) for j, x in enumerate(loop.parts()[3]) if has_gradient(x.val)}
+        for _ in range(TRIES):
+            self._sweep()
+            if self._settled():
+                break
+        else:
+            raise NoLoop
+        self._write()
+
+    def _sweep(self) -> None:
+        """Record what the body and its sweep compute, of a run whose cotangents are those of the samples."""
+        loop = self.loop
+        self.tape = new = loop.body.blank()
+        tracer = _Plain(new, DEFAULT, proxy.make)
+        leave = interposition.enter(tracer, {}, ())
+        try:
+            with np.errstate(all="ignore"):
+                shadow = copy_primal(loop.body, new, tracer, trace_loop)
+                self.primal = len(new.ops)
+                _, given, _, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
+                self.dys = {j: new.push(Input(val, f"d{carried[j].name}")) for j, val in self.seeds.items()}
+                dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO for j in range(len(carried))]
+                first = 1 + loop.sizes[0]  # steps have no gradient
+                active = activity(loop.body, range(first, first + len(given) + len(carried)))
+
+
+                def backwards(ops: list[Operation]) -> Iterator[Operation]:
+                    for op in reversed(ops):
+                        mark = len(new.ops)
+                        yield op
+                        for made in new.ops[mark:]:
+                            made.at(op)
+                cot = sweep(shadow, shadow.result.kwargs["into"].mirror(dys), active, order=backwards)  # type: ignore[union-attr]
+                found = {j: project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
+                self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}
+                self.sums: dict[int, tuple[Operation, Any]] = {}
+                for i, x in enumerate(given):
+                    if has_gradient(x.val) and _flows(cot[x.id]):
+                        total = new.push(Input(_total(cot[x.id], x.val), f"d{x.name}"))
+                        self.sums[i] = total, _added(proxy.make(total, total.val, tracer), cot[x.id], x.val)
+                self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
+                self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
+        except TapeError as err:
+            raise NoLoop from err
+        finally:
+            tracer.close()
+            leave()
+        if any(type(op) is Guard and op.fact not in FIXED for op in new.ops[self.primal:]):
+            raise NoLoop  # a rule has looked at a value, which may be another in another run
+
+    def _settled(self) -> bool:
+        """Return whether cotangents come out as they went in; take those that came out for the next try."""
+        for i, (total, made) in self.sums.items():
+            if _kind(total.val) != _kind(made):
+                raise NoLoop
+            self.totals[i] = total.val
+        same = all(_kind(self.seeds[j]) == _kind(dx) for j, dx in self.outs.items())
+        self.seeds = {j: _zero(value_of(self.results[j])) for j in self.seeds}
+        return same
+
+    def _write(self) -> None:
+        """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it what it needs from each run."""
+        loop, ops = self.loop, self.tape.ops
+        needed = _needed(ops, [*self.results.values(), *self.added.values()])
+        cheap = _views(ops[:self.primal], loop)
+        kept: dict[Operation, None] = {}
+        for op in needed:
+            if op.id > self.primal:
+                kept.update({arg: None for arg in op.args if isinstance(arg, Operation) and arg.id <= self.primal and arg not in cheap})
+        for part in (*self.results.values(), *self.added.values()):
+            if isinstance(part, Operation) and part.id <= self.primal and part not in cheap:
+                kept[part] = None
+        self.kept = [op.val for op in kept]
+        body = loop.body.blank()
+        at: dict[Operation, Any] = {op: _copy(body, op, {}) if isinstance(op, Input) else None for op in ops[:self.primal]}
+        for op in ops[:self.primal]:
+            if not isinstance(op, Input) and op is not self.tape.ops[self.primal - 1]:
+                at[op] = _copy(body, op, at)
+        last = ops[self.primal - 1]  # the nest of the results
+        put_results(body, [*[at[arg] if isinstance(arg, Operation) else arg for arg in last.args], *[at[op] for op in kept]])
+        self.forward = loop.with_body(body)
+        sweeping = self._sweeping(needed, list(kept), cheap)
+        self.backward = Loop(sweeping, loop.count, loop.steps, self.given, len(kept), len(self.seeds) + len(self.totals), not loop.reverse)
+
+    def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation]) -> Tape:
+        """Return the body of the loop that sweeps."""
+        body = self.loop.body.blank()
+        at: dict[Operation, Any] = {}
+        ops = self.tape.ops
+        for op in ops[:1 + self.loop.sizes[0] + self.given]:
+            at[op] = _copy(body, op, at)
+        for op in kept:
+            at[op] = body.push(Input(op.val).at(op))
+        for total in [*self.dys.values(), *(total for total, _ in self.sums.values())]:
+            at[total] = _copy(body, total, at)
+        for op in ops[:self.primal]:
+            if op in cheap and op not in at:
+                at[op] = _copy(body, op, at)
+        for op in needed:
+            if op.id > self.primal and op not in at:
+                at[op] = _copy(body, op, at)
+        put_results(body, [at[part] if isinstance(part, Operation) else part for part in (*self.results.values(), *self.added.values())])
+        return body
+
+
+def _zero(x: Any) -> Any:
+    """Return the cotangent of which nothing comes, as the sample of one of `x`."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
+        return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
+    return 0j if isinstance(x, complex) else 0.0
+
+
+def _flows(dx: Any) -> bool:
+    return dx is not None and not isinstance(dx, Absorbing)
+
+
+def _total(dx: Any, x: Any) -> Any:
+    """Return zeros of the type that a sum of such cotangents has."""
+    if type(dx) is not Scatter:
+        return _zero(project(dx, x)._val if hasattr(type(project(dx, x)), "_tracer") else project(dx, x))
+    pieces = [link.piece for link in dx.chain()] + ([dx.base] if _flows(dx.base) else [])
+    dtypes = {dtype_of(piece) or np.dtype(type(piece)) for piece in pieces}
+    return np.zeros(shape_of(x), np.result_type(*dtypes, *([dtype_of(x)] if dtype_of(x).kind in "fc" else [])))
+
+
+def _added(total: Any, dx: Any, x: Any) -> Any:
+    """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no more than they are large."""
+    if type(dx) is not Scatter:
+        return total + project(dx, x)
+    for link in reversed(list(dx.chain())):
+        if may_repeat(tuple(part._val if hasattr(type(part), "_tracer") else part for part in link.index)) or not shape_of(x):
+            total = total + Scatter(link.build, link.x, link.piece, link.index, link.path).dense()
+        else:
+            through: dict[str, Any] = {"through": link.path} if link.path else {}
+            total = setitem(total, read(total, link.index, link.path) + link.piece, *link.index, **through)
+    return total + dx.base if _flows(dx.base) else total
+
+
+def _needed(ops: list[Operation], results: list[Any]) -> list[Operation]:
+    """Return, in their order, the operations that results are computed from."""
+    alive = bytearray(len(ops) + 1)
+    for part in results:
+        if isinstance(part, Operation):
+            alive[part.id] = 1
+    for op in reversed(ops):
+        if alive[op.id]:
+            for arg in op.args:
+                if isinstance(arg, Operation):
+                    alive[arg.id] = 1
+    return [op for op in ops if alive[op.id]]
+
+
+def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
+    """Return what the sweep has, or views itself, in each run: steps, what is given, constants, and views of those."""
+    found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
+    for op in ops:
+        if type(op) is Constant or (type(op) is Call and getattr(op.fn, "view", False)
+                                    and all(arg in found for arg in op.args if isinstance(arg, Operation))):
+            found.add(op)
+    return found
+
+
+def _copy(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
+    new = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+    new.note = ""
+    body.ops.append(new)
+    new.id = len(body.ops)
+    return new

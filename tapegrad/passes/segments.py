@@ -1,0 +1,125 @@
+"""segments: where a tape repeats itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.path import Step
+from tapegrad.tape import Call, Constant, Guard, Operation, Tape
+
+CANDIDATES = 2  # periods that are tried, for each length of what is compared
+WINDOWS = 10  # lengths: 1, 2, 4 … 512
+
+
+class Segment(NamedTuple):
+    """`pieces` of `period` operations each, one behind the other, from a position in `tape.ops` on: the same calls on values of the same types."""
+
+    start: int
+    period: int
+    pieces: int
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last piece."""
+        return self.start + self.period * self.pieces
+
+
+def segments(tape: Tape, least: int) -> list[Segment]:
+    """Return the repeated segments of a tape, of `least` pieces at least, that do not overlap, in its order; what the calls are made on may differ.
+
+    A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every operation is like
+    the one a period before it: time linear in the length of the tape for each guess.
+    """
+    words: dict[Any, int] = {}
+    tokens = np.array([words.setdefault(_token(op), len(words)) for op in tape.ops])
+    return sorted(_found(tokens, 0, len(tokens), least))
+
+
+def _found(tokens: Any, begin: int, end: int, least: int) -> Iterator[Segment]:
+    open_ = [(begin, end)]
+    while open_:
+        begin, end = open_.pop()
+        best = max((segment for period in _periods(tokens[begin:end], least) for segment in _runs(tokens[begin:end], period, least)),
+                   key=_worth, default=None)
+        if best is None:
+            continue
+        segment = best._replace(start=best.start + begin)
+        yield segment
+        open_ += [(begin, segment.start), (segment.stop, end)]
+
+
+def _worth(segment: Segment) -> tuple[int, int]:
+    """Return what makes one segment better than another: what it covers, to a hundredth, then how short its pieces are."""
+    covered = segment.period * segment.pieces
+    return covered - covered % max(1, covered // 100), -segment.period
+
+
+def _periods(tokens: Any, least: int) -> set[int]:
+    """Return the distances that most operations have from the one before them that is alike, by itself and together with 1, 3, 7 … that follow."""
+    periods: set[int] = set()
+    for power in range(WINDOWS):
+        order = np.argsort(tokens, kind="stable")
+        same = tokens[order[1:]] == tokens[order[:-1]]
+        apart = Counter((order[1:] - order[:-1])[same].tolist())
+        periods |= {period for period, often in apart.most_common(CANDIDATES) if often >= least - 1}
+        ahead = 1 << power
+        if len(tokens) <= ahead:
+            break
+        tokens = np.unique(tokens[:-ahead] * (tokens.max() + 1) + tokens[ahead:], return_inverse=True)[1]
+    return periods
+
+
+def _runs(tokens: Any, period: int, least: int) -> Iterator[Segment]:
+    """Yield the stretches in which each operation is like the one a period before it."""
+    alike = np.concatenate(([False], tokens[period:] == tokens[:-period], [False]))
+    edges = np.flatnonzero(alike[1:] != alike[:-1])
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist()):
+        pieces = (stop - start) // period + 1
+        if pieces >= least:
+            yield Segment(start, period, pieces)
+
+
+def _token(op: Operation) -> Any:
+    """Return what two operations have in common that a loop may make one of: all but the values, and which operations they use."""
+    kinds = tuple([Operation if isinstance(arg, Operation) else type(arg) for arg in op.args])
+    if type(op) is Call:
+        fn = op.fn
+        kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
+        return (id(fn), id(op.code), kinds, kwargs, type_key(op.val))  # the place within the code may differ: Python specialises a loop as it runs
+    if type(op) is Guard:
+        return ("guard", op.fact, key_of(op.expected), id(op.code))
+    return ("constant", type_key(op.val)) if type(op) is Constant else ("alone", op.id)
+
+
+def type_key(val: Any) -> Any:
+    """Return the type of a value, with shape, dtype and layout: what code is written for."""
+    kind = type(val)
+    if kind is np.ndarray:
+        return (kind, val.shape, val.dtype.str, val.strides)
+    if kind is tuple or kind is list:
+        return (kind, *map(type_key, val))
+    return (kind, getattr(val, "dtype", None)) if isinstance(val, np.generic) else kind
+
+
+def key_of(x: Any) -> Any:
+    """Return a key that is equal only for constants that are the same; what is not known is the same as itself alone."""
+    kind = type(x)
+    if kind in (int, bool, str, type(None), type(Ellipsis)):
+        return (kind.__name__, repr(x))
+    if isinstance(x, (float, complex, np.generic)):
+        return (kind.__name__, repr(x))
+    if kind is slice:
+        return ("slice", key_of(x.start), key_of(x.stop), key_of(x.step))
+    if isinstance(x, Step):
+        return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
+    if kind is tuple or kind is list:
+        return (kind.__name__, *map(key_of, x))
+    if isinstance(x, (np.dtype, type)):
+        return ("type", str(x))
+    if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:
+        return ("array", x.shape, str(x.dtype), x.tobytes())
+    return ("id", str(id(x)))

@@ -1,0 +1,78 @@
+"""shadow: a primal tape copied onto the flat tape of its gradient, and what the reverse sweep reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.context import Tracer
+from tapegrad.ops import pack
+from tapegrad.passes.loop import Loop
+from tapegrad.rules import Op, Traced
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
+
+
+class Scalars(Tracer):
+    """Records a rule's `cos(x)` of a Python number as `math.cos` of it, as the sweep of `grad` computes it."""
+
+    __slots__ = ()
+
+    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
+        if val is UNKNOWN and op.scalar is not None and not kwargs:
+            given = [arg._val if isinstance(arg, Traced) else arg for arg in args]
+            if all(type(x) is float or type(x) is np.float64 for x in given):
+                val = op(*given)
+        return super().record(op, args, kwargs, val)
+
+
+def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any]) -> Tape:
+    """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
+
+    `trace_loop` puts a loop on it, and returns what it returns, and its pullback.
+    """
+    shadow = tape.blank()
+    flat: dict[Operation, Operation | None] = {}
+    ghost: dict[Operation, Operation] = {}
+
+    def bind(arg: Any) -> Any:
+        return flat[arg] if isinstance(arg, Operation) else arg
+
+    def haunt(arg: Any) -> Any:
+        return ghost[arg] if isinstance(arg, Operation) else arg
+
+    for op in tape.ops:
+        seen: Any
+        ghost[op] = seen = copy_op(op, haunt)
+        shadow.ops.append(seen)
+        known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or type(op.fn) is Loop or not known):
+            mark = len(new.ops)
+            args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
+            if type(op.fn) is Loop:
+                seen.val, seen.pb = trace_loop(op, args, tracer)
+            elif op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
+                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
+            else:
+                seen.val = op.fn.run(*args, **op.kwargs)
+            for made in new.ops[mark:]:
+                made.at(op)
+            flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
+            continue
+        flat[op] = made = copy_op(op, bind)
+        new.ops.append(made)
+        made.id = len(new.ops)
+        if isinstance(made, Constant):
+            tracer.constants[id(made.val)] = (made.val, made)
+        elif isinstance(op, Guard):
+            tracer.guarded.add((made.args[0].id, op.fact))
+            continue
+        if isinstance(op, Call):
+            tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
+        if isinstance(op, Call) and op.fn is pack:
+            seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
+        elif made.id > 1:
+            seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+    shadow.result = ghost[tape.result]  # type: ignore[index]
+    return shadow

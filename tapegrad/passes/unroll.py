@@ -1,0 +1,68 @@
+"""unroll: loops become the calls that their runs consist of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.ops import getfield
+from tapegrad.passes.loop import Loop, is_loop
+from tapegrad.passes.walk import Walk
+from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
+
+
+def unroll(tape: Tape) -> Tape:
+    """Return a tape without loops; each call of a body is there as often as it runs.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
+    >>> rolled = tg.roll(tape, saved=0)
+    >>> len(tape), len(rolled), len(unroll(rolled)), unroll(rolled).play(2.0)
+    (42, 6, 42, 1048575.0)
+    """
+    while any(map(is_loop, tape.ops)):
+        tape = _unrolled(tape)
+    return tape
+
+
+def _unrolled(tape: Tape) -> Tape:
+    walk = Walk(tape)
+    results: dict[Operation, tuple[Any, ...]] = {}
+    lists: dict[Operation, tuple[Any, ...]] = {}  # what stands for each element of what a loop collected
+    for op in tape.ops:
+        if is_loop(op):
+            results[op] = _runs(walk, op, lists)  # type: ignore[arg-type]
+        elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
+            made = results[op.args[0]][op.args[1]]
+            if type(made) is tuple:
+                lists[op] = made
+            else:
+                walk.stand_in(op, made)
+        else:
+            walk.keep(op)
+    return walk.done()
+
+
+def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Put the calls of a loop's runs on the new tape; return what stands for its results."""
+    loop: Loop = op.fn
+    steps, given, listed, carried = loop.parts()
+    args = [lists.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
+    now = args[len(args) - len(carried):]
+    collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(carried):]]
+    for k in loop.runs:
+        at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *now]))
+        at |= {x: step[k] for x, step in zip(steps, loop.steps)}
+        at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
+        _run(walk, loop.body, at)
+        made = [at[part] if isinstance(part, Operation) else part for part in loop.results]
+        now = made[:len(carried)]
+        for part, y in zip(collected, made[len(carried):]):
+            part[k] = y
+    return (*now, *map(tuple, collected))
+
+
+def _run(walk: Walk, body: Tape, at: dict[Operation, Any]) -> None:
+    for op in body.ops:
+        known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
+        if not (known or isinstance(op, Input) or op is body.result):
+            at[op] = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
