@@ -32,11 +32,14 @@ NUMPYS = [name for name, problem in PROBLEMS.items() if not problem.module]
 def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Count the flat tapes and the compiled functions that are made."""
     counts = {"flatgrad": 0, "compile_tape": 0}
-    for name in counts:
-        def counted(*args: Any, name: str = name, fn: Callable[..., Any] = getattr(cache, name), **kwargs: Any) -> Any:
+
+    def counted(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
             counts[name] += 1
             return fn(*args, **kwargs)
-        monkeypatch.setattr(cache, name, counted)
+        return call
+    for name in counts:
+        monkeypatch.setattr(cache, name, counted(name, getattr(cache, name)))
     return counts
 
 
@@ -321,23 +324,23 @@ def test_errors_and_warnings_are_those_of_the_call() -> None:
     assert step.stats.hits == 1
 
 
-def test_threads_that_fit_and_threads_that_do_not() -> None:
-    for _ in range(10):
-        step: Any = tg.value_and_grad(f)
-        points = [X, -X, 2 * X, X[:7], -2 * X, 3 * X]
-        expected = [tg.grad(f, x) for x in points]
-        step(X)
-        start, failed = threading.Barrier(len(points)), list[Any]()
+@pytest.mark.parametrize("turn", range(10))
+def test_threads_that_fit_and_threads_that_do_not(turn: int) -> None:
+    step: Any = tg.value_and_grad(f)
+    points = [X, -X, 2 * X, X[:7], -2 * X, 3 * X]
+    expected = [tg.grad(f, x) for x in points]
+    step(points[turn % 4])
+    start, failed = threading.Barrier(len(points)), list[Any]()
 
-        def work(k: int) -> None:
-            start.wait()
-            try:
-                same(step(points[k]), expected[k])
-            except BaseException as err:
-                failed.append(err)
-        threads = [threading.Thread(target=work, args=(k,)) for k in range(len(points))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failed and step.stats.hits + step.stats.traces == len(points) + 1
+    def work(k: int) -> None:
+        start.wait()
+        try:
+            same(step(points[k]), expected[k])
+        except BaseException as err:
+            failed.append(err)
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(points))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and step.stats.hits + step.stats.traces == len(points) + 1

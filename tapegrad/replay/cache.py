@@ -297,7 +297,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
-    `mode` are those of `compile`.
+    `mode` are those of `compile`. A call that traces costs what `grad` does; the second call of a tape makes and compiles the gradient tape.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b)
