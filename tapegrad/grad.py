@@ -27,7 +27,7 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tup
     with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
         value = tape.result.val  # type: ignore[union-attr]
-        return value, _gradients(tape, seed, last=True)
+        return value, gradients_of(tape, seed, last=True)
 
 
 def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
@@ -40,7 +40,7 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     """
     with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
-        return _gradients(tape, seed, captured=False, last=True)[1:]
+        return gradients_of(tape, seed, captured=False, last=True)[1:]
 
 
 def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -54,7 +54,7 @@ def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Cal
     tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True)
 
     def back(seed: Any) -> tuple[Any, ...]:
-        return _gradients(tape, seed)
+        return gradients_of(tape, seed)
     return tape.result.val, back  # type: ignore[union-attr]
 
 
@@ -73,7 +73,8 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
         return back(rewrite(tape.check()), seed)
 
 
-def _gradients(tape: Tape, seed: Any, captured: bool = True, last: bool = False) -> tuple[Any, ...]:
+def gradients_of(tape: Tape, seed: Any, captured: bool = True, last: bool = False) -> tuple[Any, ...]:
+    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep; the `last` one gives the values up as it passes them."""
     result = tape.result
     assert result is not None
     wrt = differentiated(tape, captured)

@@ -104,3 +104,13 @@ def test_many_reads_of_an_argument_are_reads_of_a_list() -> None:
             found, (_, found_dx, _) = step(point, n)
             assert type(found) is type(value) and found == pytest.approx(value, 1e-12)
             np.testing.assert_allclose(found_dx, dx, 1e-12)
+
+
+@pytest.mark.parametrize("z", [1 + 2j, np.complex128(1 + 2j), np.array([1 + 2j, 3 - 1j])])
+def test_a_conjugate_is_no_copy(z: Any) -> None:
+    def f(z: Any) -> Any:
+        return np.sum((z * z.conjugate() + z.conjugate()).real)
+    fast, step = tg.compile(f), tg.value_and_grad(f)
+    for _ in range(2):
+        same(fast(z), f(z))
+        same(step(z), tg.grad(f, z))

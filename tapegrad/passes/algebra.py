@@ -34,6 +34,7 @@ from tapegrad.ops import (
     zeros,
     zeros_like,
 )
+from tapegrad.ops.elementwise import is_complex
 from tapegrad.passes.walk import Walk, is_call, same_type
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Call, Constant, Operation
@@ -179,7 +180,7 @@ def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
 
 def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
     """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape writes to nothing in place."""
-    if op.fn in (conjugate, real) and getattr(getattr(op.val, "dtype", None), "kind", "f") == "c":
+    if op.fn in (conjugate, real) and is_complex(op.val):
         return None
     return same(x, op) if isinstance(x, Operation) and layout_of(x.val) == layout_of(op.val) else None
 

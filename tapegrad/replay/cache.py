@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad.context import DEFAULT
 from tapegrad.errors import ArgumentError
-from tapegrad.grad import grad
+from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.blank import drop, typed
@@ -22,18 +22,33 @@ from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.compiled import Miss, Unfit, compile_tape
+from tapegrad.replay.compiled import Miss, Unfit, compile_arguments, compile_tape
 from tapegrad.replay.fuse import fuse
 from tapegrad.replay.fused import Fused, Made
+from tapegrad.replay.refill import bare, is_refillable, refilled, strip
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
 from tapegrad.tape import Call, Constant, Tape, Unknown, value_of
 from tapegrad.tensors import ORDINARY, is_tensor
-from tapegrad.trace import record
+from tapegrad.trace import collector, record
 from tapegrad.tree import ValueAndGradients, leaves_of
 
-Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Tape]
+Step = Callable[[Tape], Tape]
+
+
+class First(NamedTuple):
+    """What a first call gives: what is kept of it, what it returns, and what makes the tape to compile of that tape once it is `refilled`.
+
+    Without `flat`, it is the one to compile, and has the values that it was recorded with.
+    """
+
+    tape: Tape
+    result: Any
+    flat: Step | None = None
+
+
+Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
@@ -84,24 +99,44 @@ def _value(counter: Any) -> int:
 class _Entry:
     """One tape, and the function that it is compiled to when it is used a second time.
 
-    The first call has its result from the trace: a function that meets other arguments at every call compiles nothing.
+    The first call has its result from the trace: a function that meets other arguments at every call compiles nothing. A tape that
+    was left without values gets those of the second call, if it fits that.
     """
 
-    __slots__ = ("build", "lock", "run", "tape")
+    __slots__ = ("arguments", "backend", "flat", "fresh", "lock", "run", "tape")
 
-    def __init__(self, tape: Tape, build: Callable[[Tape], tuple[Tape, Callable[..., Any]]]) -> None:
-        self.tape, self.build, self.run, self.lock = tape, build, self.compile_and_run, threading.RLock()
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Callable[[], bool] | None) -> None:
+        self.tape, self.flat, self.backend, self.fresh = tape, flat, backend, fresh
+        self.arguments: Callable[..., list[Any]] | None = None
+        self.run, self.lock = self.compile_and_run, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        """Compile the tape, unless another thread has meanwhile, and make the call."""
+        """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where the tape does not fit it."""
         with self.lock:
             if self.run == self.compile_and_run:
-                self.tape, self.run = self.build(self.tape)  # type: ignore[method-assign]
+                self.tape, self.run = self.build(args, kwargs)  # type: ignore[method-assign]
+                self.flat = self.arguments = None
         return self.run(*args, **kwargs)
+
+    def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
+        """Return the tape that is kept from now on, and the function that it is compiled to; what is kept so far stays as it is."""
+        if self.flat is None:
+            return self.backend.build(self.tape, self.fresh)
+        if self.arguments is None:
+            self.arguments = compile_arguments(self.tape, self.fresh)
+        with refilled(self.tape, self.arguments(*args, **kwargs)) as primal:
+            flat = self.flat(primal)
+            drop(flat)
+            return self.backend.build(flat, self.fresh)
 
 
 class Backend:
-    """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy."""
+    """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy.
+
+    `refills` says whether a tape is left without values between the first call and the second.
+    """
+
+    refills = True
 
     def __init__(self, finish: Pass) -> None:
         self.finish = finish
@@ -122,12 +157,12 @@ class Backend:
             forget(best)
         return run
 
-    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> tuple[Tape, Any]:
-        """Return the tape of a call, and what the call returns."""
+    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
+        """Make a first call."""
         _refuse_tensors(f, leaves)
-        tape = make(f, args, kwargs)
-        _refuse_tensors(f, (op.val for op in tape.ops if type(op) is Constant))
-        return tape, recorded_result(tape)
+        first = make(f, args, kwargs)
+        _refuse_tensors(f, (op.val for op in first.tape.ops if type(op) is Constant))
+        return first
 
 
 def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
@@ -154,10 +189,11 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = (len(args), *sorted(kwargs)) if kwargs else len(args)
         for entry in self._entries.get(key, ()):
+            tape = entry.tape  # another thread may compile it meanwhile
             try:
                 result = entry.run(*args, **kwargs)
             except Miss as miss:
-                if miss.tape is not entry.tape:
+                if miss.tape is not tape and miss.tape is not entry.tape:
                     raise  # of another compiled tape, in a function of the user's
                 self._missed(miss)
                 continue
@@ -184,13 +220,10 @@ class Compiled:
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         next(self.stats._traces)
-        tape, result = self._backend.record(self._make, self.__wrapped__, args, kwargs, leaves)
+        tape, result, flat = self._backend.record(self._make, self.__wrapped__, args, kwargs, leaves)
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
-
-        def build(tape: Tape) -> tuple[Tape, Callable[..., Any]]:
-            return self._backend.build(tape, fresh)
         drop(tape)
-        entry = _Entry(tape, build)
+        entry = _Entry(tape, flat, self._backend, fresh)
         with self._lock:
             entries = (entry, *self._entries.get(key, ()))
             self._entries[key] = entries
@@ -248,7 +281,15 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     chosen = _backend(backend, device, mode, passes)
     if isinstance(f, Tape):
         return chosen.compile(f)
-    return Compiled(f, lambda fn, args, kwargs: record(fn, args, kwargs, DEFAULT), f, max_tapes, chosen)
+
+    def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        tape = record(fn, args, kwargs, DEFAULT)
+        result = recorded_result(tape)
+        if not (chosen.refills and is_refillable(tape)):
+            return First(tape, result)
+        strip(tape, bare(tape))
+        return First(tape, result, lambda primal: primal)
+    return Compiled(f, make, f, max_tapes, chosen)
 
 
 def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", device: Any = None, mode: str = "auto",
@@ -256,7 +297,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
-    `mode` are those of `compile`.
+    `mode` are those of `compile`. A call that traces costs what `grad` does; the second call of a tape makes and compiles the gradient tape.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b)
@@ -265,12 +306,25 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step.stats
     Stats(traces=2, hits=1, misses=2)
     """
-    def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
-        return flatgrad(record(fn, args, kwargs, DEFAULT, grad=True), seed, release=True)
+    chosen = _backend(backend, device, mode, passes)
+
+    def flat(primal: Tape) -> Tape:
+        return flatgrad(primal, seed, release=True)
+
+    def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        with collector:
+            tape = record(fn, args, kwargs, DEFAULT, grad=True)
+            if not (chosen.refills and is_refillable(tape)):
+                tape = flat(tape)
+                return First(tape, recorded_result(tape))
+            value, kept = recorded_result(tape), bare(tape)
+            gradients = gradients_of(tape, seed, last=True)
+            strip(tape, kept)
+            return First(tape, (value, gradients), flat)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, _backend(backend, device, mode, passes))
+    return Compiled(f, make, plainly, max_tapes, chosen)
 
 
 def recorded_result(tape: Tape) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.replay.fused import Fused
+from tapegrad.replay.names import Names
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.split import Parts, is_long, maker
 from tapegrad.replay.unpack import Unpacked
@@ -54,6 +55,13 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
         return _compiled(tape, write_source(tape, buffers), fresh)
+
+
+def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., list[Any]]:
+    """Return a function that checks its arguments as the function does to which the tape is compiled, and returns their leaves."""
+    names = Names(lambda value: None)
+    leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
+    return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [], floats=False), fresh)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from tapegrad.passes import optimise
 from tapegrad.passes.blank import typed
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
-from tapegrad.replay.cache import Backend, forget, recorded_result
+from tapegrad.replay.cache import Backend, First, forget
 from tapegrad.replay.torch.graph import graph, graph_device
 from tapegrad.replay.torch.inductor import inductor
 from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
@@ -30,7 +30,11 @@ class Torch(Backend):
     """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
 
     Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays, whatever is given.
+    Its tapes keep the values that they were recorded with until they are used again: a later call may bring tensors, of which NumPy's
+    rules could not be recorded.
     """
+
+    refills = False
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:
@@ -56,17 +60,17 @@ class Torch(Backend):
             forget(best)
         return TapeOnTorch(best, self.device, self.make, self.numbers)
 
-    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> tuple[Tape, Any]:
+    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
         device = torch.empty(0, device=self.device or device_of(leaves)).device
         tensors = any(map(is_tensor, leaves))
         if tensors and self.arrays:
-            tape = make(f, on_host(args), on_host(kwargs))
+            first = make(f, on_host(args), on_host(kwargs))
         elif tensors:
-            tape = with_tensors(make, f, args, kwargs)
+            first = with_tensors(make, f, args, kwargs)
         else:
-            tape = make(f, args, kwargs)
+            first = make(f, args, kwargs)
             self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
-        return tape, on_device(recorded_result(tape), device)
+        return First(first.tape, on_device(first.result, device))
 
 
 def on_host(args: Any) -> Any:
@@ -89,10 +93,11 @@ def on_device(x: Any, device: Any) -> Any:
     return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) else leaf for leaf in leaves])
 
 
-def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
     """Trace with tensors; say what to do where the program does not take them."""
     try:
-        return make(f, args, kwargs)  # type: ignore[no-any-return]
+        first: First = make(f, args, kwargs)
+        return first
     except (TypeError, AttributeError) as err:
         raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
                             f"{type(err).__name__}: {err}", None,

@@ -1,0 +1,89 @@
+"""refill: a tape that has no values from the call that recorded it until a later one, which gives it new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tapegrad.brief import PYTHON
+from tapegrad.errors import GuardError
+from tapegrad.ops import draw, pack
+from tapegrad.replay.compiled import Miss
+from tapegrad.replay.play import Run
+from tapegrad.rules import Op
+from tapegrad.tape import Call, Guard, Input, Tape, Unknown
+from tapegrad.tensors import is_tensor
+
+
+def is_refillable(tape: Tape) -> bool:
+    """True for a tape of tapegrad's own operations: of a user's function nobody knows what a run does besides, or what it costs."""
+    return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None) for op in tape.ops)
+
+
+def bare(tape: Tape) -> list[Any]:
+    """Return, operation by operation, what is to be seen of the values once they are given up: types, and Python's and NumPy's numbers.
+
+    A replay asks which calls gave numbers; what was drawn stays for one that repeats it.
+    """
+    kinds: dict[Any, Unknown] = {}
+    found = []
+    for op in tape.ops:
+        val = op.val
+        if type(op) is not Call or type(val) in PYTHON or op.fn is draw:
+            pass
+        elif type(val) is np.ndarray:
+            kind = val.shape, val.dtype
+            known = kinds.get(kind)
+            if known is None:
+                known = kinds[kind] = Unknown(op.type, len(val) if val.ndim else 0)
+            val = known
+        elif op.fn is pack or isinstance(val, dict) or is_tensor(val) or (isinstance(val, (tuple, list)) and not {*map(type, val)} <= PYTHON):
+            val = Unknown(op.type)
+        found.append(val)
+    return found
+
+
+def strip(tape: Tape, values: list[Any]) -> None:
+    """Give the operations other values, such as the `bare` ones, and the pullbacks up."""
+    for op, val in zip(tape.ops, values):
+        op.val = val
+        if type(op) is Call:
+            op.pb = None
+
+
+@contextmanager
+def refilled(tape: Tape, leaves: list[Any]) -> Iterator[Tape]:
+    """Give a tape the values that it has for other arguments, of the kinds that it was recorded with.
+
+    Raises Miss where a guard does not hold; then, and when what is done with the tape fails, it has again what it had.
+    Arguments and generators are what they were: what is written is the tape's own, and copies of the generators draw. NumPy's
+    floating-point errors are left to the call that comes after this.
+    """
+    before = [op.val for op in tape.ops]
+    with np.errstate(all="ignore"):
+        values = _values(tape, leaves)
+        try:
+            for op, val in zip(tape.ops, values):
+                if type(op) is Call or type(op) is Input:
+                    op.val = val
+            values.clear()  # what is done with the tape may free them
+            yield tape
+        except BaseException:
+            strip(tape, before)
+            raise
+
+
+def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
+    """Replay a tape, and return the values of its operations; memory that is written in place has its last content, as while recording."""
+    values: list[Any] = []
+    run = Run(tape, [tape.ops[0].val, *leaves], rehearse=True)
+    try:
+        for op in run:
+            values.append(run.values[op.id])
+    except GuardError as err:
+        guard = tape.ops[len(values)]
+        raise Miss(tape, guard if type(guard) is Guard else None) from err
+    return values
