@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tapegrad.ops import default_rng, draw, getfield
 from tapegrad.passes.loop import Loop, put_results
 from tapegrad.passes.segments import Segment, key_of, segments, type_key
@@ -44,7 +46,7 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     if len(tape) < saved:
         return tape
     found = [segment for segment in segments(tape, least) if segment.stop - segment.start - segment.period >= saved and _may_loop(tape, segment)]
-    last = _last_uses(tape) if found else []
+    last = _last_uses(tape) if found else None
     walk, at = Walk(tape), 0
     for segment in found:
         rolled = _tried(tape, segment, last, least)
@@ -66,9 +68,9 @@ def _may_loop(tape: Tape, segment: Segment) -> bool:
     return True
 
 
-def _last_uses(tape: Tape) -> list[int]:
+def _last_uses(tape: Tape) -> Any:
     """Return, by position, the last operation that uses each, one behind the tape for its result."""
-    last = [0] * (len(tape.ops) + 1)
+    last = np.zeros(len(tape.ops) + 1, np.int32)
     for op in tape.ops:
         for used in operands(op):
             last[used.id] = op.id
@@ -76,7 +78,7 @@ def _last_uses(tape: Tape) -> list[int]:
     return last
 
 
-def _tried(tape: Tape, segment: Segment, last: list[int], least: int) -> _Rolled | None:
+def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> _Rolled | None:
     """Return a segment's loop, if need be without its first pieces, or without the last, of which more is needed than what goes on."""
     for first in range(PEELED + 1):
         for short in range(2):
@@ -128,7 +130,7 @@ class _Same:
 class _Rolled:
     """A segment as a loop: what each operation of its pieces uses."""
 
-    def __init__(self, tape: Tape, segment: Segment, last: list[int]) -> None:
+    def __init__(self, tape: Tape, segment: Segment, last: Any) -> None:
         self.tape, (self.start, self.period, self.pieces), self.stop = tape, segment, segment.stop
         self.steps: dict[Any, tuple[Any, ...]] = {}
         self.same: set[int] = set()  # operations of the body that are the same in all runs
@@ -180,15 +182,15 @@ class _Rolled:
         self.steps.setdefault(key, values)
         return _Step(list(self.steps).index(key))
 
-    def _check_leaving(self, last: list[int]) -> None:
+    def _check_leaving(self, last: Any) -> None:
         """Raise Unlike where what a run made is used behind the loop, unless the last run made it, and a next one would get it."""
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
             raise Unlike
-        for place in range(self.start, self.stop):
-            run, j = divmod(place - self.start, self.period)
-            if last[place + 1] > self.stop and not (j in self.same or (run == self.pieces - 1 and j in goes_on)):
-                raise Unlike
+        leaves = (last[self.start + 1:self.stop + 1] > self.stop).reshape(self.pieces, self.period)
+        leaves[:, list(self.same)] = leaves[-1, list(goes_on)] = False
+        if leaves.any():
+            raise Unlike
 
     def write(self, walk: Walk) -> None:
         """Put the loop on the new tape, what is the same in all runs before it, and what it returns behind it."""

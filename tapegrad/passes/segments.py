@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from tapegrad.path import Step
 from tapegrad.tape import Call, Constant, Guard, Operation, Tape
 
+LARGE = 10_000  # operations: from a third of so many, a long loop in the middle of a tape is known, for a third of the memory
 CANDIDATES = 2  # periods that are tried, for each length of what is compared
 WINDOWS = 10  # lengths: 1, 2, 4 … 512
 
@@ -35,7 +35,7 @@ def segments(tape: Tape, least: int) -> list[Segment]:
     the one a period before it: time linear in the length of the tape for each guess.
     """
     words: dict[Any, int] = {}
-    tokens = np.array([words.setdefault(_token(op), len(words)) for op in tape.ops])
+    tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int64, len(tape.ops))
     return sorted(_found(tokens, 0, len(tokens), least))
 
 
@@ -43,13 +43,20 @@ def _found(tokens: Any, begin: int, end: int, least: int) -> Iterator[Segment]:
     open_ = [(begin, end)]
     while open_:
         begin, end = open_.pop()
-        best = max((segment for period in _periods(tokens[begin:end], least) for segment in _runs(tokens[begin:end], period, least)),
-                   key=_worth, default=None)
+        part = tokens[begin:end]
+        third = len(part) // 3
+        best = _best(part, part[third:-third], least) if third > LARGE else None
+        best = best or _best(part, part, least)
         if best is None:
             continue
         segment = best._replace(start=best.start + begin)
         yield segment
         open_ += [(begin, segment.start), (segment.stop, end)]
+
+
+def _best(tokens: Any, sample: Any, least: int) -> Segment | None:
+    """Return the best segment whose period is found in a sample, None where there is none."""
+    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least)), key=_worth, default=None)
 
 
 def _worth(segment: Segment) -> tuple[int, int]:
@@ -63,9 +70,8 @@ def _periods(tokens: Any, least: int) -> set[int]:
     periods: set[int] = set()
     for power in range(WINDOWS):
         order = np.argsort(tokens, kind="stable")
-        same = tokens[order[1:]] == tokens[order[:-1]]
-        apart = Counter((order[1:] - order[:-1])[same].tolist())
-        periods |= {period for period, often in apart.most_common(CANDIDATES) if often >= least - 1}
+        often = np.bincount(np.diff(order)[np.diff(tokens[order]) == 0])
+        periods.update(period for period in np.argsort(often)[-CANDIDATES:].tolist() if often[period] >= least - 1)
         ahead = 1 << power
         if len(tokens) <= ahead:
             break

@@ -18,9 +18,11 @@ from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.blank import drop, typed
+from tapegrad.passes.loopgrad import NoLoop
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
+from tapegrad.passes.roll import roll
 from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.compiled import Miss, Unfit, compile_arguments, compile_tape
 from tapegrad.replay.fuse import fuse
@@ -133,10 +135,10 @@ class _Entry:
 class Backend:
     """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy.
 
-    `refills` says whether a tape is left without values between the first call and the second.
+    `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs loops.
     """
 
-    refills = True
+    refills = rolls = True
 
     def __init__(self, finish: Pass) -> None:
         self.finish = finish
@@ -285,6 +287,9 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         tape = record(fn, args, kwargs, DEFAULT)
         result = recorded_result(tape)
+        short = shortened(tape, lambda rolled: rolled) if chosen.rolls else None
+        if short is not None:
+            return First(short, result)
         if not (chosen.refills and is_refillable(tape)):
             return First(tape, result)
         strip(tape, bare(tape))
@@ -314,17 +319,29 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         with collector:
             tape = record(fn, args, kwargs, DEFAULT, grad=True)
-            if not (chosen.refills and is_refillable(tape)):
+            short = shortened(tape, flat) if chosen.rolls else None
+            if short is None and not (chosen.refills and is_refillable(tape)):
                 tape = flat(tape)
                 return First(tape, recorded_result(tape))
-            value, kept = recorded_result(tape), bare(tape)
+            value, kept = recorded_result(tape), bare(tape) if short is None else []
             gradients = gradients_of(tape, seed, last=True)
             strip(tape, kept)
-            return First(tape, (value, gradients), flat)
+            return First(tape, (value, gradients), flat) if short is None else First(short, (value, gradients))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
     return Compiled(f, make, plainly, max_tapes, chosen)
+
+
+def shortened(tape: Tape, flat: Step) -> Tape | None:
+    """Return the flat tape of a program's loops, which is short and soon made; None for a tape without loops, or where one has no gradient."""
+    rolled = roll(tape)
+    if rolled is tape:
+        return None
+    try:
+        return flat(rolled)
+    except NoLoop:
+        return None
 
 
 def recorded_result(tape: Tape) -> Any:

@@ -18,6 +18,7 @@ from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.names import Names, Spelled
 from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.play import FACTS
+from tapegrad.replay.shared import Shared
 from tapegrad.replay.spelling import (
     BINARY,
     FLOATING,
@@ -89,7 +90,7 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
     the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
     """
-    return Writer(tape, _Shared(buffers, floats, miss, Names(spelled))).write()
+    return Writer(tape, Shared(buffers, floats, miss, Names(spelled))).write()
 
 
 class _Site:
@@ -102,25 +103,10 @@ class _Site:
         self.name = writer.names.bind
 
 
-class _Shared:
-    """What the writers of a tape and of its loops' bodies have in common: how to write, names, what is made once, the guards."""
-
-    def __init__(self, buffers: bool, allowed: bool, miss: str, names: Names) -> None:
-        self.buffers, self.allowed, self.miss, self.names = buffers, allowed, miss, names
-        self.setup: list[str] = []
-        self.memory = 0  # buffers
-        self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
-        self.kept: dict[str, None] = {}  # a set, in order
-        self.lines: dict[tuple[int, int], str] = {}
-        self.guards: list[Guard] = []
-        self.floats = False
-        self.floating: set[str] = set()  # names of Python's floats, and of lists of them, that loops make
-
-
 class Writer:
     """Writes one tape, operation by operation."""
 
-    def __init__(self, tape: Tape, shared: _Shared, owned: Collection[Operation] = ()) -> None:
+    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = ()) -> None:
         self.tape, self.shared = tape, shared
         self.names, self.buffers, self.allowed, self.setup, self.kept = shared.names, shared.buffers, shared.allowed, shared.setup, shared.kept
         self.plan: Plan = make_plan(tape, shared.buffers, owned)
