@@ -453,7 +453,7 @@ def test_dtypes_and_axes_are_worked_out_beforehand() -> None:
         return np.mean(np.tanh(x @ w) * 2.0, axis=-1)
     program = program_of(f, draw(4, 3), draw(3, 2))
     names = [step.fn.__name__ for step in program.steps]
-    assert names == ["matmul", "tanh", "mul", "sum", "div"] or names == ["matmul", "tanh", "sum", "div", "mul"], names
+    assert names in (["matmul", "tanh", "mul", "mean"], ["matmul", "tanh", "mean", "mul"]), names
     assert program.inside is None and not program.constants
 
 

@@ -77,7 +77,7 @@ def _prod(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     x = x.to(tensors.inexact_type(x))
-    return x.sum(axes, keepdim=keepdim) / math.prod(x.shape[axis] for axis in axes)
+    return x.mean(axes, keepdim=keepdim)
 
 
 def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) -> Callable[..., Any]:
