@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError, GuardError
@@ -52,6 +53,8 @@ class TapeOnTorch:
             except Miss as miss:
                 if miss.tape is not self.tape or miss.guard is not None:
                     raise
+            except torch.linalg.LinAlgError as err:
+                raise np.linalg.LinAlgError(str(err)) from err
         return self.first(args, kwargs)
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
