@@ -11,8 +11,6 @@ import torch
 
 import tapegrad as tg
 from tapegrad.replay.torch import masks
-from tests import test_torch_compile
-from tests.cases import CASES
 from tests.test_torch_compile import close, program_of
 
 AWKWARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e308, 0.3, -2.5])
@@ -74,8 +72,3 @@ def test_what_is_no_comparison_of_numbers_stays() -> None:
         close(tg.compile(f, backend="torch")(x), f(x))
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES if any(
-    part in case.name for part in ("max", "min", "where", "clip", "relu", "select", "abs"))])
-def test_cases_of_any_size(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "LARGE", 1)
-    test_torch_compile.test_every_case(case)

@@ -25,8 +25,7 @@ def masks(program: Program) -> None:
 
     Each number of the result is the same, whatever infinities and nans there are: what is left out is selected, and not multiplied with.
     """
-    if program.device.type == "cpu":
-        _Masks(program).run()
+    _Masks(program).run()
 
 
 class _Masks:
@@ -109,7 +108,7 @@ class _Masks:
 
     def written(self, fn: Any, args: tuple[Any, ...], like: Value, at: Step) -> Value:
         out = Value("mask")
-        out.dtype, out.shape, out.root.written = like.dtype, like.shape, True
+        out.dtype, out.shape, out.strides, out.root.written = like.dtype, like.shape, like.strides, True
         self.steps.append(Step(torch.empty_like, (like,), {}, out, at.op))
         self.steps.append(Step(fn, args, {"out": out}, None, at.op, writes=True))
         return out

@@ -19,6 +19,7 @@ from tapegrad.replay.torch.enter import Entered, tensor_of
 from tapegrad.replay.torch.lower import lower
 from tapegrad.replay.torch.masks import masks
 from tapegrad.replay.torch.program import Program
+from tapegrad.replay.torch.reuse import reuse
 from tapegrad.replay.torch.write import Text
 from tapegrad.tape import Guard, Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
@@ -110,7 +111,9 @@ def quiet(program: Program) -> Any:
 def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
     """Return a program as a function that makes its calls one after the other."""
     tape = program.tape
-    masks(program)
+    if program.device.type == "cpu":
+        masks(program)
+        reuse(program)
     text = Text(program)
     entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed)
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]
