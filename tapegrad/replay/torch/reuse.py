@@ -12,8 +12,8 @@ from tapegrad.replay.torch.program import Check, Program, Step, Value, last_uses
 
 LARGE = 2048  # elements: smaller memory is soon found
 COMMUTATIVE = frozenset(["mul", "add"])
-NAMES = COMMUTATIVE | {"sub", "div", "neg", "exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sigmoid", "square", "reciprocal", "expm1", "log1p", "abs",
-                       "addcmul", "maximum", "minimum"}
+NAMES = COMMUTATIVE | {"sub", "div", "neg", "abs", "square", "reciprocal", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh",
+                       "sigmoid", "addcmul", "maximum", "minimum"}
 BACKWARD = {getattr(torch.ops.aten, name).default: getattr(torch.ops.aten, name).grad_input
             for name in ("threshold_backward", "leaky_relu_backward", "tanh_backward")}
 
