@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tapegrad as tg
+from bench.on_gpu.run import PROBLEM_NAMES
 from bench.problems import PROBLEMS
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.torch import backend
@@ -103,6 +106,100 @@ def test_what_is_computed_on_the_host_cannot_be_captured(f: Any, graphs: str) ->
         with pytest.raises(ArgumentError, match="on the host") as caught:
             step(np.ones(3))
         assert "test_torch_modes.py" in str(caught.value) and 'mode="eager"' in str(caught.value)
+
+
+# -- what would wait for the device
+
+WAITS = ("_local_scalar_dense", "_linalg_check_errors", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2", "unique_dim", "bincount",
+         "lift_fresh", "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_lstsq", "linalg_matrix_exp")
+"""Kernels that on CUDA read a number on the host, or copy from there: no graph can hold them."""
+
+
+class Waiting(TorchDispatchMode):  # type: ignore[misc]
+    """Refuses what could not be captured."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        name = func.overloadpacket.__name__
+        masked = name in ("index", "index_put", "index_put_") and any(part is not None and part.dtype is torch.bool for part in args[1])
+        if name in WAITS or masked:
+            raise RuntimeError(f"{func} waits for the device")
+        return func(*args, **(kwargs or {}))
+
+
+def watched(body: Callable[..., list[Any]], buffers: list[Any]) -> tuple[Callable[[], None], list[Any]]:
+    with Waiting():
+        body(*buffers)
+    return repeated(body, buffers)
+
+
+@pytest.mark.parametrize("name", PROBLEM_NAMES)
+def test_nothing_waits_within_a_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backend.MODES, "graph", lambda program, leaves: replaying(program, leaves, watched))
+    monkeypatch.setattr(backend, "graph_device", lambda device: device)
+    problem = PROBLEMS[name].made(**{key: n for key, n in SMALL[name].items() if key in PROBLEMS[name].default})
+    run = tg.compile(tg.gradtape(problem.objective, *problem.args, **problem.given), backend="torch", mode="graph")
+    for _ in range(2):
+        close(run(*problem.args, **problem.given), tg.grad(problem.objective, *problem.args, **problem.given), 1e-9)
+
+
+def test_what_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backend.MODES, "graph", lambda program, leaves: replaying(program, leaves, watched))
+    monkeypatch.setattr(backend, "graph_device", lambda device: device)
+    for f in (np.linalg.eigvalsh, lambda x: np.linalg.svd(x)[1]):
+        with pytest.raises(ArgumentError, match="cannot be captured"):
+            tg.compile(tg.trace(f, np.eye(3))[1], backend="torch", mode="graph")(np.eye(3))
+
+
+HILL = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 2.0]])
+SOLUTIONS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "cholesky": (np.linalg.cholesky, -HILL, "not positive definite"), "inv": (np.linalg.inv, HILL * 0, "Singular matrix"),
+    "solve": (lambda x: np.linalg.solve(x, np.ones(3)), HILL * 0, "Singular matrix"),
+    "a stack": (lambda x: np.linalg.inv(np.stack([HILL, x])), HILL * 0, "Singular matrix"),
+    "an upper factor": (lambda x: np.linalg.cholesky(x, upper=True), -HILL, "not positive definite"),
+    "scipy's": (lambda x: scipy.linalg.cho_solve(scipy.linalg.cho_factor(x), np.ones(3)), -HILL, "not positive definite"),
+    "several": (lambda x: np.linalg.inv(np.linalg.cholesky(x)) @ np.linalg.solve(x + 1, x), -HILL, "not positive definite")}
+
+
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+@pytest.mark.parametrize(("name", "mode"), [*((name, "graph") for name in SOLUTIONS), ("several", "inductor")])
+def test_matrices_without_a_solution(name: str, mode: str, graphs: str) -> None:
+    f, bad, message = SOLUTIONS[name]
+    run = tg.compile(tg.gradtape(f, HILL, seed=np.ones(np.shape(f(HILL)))), backend="torch", mode=mode, **({"device": "cuda"} if graphs == "cuda" else {}))
+    step = compiled(tg.value_and_grad, lambda x: np.sum(f(x)), mode, graphs)
+    for scale in (1.0, 1.0, 2.0, 3.0):
+        close(run(HILL * scale), tg.grad(f, HILL * scale, seed=np.ones(np.shape(f(HILL)))))
+        close(step(HILL * scale), tg.grad(lambda x: np.sum(f(x)), HILL * scale))
+        with pytest.raises(np.linalg.LinAlgError, match=message) as caught:
+            run(bad)
+        assert "test_torch_modes.py" in str(caught.value)
+        with pytest.raises(np.linalg.LinAlgError, match=message):
+            step(bad)
+    assert "_ex" in run.source and step.stats.traces == 5
+
+
+def test_a_guard_comes_before_a_failure(graphs: str) -> None:
+    def f(x: Any) -> Any:
+        return np.linalg.cholesky(x).sum() if x[0, 0] > 0 else x.sum()
+    run = compiled(tg.compile, tg.trace(f, HILL)[1], "graph", graphs)
+    run(HILL)
+    with pytest.raises(GuardError):
+        run(-HILL)
+    step = compiled(tg.compile, f, "graph", graphs)
+    for x in (HILL, HILL, -HILL, HILL, -HILL):
+        close(step(x), f(x))
+    with pytest.raises(np.linalg.LinAlgError):
+        step(HILL - 1.9)
+
+
+def test_a_program_goes_on_after_a_failure(graphs: str) -> None:
+    def f(x: Any) -> Any:
+        try:
+            return np.linalg.inv(x).sum()
+        except np.linalg.LinAlgError:
+            return x.sum()
+    step = compiled(tg.compile, f, "graph", graphs)
+    for x in (HILL, HILL, HILL * 0, HILL, HILL * 0):
+        close(step(x), f(x))
 
 
 @pytest.mark.skipif(CUDA, reason="there is CUDA here")

@@ -53,7 +53,7 @@ def _lu_vjp(y: Any, a: Any) -> Any:
 
 
 def _lu_factor_tensor(a: Any) -> Any:
-    lu, piv = torch.linalg.lu_factor(a.to(tensors.inexact_type(a)))
+    lu, piv, _ = torch.linalg.lu_factor_ex(a.to(tensors.inexact_type(a)))  # a singular matrix has factors
     return lu, piv - 1  # torch counts rows as LAPACK does, from 1
 
 

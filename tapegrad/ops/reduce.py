@@ -14,10 +14,10 @@ import numpy as np
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import conj, constant, equal, exp, is_complex, is_inexact, real, where
+from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, real, where
 from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
 from tapegrad.rules import Op, define
-from tapegrad.tangent import ZERO, shape_of
+from tapegrad.tangent import ZERO, dtype_of, shape_of
 
 
 def reduced(x: Any, axis: Any = None) -> Iterable[int]:
@@ -77,7 +77,7 @@ def _prod(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     x = x.to(tensors.inexact_type(x))
-    return x.sum(axes, keepdim=keepdim) / math.prod(x.shape[axis] for axis in axes)
+    return x.mean(axes, keepdim)
 
 
 def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) -> Callable[..., Any]:
@@ -107,11 +107,13 @@ def _others(x: Any, axis: Any) -> Any:
 
 def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
     ties = equal(x, restore(y, x, axis))
-    return where(ties, dy, 0.0) / sum(ties, axis=axis, keepdims=True)  # nan, and not 0, where y is
+    n = sum(ties, axis=axis, keepdims=True)
+    # nan, and not 0, where y is; an integer would make single precision double
+    return where(ties, dy, 0.0) / (astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n)
 
 
 sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)),
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim=keepdim)), direct=True)  # of integers and bools torch's is int64 too
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True)  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
 mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
 max = reduction("max", np.max, _share, _extreme("amax", np.max))

@@ -12,7 +12,7 @@ from tapegrad.replay.torch.program import Program, Step, Value, values_in
 
 
 def peephole(program: Program) -> None:
-    """Put `a + b * c`, `b + x @ w`, `dy * (1 - y * y)`, `1 - x` and `1 / x` of real tensors in the form of one call each, in place.
+    """Put `a + b * c`, `b + x @ w`, `dy * (1 - y * y)`, `x / n.to(float)`, `1 - x` and `1 / x` of real tensors as one call each, in place.
 
     What is computed later than it was lies in memory that nothing writes to. A sum of products may differ in the last bit.
     """
@@ -58,6 +58,26 @@ def _of_one(step: Step, once: Any) -> Found | None:
     return None
 
 
+def _transposed(step: Step, once: Any) -> Found | None:
+    """`x.permute((1, 0))`: torch reads no axes for `x.t()`."""
+    return (torch.Tensor.t, step.args[:1], {}, ()) if _named(step, "permute") and step.args[1] == (1, 0) else None
+
+
+def _of_integers(step: Step, once: Any) -> Found | None:
+    """`x / n.to(x.dtype)` and its like, for integers n: torch converts them itself."""
+    if not _named(step, "add", "sub", "mul", "div"):
+        return None
+    for x, n, place in ((*step.args, 1), (*step.args[::-1], 0)):
+        of = once(n) if type(n) is Value else None
+        if of is None or name_of(of.fn) != "to" or of.kwargs.keys() - {"copy"} or len(of.args) != 2 or of.inside or type(of.args[0]) is not Value:
+            continue
+        given, out = of.args[0], step.out
+        whole = given.dtype in (torch.int32, torch.int64) and not given.root.written and len(given.shape) > 0
+        if whole and _alike(x, n, out) and len(x.shape) >= len(given.shape):
+            return step.fn, (x, given) if place else (given, x), {}, (of,)
+    return None
+
+
 def _tanh_backward(step: Step, once: Any) -> Found | None:
     """`dy * (1 - y * y)`."""
     if not _named(step, "mul"):
@@ -93,4 +113,4 @@ def _product(step: Step, once: Any) -> Found | None:
     return None
 
 
-RULES = (_of_one, _tanh_backward, _product)
+RULES = (_of_one, _transposed, _of_integers, _tanh_backward, _product)

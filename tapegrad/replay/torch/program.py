@@ -23,17 +23,18 @@ class Root:
 
 
 class Value:
-    """A name in a program: a tensor, of a dtype and a shape where they are known, or what is computed on the host.
+    """A name in a program: a tensor, of a dtype, a shape and strides where they are known, or what is computed on the host.
 
     `hint` is what it is called where that is free.
     """
 
-    __slots__ = ("dtype", "hint", "root", "shape")
+    __slots__ = ("dtype", "hint", "root", "shape", "strides")
 
     def __init__(self, hint: str, root: Root | None = None, tensor: Any = None) -> None:
         self.hint, self.root = hint, root or Root()
         self.dtype: Any = None if tensor is None else tensor.dtype
         self.shape: Any = None if tensor is None else tensor.shape
+        self.strides: Any = None if tensor is None else tensor.stride()
 
     def __repr__(self) -> str:
         return self.hint

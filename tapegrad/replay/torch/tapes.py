@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError, GuardError
@@ -16,7 +17,9 @@ from tapegrad.replay.compiled import Miss
 from tapegrad.replay.play import bind, verify
 from tapegrad.replay.torch.enter import Entered, tensor_of
 from tapegrad.replay.torch.lower import lower
+from tapegrad.replay.torch.masks import masks
 from tapegrad.replay.torch.program import Program
+from tapegrad.replay.torch.reuse import reuse
 from tapegrad.replay.torch.write import Text
 from tapegrad.tape import Guard, Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
@@ -51,6 +54,8 @@ class TapeOnTorch:
             except Miss as miss:
                 if miss.tape is not self.tape or miss.guard is not None:
                     raise
+            except torch.linalg.LinAlgError as err:
+                raise np.linalg.LinAlgError(str(err)) from err
         return self.first(args, kwargs)
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -106,6 +111,9 @@ def quiet(program: Program) -> Any:
 def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
     """Return a program as a function that makes its calls one after the other."""
     tape = program.tape
+    if program.device.type == "cpu":
+        masks(program)
+        reuse(program)
     text = Text(program)
     entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed)
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]

@@ -1,6 +1,7 @@
 """whole: a program as one function from tensors to tensors, for what runs all of it at once: a CUDA graph, a compiler.
 
-Nothing in it may wait for a number on the host. What its guards are about is given out with the results, and looked at once afterwards.
+Nothing in it may wait for a number on the host. What its guards are about, and whether its matrices had the solutions and factors that it
+asks for, is given out with the results, and looked at once afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tapegrad.replay.compiled import Miss, Unfit
 from tapegrad.replay.torch.enter import Entered
 from tapegrad.replay.torch.program import Check, Program, Step, Value, values_in
 from tapegrad.replay.torch.tapes import check
+from tapegrad.replay.torch.unchecked import unchecked
 from tapegrad.replay.torch.write import Text
 from tapegrad.tensors import is_tensor
 
@@ -23,7 +25,7 @@ class Whole:
     """A program, its arguments fixed in all but the numbers of its tensors.
 
     `program` takes the tensors among the arguments and gives a flat tuple: the tensors of the result, then, in one tensor, which of the
-    guards on truth hold, then the values of the other guards.
+    guards on truth hold and which calls failed, then the values of the other guards.
     """
 
     def __init__(self, program: Program, leaves: list[Any], mode: str) -> None:
@@ -37,19 +39,21 @@ class Whole:
         self.entered, self.source = _entering(program, leaves)
 
     def unguarded(self) -> Program:
-        """Return the program with guards as results."""
+        """Return the program with guards, and what may fail, as results."""
         program = copy(self.full)
         program.leaves = [value for value in program.leaves if value.dtype is not None]
         program.steps = [step for step in program.steps if not isinstance(step, Check)]
+        self.failures = unchecked(program)
         program.parts = [program.parts[i] for i in self.results]
         op: Any = program.tape.result
-        if self.truths:
-            found = []
-            for step in self.truths:
-                out = Value("holds")
-                fn = torch.ne if step.op.expected else torch.eq
-                program.steps.append(Step(fn, (step.args[0], 0), {}, out, op))
-                found.append(out)
+        found = []
+        for step in self.truths:
+            out = Value("holds")
+            fn = torch.ne if step.op.expected else torch.eq
+            program.steps.append(Step(fn, (step.args[0], 0), {}, out, op))
+            found.append(out)
+        found += [failure.flag for failure in self.failures]
+        if found:
             together = Value("guards")
             program.steps.append(Step(torch.stack, (found,), {}, together, op))
             program.parts.append(together)
@@ -58,15 +62,18 @@ class Whole:
         return program
 
     def finish(self, parts: list[Any]) -> Any:
-        """Return the result, or raise Miss where a guard does not hold."""
+        """Return the result, or raise Miss where a guard does not hold, else NumPy's LinAlgError where a call failed."""
         rest = list(parts[len(self.results):])
-        if self.truths:
-            for step, holds in zip(self.truths, rest.pop(0).tolist()):
-                if not holds:
-                    raise Miss(self.full.tape, step.op)
+        flags = rest.pop(0).tolist() if self.truths or self.failures else []
+        for step, holds in zip(self.truths, flags):
+            if not holds:
+                raise Miss(self.full.tape, step.op)
         for step, value in zip(self.others, rest):
             if not check(step.op, value):
                 raise Miss(self.full.tape, step.op)
+        for failure, failed in zip(self.failures, flags[len(self.truths):]):
+            if failed:  # and no guard does: the program itself would have come here
+                raise failure.error(self.full.tape)
         found = list(self.full.parts)
         for i, part in zip(self.results, parts):
             kind = self.full.kinds.get(i)
