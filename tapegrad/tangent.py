@@ -299,8 +299,10 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
         dtype = dtype_of(dx)
         return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array
-    axes = tuple(range(extra)) + tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
-    dx = dx.sum(axis=axes, keepdims=True) if axes else dx
+    kept = tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
+    if not kept:
+        return dx.sum(axis=tuple(range(extra)))
+    dx = dx.sum(axis=(*range(extra), *kept), keepdims=True)
     return dx.reshape(shape) if extra else dx
 
 
