@@ -25,7 +25,7 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tup
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
     """
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=True)
         value = tape.result.val  # type: ignore[union-attr]
         return value, _gradients(tape, seed, last=True)
 
@@ -39,7 +39,7 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     (3.0, 2.0)
     """
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=True)
         return _gradients(tape, seed, captured=False, last=True)[1:]
 
 
