@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from tapegrad.around import failed
 from tapegrad.brief import plain, type_name
+from tapegrad.economy import is_apart, unstretched
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
@@ -169,16 +171,19 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
+                one = dy if type(dy) is not np.ndarray else unstretched(dy, fn, y, values)
                 for partial, arg, x in zip(fn.partials, args, values):
                     if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
                         try:
-                            dx = partial(dy, y, *values, **kwargs)
+                            dx = partial(one, y, *values, **kwargs)
                         except ArithmeticError as err:
-                            dx = as_numpy(partial, dy, y, values, kwargs, err)
+                            dx = as_numpy(partial, one, y, values, kwargs, err)
+                        if one is not dy:
+                            dx = np.broadcast_to(dx, dy.shape)
                         if type(dx) not in _REALS or type(x) not in _REALS:
                             dx = project(dx, x)
                         known = cot[arg.id]
-                        cot[arg.id] = dx if known is None else accumulate(known, dx)
+                        cot[arg.id] = dx if known is None else accumulate(known, dx) if type(known) is not np.ndarray else _added(cot, arg.id, dx)
                 continue
             pb = op.pb if op.pb is not None else pullback_of(op)
             dxs = pb(dy)
@@ -186,7 +191,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                 if type(arg) in _OPERATIONS and active[arg.id]:
                     dx = dxs[i]
                     known = cot[arg.id]
-                    cot[arg.id] = dx if known is None else accumulate(known, dx)
+                    cot[arg.id] = dx if known is None else accumulate(known, dx) if type(known) is not np.ndarray else _added(cot, arg.id, dx)
     except ReplayError:  # it names an operation of the tape that the rule played
         raise
     except TapeError as err:  # refused by a rule: the line is that of the call
@@ -194,3 +199,21 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     except Exception as err:
         raise failed(tape, op, err, pullback=True) from err
     return cot
+
+
+def _added(cot: list[Any], i: int, dx: Any) -> Any:
+    """Return the sum of the array at position `i` and `dx`: in place if it is large, and nobody but the sweep holds it."""
+    if is_apart(cot[i]) and getrefcount(cot[i]) == 3 and _alike(cot[i], dx):  # the list holds it, the sweep's variable, and this line
+        return np.add(cot[i], dx, out=cot[i])
+    return accumulate(cot[i], dx)
+
+
+def taken(cot: list[Any], i: int, x: Any) -> Any:
+    """Return the cotangent at position `i` as the gradient of the input `x`: itself if it is a large array that nobody else holds, else a copy."""
+    if is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
+        return cot[i]
+    return conform(ZERO if cot[i] is None else cot[i], x)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return type(b) is np.ndarray and bool(a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable)

@@ -7,6 +7,8 @@ to the next value of its kind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from sys import getrefcount
 from typing import Any
 
@@ -15,7 +17,8 @@ import numpy as np
 from tapegrad.brief import type_name
 from tapegrad.needs import needed
 from tapegrad.ops.write import setitem
-from tapegrad.rules import Op
+from tapegrad.parallel import in_parts
+from tapegrad.rules import FOREIGN, Op, tracer_of
 from tapegrad.tape import Call, Operation, Tape
 
 LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
@@ -30,8 +33,11 @@ class Dropped:
     def __init__(self, x: np.ndarray[Any, Any]) -> None:
         self._type_name, self.dtype, self.ndim, self.shape, self.size = type_name(x), x.dtype, x.ndim, x.shape, x.size
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def _read(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a {self._type_name} was dropped while the gradient was recorded, and is read all the same: an error of tapegrad's")
+
+    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read  # those that Python would have an answer to, or find a way round
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{self._type_name}, dropped>"
@@ -63,13 +69,19 @@ class Economy:
             return
         if self.active[op.id]:
             self.read.update(needed(op, self.active))
-        if is_large(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
+        if is_apart(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
             self.held.append(op)
 
-    def release(self, last: bool = False) -> None:
-        """Drop what nobody holds and no rule reads; of many values that are held, look only when a sixteenth more has come, or at the `last`."""
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return `fn(*args)`, a function of numbers and arrays, in memory that has become free where that fits."""
+        dropped = self.release()
+        return in_parts(fn, *args, out=dropped.pop() if dropped else None)
+
+    def release(self, last: bool = False) -> list[Any]:
+        """Drop what nobody holds and no rule reads, and return it; where much is held, look only when a sixteenth more has come, or at the `last`."""
+        dropped: list[Any] = []
         if len(self.held) < self.limit and not last:
-            return
+            return dropped
         held = []
         for op in self.held:
             if op in self.read or op is self.tape.result:
@@ -77,10 +89,35 @@ class Economy:
             if getrefcount(op.val) > 2:  # what the operation and this call hold
                 held.append(op)
             else:
+                dropped.append(op.val)
                 op.val = Dropped(op.val)
         self.held, self.limit = held, len(held) + len(held) // 16 + 1
+        return dropped
+
+
+def unstretched(dy: np.ndarray[Any, Any], op: Op, y: Any, values: list[Any]) -> Any:
+    """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is; another cotangent as it is.
+
+    Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an array that nobody else
+    holds in place.
+    """
+    if dy.nbytes < LARGE or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
+        return dy
+    one = dy[(0,) * dy.ndim]
+    return one.item() if all(getattr(x, "dtype", np.float64) == np.float64 for x in (dy, y, *values)) else one
+
+
+@cache
+def is_elementwise(op: Op) -> bool:
+    """True for an op that a ufunc means: each number of its value depends on those in its place alone."""
+    return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None and fn.nout == 1)
 
 
 def is_large(x: Any) -> bool:
+    """True for a large array."""
+    return type(x) is np.ndarray and x.nbytes >= LARGE
+
+
+def is_apart(x: Any) -> bool:
     """True for a large array of numbers in memory of its own."""
-    return type(x) is np.ndarray and x.nbytes >= LARGE and x.base is None and x.dtype != object
+    return is_large(x) and x.base is None and x.dtype != object

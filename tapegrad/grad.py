@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.back import back, start, sweep
+from tapegrad.back import back, start, sweep, taken
 from tapegrad.context import DEFAULT
 from tapegrad.rewrite import activity, differentiated, rewrite
-from tapegrad.tangent import ZERO, conform
 from tapegrad.tape import Tape
 from tapegrad.trace import collector, record
 
@@ -84,6 +83,5 @@ def _gradients(tape: Tape, seed: Any, captured: bool = True, last: bool = False)
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):
         if k in wrt:
-            found = cot[x.id]
-            dxs[k - 1] = conform(ZERO if found is None else found, x.val)
+            dxs[k - 1] = taken(cot, x.id, x.val)
     return tape.structure.gradients(dxs)  # type: ignore[no-any-return]

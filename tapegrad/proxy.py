@@ -57,10 +57,11 @@ class Proxy(Slotted):
                     tracer = tracer_of(inputs)
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
                 if len(inputs) == 1:
-                    return record_unary(self, op, ufunc(self._val))
+                    economy = self._tracer.economy
+                    return record_unary(self, op, ufunc(self._val) if economy is None else economy.run(ufunc, self._val))
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
-                    return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
+                    return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
@@ -413,6 +414,11 @@ def _frozen(x: Any) -> Any:
         value = value.copy()
         value.flags.writeable = False
     return value
+
+
+def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
+    """Return a function of real values; where large ones are looked after, in memory that they have left."""
+    return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)
 
 
 def record_unary(x: Proxy, op: Op, y: Any) -> Any:
