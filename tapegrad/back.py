@@ -140,12 +140,13 @@ def start(y: Any, seed: Any) -> Any:
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
-          order: Callable[[list[Operation]], Iterable[Operation]] = reversed) -> list[Any]:
+          order: Callable[[list[Operation]], Iterable[Operation]] = reversed, thrifty: bool = False) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next. `order` walks the operations backwards: what records the sweep follows it there.
+    and its memory is there for what comes next; a `thrifty` one makes no large arrays that it need not make. `order` walks the operations
+    backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
@@ -169,21 +170,21 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             if type(dy) in _LAZY and not fn.accumulates:
                 dy = dy.dense()
             if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
+                if thrifty:
+                    _pass_thriftily(op, dy, active, cot)
+                    continue
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
-                one = dy if type(dy) is not np.ndarray else unstretched(dy, fn, y, values)
                 for partial, arg, x in zip(fn.partials, args, values):
                     if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
                         try:
-                            dx = partial(one, y, *values, **kwargs)
+                            dx = partial(dy, y, *values, **kwargs)
                         except ArithmeticError as err:
-                            dx = as_numpy(partial, one, y, values, kwargs, err)
-                        if one is not dy:
-                            dx = np.broadcast_to(dx, dy.shape)
+                            dx = as_numpy(partial, dy, y, values, kwargs, err)
                         if type(dx) not in _REALS or type(x) not in _REALS:
                             dx = project(dx, x)
                         known = cot[arg.id]
-                        cot[arg.id] = dx if known is None else accumulate(known, dx) if type(known) is not np.ndarray else _added(cot, arg.id, dx)
+                        cot[arg.id] = dx if known is None else accumulate(known, dx)
                 continue
             pb = op.pb if op.pb is not None else pullback_of(op)
             dxs = pb(dy)
@@ -191,7 +192,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                 if type(arg) in _OPERATIONS and active[arg.id]:
                     dx = dxs[i]
                     known = cot[arg.id]
-                    cot[arg.id] = dx if known is None else accumulate(known, dx) if type(known) is not np.ndarray else _added(cot, arg.id, dx)
+                    cot[arg.id] = dx if known is None else accumulate(known, dx)
     except ReplayError:  # it names an operation of the tape that the rule played
         raise
     except TapeError as err:  # refused by a rule: the line is that of the call
@@ -201,11 +202,22 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     return cot
 
 
-def _added(cot: list[Any], i: int, dx: Any) -> Any:
-    """Return the sum of the array at position `i` and `dx`: in place if it is large, and nobody but the sweep holds it."""
-    if is_apart(cot[i]) and getrefcount(cot[i]) == 3 and _alike(cot[i], dx):  # the list holds it, the sweep's variable, and this line
-        return np.add(cot[i], dx, out=cot[i])
-    return accumulate(cot[i], dx)
+def _pass_thriftily(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> None:
+    """Pass a cotangent through a call by its partials, as `sweep` does: without arrays of one number, and with sums in place."""
+    values = [arg.val if type(arg) in _OPERATIONS else arg for arg in op.args]
+    one = unstretched(dy, op.fn, op.val, values)
+    for partial, arg, x in zip(op.fn.partials, op.args, values):
+        if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
+            try:
+                dx = partial(one, op.val, *values, **op.kwargs)
+            except ArithmeticError as err:
+                dx = as_numpy(partial, one, op.val, values, op.kwargs, err)
+            dx = project(dx if one is dy or shape_of(dx) == dy.shape else np.broadcast_to(dx, dy.shape), x)
+            i = arg.id
+            if cot[i] is not None and is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx):  # the list holds it, and this line
+                np.add(cot[i], dx, out=cot[i])
+            else:
+                cot[i] = dx if cot[i] is None else accumulate(cot[i], dx)
 
 
 def taken(cot: list[Any], i: int, x: Any) -> Any:

@@ -86,17 +86,17 @@ class Tracer:
     """Records one run of a function. A proxy carries it: there is no global tape.
 
     `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
-    an rrule is run through that, so that its pullback need not run it again. A tape that is swept `once` keeps no
-    large values that the sweep does not read: they are looked after from the first on.
+    an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will be swept
+    once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
     """
 
     __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "once",
-                 "paths", "proxy", "push", "settings", "special", "tape", "written")
+                 "overridden", "paths", "proxy", "push", "settings", "special", "tape", "written")
 
-    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: bool = False) -> None:
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
-        self.economy: Economy | None = None
-        self.custom = type(ctx).record is not Context.record
+        self.economy: Economy | None = None  # once it has begun
+        self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
         self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_each
         self.level = next(_levels)
@@ -111,14 +111,14 @@ class Tracer:
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
-        self.push, self.custom, self.error, self.paths, self.once = _closed, False, None, None, False
+        self.push, self.custom, self.overridden, self.error, self.paths, self.once = _closed, False, False, None, None, None
         self.inputs, self.constants, self.written = [], {}, []
 
     def meet(self, x: Any) -> None:
         """Look after large values from now on, if this is one."""
-        if is_large(x):
-            self.once = False
-            self.economy = Economy(self.tape)
+        if is_large(x) and self.once is not None and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
+            self.economy, self.once, self.custom = self.once, None, True
+            self.economy.begin(self.tape)
             self._choose_push()
 
     def check_running(self) -> None:
@@ -145,9 +145,9 @@ class Tracer:
             lifted = [self.lift(arg) for arg in args]
             values = list(map(value_of, lifted))
         pb = None
-        if self.economy is not None:
-            self.economy.release()
         if val is UNKNOWN:
+            if self.economy is not None:
+                self.economy.release()
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():
@@ -160,7 +160,7 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
-        if self.once:
+        if self.once is not None:
             self.meet(val)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
@@ -188,7 +188,7 @@ class Tracer:
     def place(self, call: Call) -> Operation:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
         self.locate(call)
-        if self.custom:
+        if self.overridden:
             made = self.tape[self.ctx.record(self.tape, call)]
             if self.settings:
                 self._never_raises(made)
@@ -269,7 +269,7 @@ class Tracer:
         op = Constant(val)
         self.locate(op)
         self.push(op)
-        if self.once:
+        if self.once is not None:
             self.meet(val)
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
         return op

@@ -44,17 +44,24 @@ class Dropped:
 
 
 class Economy:
-    """The large values of one tape: who reads them, and which have been dropped."""
+    """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them."""
 
-    __slots__ = ("active", "held", "limit", "read", "tape")
+    __slots__ = ("active", "begun", "held", "limit", "read", "tape")
+    tape: Tape
+    active: bytearray
+    held: list[Operation]
+    limit: int
+    read: set[Operation]
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self) -> None:
+        self.begun = False
+
+    def begin(self, tape: Tape) -> None:
+        """Look after the values of a tape, as far as it has been recorded."""
         from tapegrad.rewrite import activity  # it stands above the trace
-        self.tape = tape
-        self.active = activity(tape)
-        self.held: list[Operation] = []
-        self.limit = 1
-        self.read: set[Operation] = set()
+        self.begun = True
+        self.tape, self.active = tape, activity(tape)
+        self.held, self.limit, self.read = [], 1, set()
         for op in tape.ops:
             self._note(op)
 
@@ -95,13 +102,13 @@ class Economy:
         return dropped
 
 
-def unstretched(dy: np.ndarray[Any, Any], op: Op, y: Any, values: list[Any]) -> Any:
+def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
     """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is; another cotangent as it is.
 
     Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an array that nobody else
     holds in place.
     """
-    if dy.nbytes < LARGE or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
+    if not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
         return dy
     one = dy[(0,) * dy.ndim]
     return one.item() if all(getattr(x, "dtype", np.float64) == np.float64 for x in (dy, y, *values)) else one

@@ -29,7 +29,7 @@ _INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64
 
 
 def _unary(op: Op, fn: Any) -> Callable[[Proxy], Any]:
-    return lambda self: record_unary(self, op, fn(self._val) if self._tracer.economy is None else self._tracer.economy.run(fn, self._val))
+    return lambda self: record_unary(self, op, fn)
 
 
 def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
@@ -37,18 +37,17 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
         tracer = self._tracer
         kind = type(other)
         try:
+            if tracer.custom:
+                return _record_binary(op, fn, self, other, other)
             if kind in UNTRACKED and other._tracer is tracer:
-                arg, val = other._op, other._val
+                arg, y = other._op, fn(self._val, other._val)
             elif kind in _INLINE:
-                arg = val = other
+                arg, y = other, fn(self._val, other)
             else:
                 return _record_binary(op, fn, self, other, other)
-            y = fn(self._val, val) if tracer.economy is None else tracer.economy.run(fn, self._val, val)
         except Exception as err:
             tracer.raised(fn, (self, other), NO_KWARGS, err)
             raise
-        if tracer.custom:
-            return tracer.record(op, (self, other), NO_KWARGS, y)
         frame = _getframe(1)
         while frame.f_code.co_filename in INTERNAL:
             frame = frame.f_back  # type: ignore[assignment]

@@ -57,8 +57,7 @@ class Proxy(Slotted):
                     tracer = tracer_of(inputs)
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
                 if len(inputs) == 1:
-                    economy = self._tracer.economy
-                    return record_unary(self, op, ufunc(self._val) if economy is None else economy.run(ufunc, self._val))
+                    return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
                     return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
@@ -421,9 +420,12 @@ def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
     return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)
 
 
-def record_unary(x: Proxy, op: Op, y: Any) -> Any:
+def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     tracer = x._tracer
-    if tracer.custom or type(y) is tuple:
+    if tracer.custom:
+        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val))
+    y = fn(x._val)
+    if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
+from tapegrad.economy import Economy
 from tapegrad.errors import MutationError, TapeError
 from tapegrad.frontends.imported import register_imported
 from tapegrad.interpose import interposition, stand_in
@@ -71,10 +72,10 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: bool = False) -> Tape:
+           once: Economy | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
-    What is swept `once`, at once, lacks large values that the sweep does not read.
+    One that is swept `once`, at once, lacks large values that the sweep does not read.
     """
     register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
@@ -87,11 +88,11 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
-    tracer = Tracer(tape, ctx, proxy.make, grad, once and not any(map(is_tensor, leaves)))
+    tracer = Tracer(tape, ctx, proxy.make, grad, once)
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
     tracer.inputs = proxies
-    for leaf in leaves:
-        if tracer.once:
+    for leaf in leaves if once is not None else ():
+        if type(leaf) is np.ndarray:
             tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]

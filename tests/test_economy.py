@@ -120,7 +120,7 @@ WEIGHTS = np.linspace(1.0, 2.0, N)
 
 def dropped(f: Callable[..., Any], *args: Any) -> list[str]:
     """Return the calls whose values `grad` drops while it traces."""
-    tape = record(f, args, {}, DEFAULT, grad=True, once=True)
+    tape = record(f, args, {}, DEFAULT, grad=True, once=economy.Economy())
     return [op.fn.__name__ for op in tape if isinstance(op, Call) and type(op.val) is Dropped]
 
 
