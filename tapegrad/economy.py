@@ -74,7 +74,7 @@ class Economy:
     def _note(self, op: Operation) -> None:
         if type(op) is not Call:
             return
-        if self.active[op.id]:
+        if self.active[op.id] and (is_large(op.val) or any(is_large(arg.val) for arg in op.args if isinstance(arg, Operation))):
             self.read.update(needed(op, self.active))
         if is_apart(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
             self.held.append(op)

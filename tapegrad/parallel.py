@@ -70,11 +70,12 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
     if out is None or out.shape != like.shape or out.dtype != like.dtype or not (out.flags.c_contiguous and out.flags.writeable):
         out = None
         out = _empty(like.shape, like.dtype)
-    flat, into = [arg.reshape(-1) if type(arg) is np.ndarray else arg for arg in args], out.reshape(-1)
+    job = [(out.reshape(-1), [arg.reshape(-1) if type(arg) is np.ndarray else arg for arg in args])]
     begun, flagged = count(), list[str]()
     settings: dict[str, Any] = {what: "ignore" if how == "ignore" else "call" for what, how in np.geterr().items()}
 
     def work() -> None:
+        into, flat = job[0]
         try:
             with _errstate(**settings, call=lambda what, flag: flagged.append(what)):
                 while not flagged and (lo := next(begun) * PART) < into.size:
@@ -82,7 +83,8 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
         except BaseException:
             flagged.append("error")  # no other thread needs to go on
             raise
-    together(work, min(processors(), -(-into.size // PART)) - 1)
+    together(work, min(processors(), -(-out.size // PART)) - 1)
+    job.clear()  # the threads may hold `work` for a while
     return fn(*args) if flagged else out
 
 
