@@ -67,8 +67,8 @@ class Economy:
 
     def note(self, op: Operation) -> None:
         """Take in an operation that was just put on the tape."""
-        self.active.append(type(op) is Call and getattr(op.fn, "differentiable", True)
-                           and any(self.active[arg.id] for arg in op.args if isinstance(arg, Operation)))
+        active = type(op) is Call and getattr(op.fn, "differentiable", True) and any(self.active[arg.id] for arg in op.args if isinstance(arg, Operation))
+        self.active[op.id:] = bytes([active])  # the tape may have been cut before it
         self._note(op)
 
     def _note(self, op: Operation) -> None:

@@ -22,6 +22,7 @@ from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import Call
 from tapegrad.testing import contract
 from tapegrad.trace import record
+from tapegrad.tree import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_compile import same
@@ -44,6 +45,16 @@ def both(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> tuple[Any,
 def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     def f(*xs: Any, fn: Any = case.fn) -> Any:
         return contract(fn(*xs))
+    for args in case.samples:
+        if differentiable(case, args):
+            same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_every_case_summed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(*xs: Any, fn: Any = case.fn) -> Any:  # so that its cotangents are one number all over
+        leaves = [leaf for leaf in leaves_of(fn(*xs)) if isinstance(leaf, (float, complex)) or np.result_type(leaf).kind in "fc"]
+        return 1.5 * sum(np.sum(np.real(leaf)) + np.sum(np.imag(leaf)) for leaf in leaves)
     for args in case.samples:
         if differentiable(case, args):
             same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]

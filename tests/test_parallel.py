@@ -69,7 +69,7 @@ def test_numbers_beside_arrays_and_shapes() -> None:
 
 @pytest.mark.parametrize("args", [
     (np.ones(1 << 13)[::2],), (np.ones((1 << 6, 1 << 6)).T,), (np.broadcast_to(1.0, 1 << 13),), (np.ones(1 << 13, int),), (np.ones(1 << 13, complex),),
-    (np.ones(1 << 13, np.float16),), (np.ones(100),), (2.0,)], ids=str)
+    (np.ones(1 << 13, np.float16),), (np.ones(1 << 13, ">f8"),), (np.ones(100),), (2.0,)], ids=str)
 def test_what_is_computed_plainly(args: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads_of(lambda: np.testing.assert_array_equal(in_parts(np.exp, *args), np.exp(*args)), monkeypatch) == 0
     assert threads_of(lambda: in_parts(operator.lt, np.ones(1 << 13), 2.0), monkeypatch) == 0
