@@ -19,7 +19,7 @@ from tapegrad.needs import needed
 from tapegrad.ops.write import setitem
 from tapegrad.parallel import in_parts
 from tapegrad.rules import FOREIGN, Op, tracer_of
-from tapegrad.tape import Call, Operation, Tape
+from tapegrad.tape import Call, Operation, Tape, operands
 
 LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
 
@@ -67,14 +67,14 @@ class Economy:
 
     def note(self, op: Operation) -> None:
         """Take in an operation that was just put on the tape."""
-        active = type(op) is Call and getattr(op.fn, "differentiable", True) and any(self.active[arg.id] for arg in op.args if isinstance(arg, Operation))
+        active = type(op) is Call and getattr(op.fn, "differentiable", True) and any(self.active[x.id] for x in operands(op))
         self.active[op.id:] = bytes([active])  # the tape may have been cut before it
         self._note(op)
 
     def _note(self, op: Operation) -> None:
         if type(op) is not Call:
             return
-        if self.active[op.id] and (is_large(op.val) or any(is_large(arg.val) for arg in op.args if isinstance(arg, Operation))):
+        if self.active[op.id] and (is_large(op.val) or any(is_large(x.val) for x in operands(op))):
             self.read.update(needed(op, self.active))
         if is_apart(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
             self.held.append(op)

@@ -93,9 +93,9 @@ def _like(args: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
     like = None
     for arg in args:
         if type(arg) is np.ndarray:
-            if arg.size < LONG or not (arg.flags.c_contiguous and arg.dtype.isnative) or (like is not None and (arg.shape != like.shape or arg.dtype != like.dtype)):
+            like = arg if like is None else like
+            if arg.size < LONG or not arg.flags.c_contiguous or not arg.dtype.isnative or arg.shape != like.shape or arg.dtype != like.dtype:
                 return None
-            like = arg
         elif type(arg) is not float and type(arg) is not int:
             return None
     return like
