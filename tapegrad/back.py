@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad.around import failed
 from tapegrad.brief import plain, type_name
-from tapegrad.economy import is_apart, unstretched
+from tapegrad.economy import is_apart, is_mapped, unstretched
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
@@ -172,6 +172,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
                 if thrifty:
                     _pass_thriftily(op, dy, active, cot)
+                    y = None if is_mapped(op.val) else op.val  # until the next: memory that is freed at once comes and goes
                     continue
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]

@@ -147,7 +147,7 @@ class Tracer:
         pb = None
         if val is UNKNOWN:
             if self.economy is not None:
-                self.economy.release()
+                self.economy.make_room()
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():

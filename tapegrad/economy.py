@@ -19,9 +19,13 @@ from tapegrad.needs import needed
 from tapegrad.ops.write import setitem
 from tapegrad.parallel import in_parts
 from tapegrad.rules import FOREIGN, Op, tracer_of
-from tapegrad.tape import Call, Operation, Tape, operands
+from tapegrad.tape import Call, Operation, Tape
 
 LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
+
+MAPPED = 1 << 25  # bytes, from which on memory that is freed goes back to the system; of less, it would come and go, which costs more than it saves
+SPARE = 4  # dropped arrays that are kept for what comes next
+_LIVE, _DEAD = b"\1", b"\0"
 
 
 class Dropped:
@@ -46,12 +50,13 @@ class Dropped:
 class Economy:
     """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them."""
 
-    __slots__ = ("active", "begun", "held", "limit", "read", "tape")
+    __slots__ = ("active", "begun", "held", "limit", "read", "spare", "tape")
     tape: Tape
     active: bytearray
     held: list[Operation]
     limit: int
     read: set[Operation]
+    spare: list[Any]
 
     def __init__(self) -> None:
         self.begun = False
@@ -61,34 +66,57 @@ class Economy:
         from tapegrad.rewrite import activity  # it stands above the trace
         self.begun = True
         self.tape, self.active = tape, activity(tape)
-        self.held, self.limit, self.read = [], 1, set()
+        self.held, self.limit, self.read, self.spare = [], 1, set(), []
         for op in tape.ops:
             self._note(op)
 
     def note(self, op: Operation) -> None:
         """Take in an operation that was just put on the tape."""
-        active = type(op) is Call and getattr(op.fn, "differentiable", True) and any(self.active[x.id] for x in operands(op))
-        self.active[op.id:] = bytes([active])  # the tape may have been cut before it
+        live = False
+        if type(op) is Call and op.fn.differentiable:
+            for x in op.args:
+                if isinstance(x, Operation) and self.active[x.id]:
+                    live = True
+                    break
+        self.active[op.id:] = _LIVE if live else _DEAD  # the tape may have been cut before it
         self._note(op)
 
     def _note(self, op: Operation) -> None:
         if type(op) is not Call:
             return
-        if self.active[op.id] and (is_large(op.val) or any(is_large(x.val) for x in operands(op))):
-            self.read.update(needed(op, self.active))
+        if self.active[op.id]:
+            for x in (op, *op.args):
+                if isinstance(x, Operation) and is_large(x.val):
+                    self.read.update(needed(op, self.active))
+                    break
         if is_apart(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
             self.held.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, a function of numbers and arrays, in memory that has become free where that fits."""
-        dropped = self.release()
-        return in_parts(fn, *args, out=dropped.pop() if dropped else None)
+        self.release()
+        return in_parts(fn, *args, out=self._take(args))
 
-    def release(self, last: bool = False) -> list[Any]:
-        """Drop what nobody holds and no rule reads, and return it; where much is held, look only when a sixteenth more has come, or at the `last`."""
-        dropped: list[Any] = []
+    def make_room(self) -> None:
+        """Free what is not needed, before something is computed that cannot use its memory."""
+        self.release()
+        self._take(())
+
+    def _take(self, args: tuple[Any, ...]) -> Any:
+        """Return a dropped array like one of the arguments, None where there is none; keep a few of the others, small ones."""
+        found = None
+        for x in args if self.spare else ():
+            if type(x) is np.ndarray:
+                at = next((at for at, y in enumerate(self.spare) if y.shape == x.shape and y.dtype == x.dtype), None)
+                found = None if at is None else self.spare.pop(at)
+                break
+        self.spare = [x for x in self.spare if not is_mapped(x)][-SPARE:]
+        return found
+
+    def release(self, last: bool = False) -> None:
+        """Drop what nobody holds and no rule reads; where much is held, look only when a sixteenth more has come, or at the `last`."""
         if len(self.held) < self.limit and not last:
-            return dropped
+            return
         held = []
         for op in self.held:
             if op in self.read or op is self.tape.result:
@@ -96,10 +124,11 @@ class Economy:
             if getrefcount(op.val) > 2:  # what the operation and this call hold
                 held.append(op)
             else:
-                dropped.append(op.val)
+                self.spare.append(op.val)
                 op.val = Dropped(op.val)
         self.held, self.limit = held, len(held) + len(held) // 16 + 1
-        return dropped
+        if last:
+            self.spare = []
 
 
 def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
@@ -123,6 +152,11 @@ def is_elementwise(op: Op) -> bool:
 def is_large(x: Any) -> bool:
     """True for a large array."""
     return type(x) is np.ndarray and x.nbytes >= LARGE
+
+
+def is_mapped(x: Any) -> bool:
+    """True for an array so large that its memory goes back to the system when it is freed."""
+    return type(x) is np.ndarray and x.nbytes >= MAPPED
 
 
 def is_apart(x: Any) -> bool:

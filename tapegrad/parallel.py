@@ -57,19 +57,24 @@ def together(work: Callable[[], None], helpers: int) -> None:
 def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
     """Return `fn(*args)`, of a long array computed by several threads; `out` is an array to write the value into, where it fits.
 
-    Where NumPy has anything to warn of, or to raise, the call is made again as it is: so settings and filters mean what they mean.
+    A shorter one is computed in one piece. Where NumPy has anything to warn of, or to raise, the call is made again as it is: so settings and
+    filters mean what they mean.
 
     >>> in_parts(operator.mul, np.ones(3), 2.0)
     array([2., 2., 2.])
     """
     ufunc = _OPERATORS.get(fn, fn)
-    like = _like(args)
-    if like is None or type(ufunc) is not np.ufunc or not _keeps_dtype(ufunc, like.dtype.char, len(args)):
+    like = _like(args, LONG if out is None else 1)
+    if like is None or not like.ndim or type(ufunc) is not np.ufunc or not _keeps_dtype(ufunc, like.dtype.char, len(args)):
         out = None  # there is room for another
         return fn(*args)
     if out is None or out.shape != like.shape or out.dtype != like.dtype or not (out.flags.c_contiguous and out.flags.writeable):
         out = None
+        if like.size < LONG:
+            return fn(*args)
         out = _empty(like.shape, like.dtype)
+    if like.size < LONG:
+        return ufunc(*args, out=out)
     job = [(out.reshape(-1), [arg.reshape(-1) if type(arg) is np.ndarray else arg for arg in args])]
     begun, flagged = count(), list[str]()
     settings: dict[str, Any] = {what: "ignore" if how == "ignore" else "call" for what, how in np.geterr().items()}
@@ -88,13 +93,13 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
     return fn(*args) if flagged else out
 
 
-def _like(args: tuple[Any, ...]) -> np.ndarray[Any, Any] | None:
+def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
     """Return an array that an elementwise function's value will be like; None where the arguments are not all long arrays of a kind, and numbers."""
     like = None
     for arg in args:
         if type(arg) is np.ndarray:
             like = arg if like is None else like
-            if arg.size < LONG or not arg.flags.c_contiguous or not arg.dtype.isnative or arg.shape != like.shape or arg.dtype != like.dtype:
+            if arg.size < least or not arg.flags.c_contiguous or not arg.dtype.isnative or arg.shape != like.shape or arg.dtype != like.dtype:
                 return None
         elif type(arg) is not float and type(arg) is not int:
             return None
