@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 LONG = 1 << 20  # elements of an array, from which on a function of it is computed in parts
-PART = 1 << 16  # elements of a part: few enough that no thread waits long for another at the end
+PART = 1 << 17  # elements of a part: each costs a handover of the interpreter lock, and at the end a thread waits for the last of another
 
 _OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
                                    operator.neg: np.negative, operator.abs: np.absolute}
