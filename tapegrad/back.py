@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from tapegrad.around import failed
 from tapegrad.brief import plain, type_name
+from tapegrad.economy import is_apart, is_mapped, unstretched
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
@@ -138,12 +140,13 @@ def start(y: Any, seed: Any) -> Any:
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
-          order: Callable[[list[Operation]], Iterable[Operation]] = reversed) -> list[Any]:
+          order: Callable[[list[Operation]], Iterable[Operation]] = reversed, thrifty: bool = False) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next. `order` walks the operations backwards: what records the sweep follows it there.
+    and its memory is there for what comes next; a `thrifty` one makes no large arrays that it need not make. `order` walks the operations
+    backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
@@ -167,6 +170,10 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             if type(dy) in _LAZY and not fn.accumulates:
                 dy = dy.dense()
             if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
+                if thrifty:
+                    _pass_thriftily(op, dy, active, cot)
+                    y = None if is_mapped(op.val) else op.val  # until the next: memory that is freed at once comes and goes
+                    continue
                 y = op.val
                 values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
                 for partial, arg, x in zip(fn.partials, args, values):
@@ -194,3 +201,32 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     except Exception as err:
         raise failed(tape, op, err, pullback=True) from err
     return cot
+
+
+def _pass_thriftily(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> None:
+    """Pass a cotangent through a call by its partials, as `sweep` does: without arrays of one number, and with sums in place."""
+    values = [arg.val if type(arg) in _OPERATIONS else arg for arg in op.args]
+    one = unstretched(dy, op.fn, op.val, values)
+    for partial, arg, x in zip(op.fn.partials, op.args, values):
+        if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
+            try:
+                dx = partial(one, op.val, *values, **op.kwargs)
+            except ArithmeticError as err:
+                dx = as_numpy(partial, one, op.val, values, op.kwargs, err)
+            dx = project(dx if one is dy or shape_of(dx) == dy.shape else np.broadcast_to(dx, dy.shape), x)
+            i = arg.id
+            if cot[i] is not None and is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx):  # the list holds it, and this line
+                np.add(cot[i], dx, out=cot[i])
+            else:
+                cot[i] = dx if cot[i] is None else accumulate(cot[i], dx)
+
+
+def taken(cot: list[Any], i: int, x: Any) -> Any:
+    """Return the cotangent at position `i` as the gradient of the input `x`: itself if it is a large array that nobody else holds, else a copy."""
+    if is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
+        return cot[i]
+    return conform(ZERO if cot[i] is None else cot[i], x)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return type(b) is np.ndarray and bool(a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable)

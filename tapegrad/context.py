@@ -13,6 +13,7 @@ from weakref import ref
 import numpy as np
 
 from tapegrad.brief import PYTHON, plain
+from tapegrad.economy import Economy, is_large
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
 from tapegrad.lent import lent
 from tapegrad.ops.random import draw
@@ -85,17 +86,19 @@ class Tracer:
     """Records one run of a function. A proxy carries it: there is no global tape.
 
     `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
-    an rrule is run through that, so that its pullback need not run it again.
+    an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will be swept
+    once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
     """
 
-    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "paths", "proxy",
-                 "push", "settings", "special", "tape", "written")
+    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "once",
+                 "overridden", "paths", "proxy", "push", "settings", "special", "tape", "written")
 
-    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False) -> None:
-        self.tape, self.ctx, self.proxy, self.grad = tape, ctx, proxy, grad
-        self.custom = type(ctx).record is not Context.record
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
+        self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
+        self.economy: Economy | None = None  # once it has begun
+        self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
-        self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_with_path
+        self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_each
         self.level = next(_levels)
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
@@ -108,8 +111,15 @@ class Tracer:
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
-        self.push, self.custom, self.error, self.paths = _closed, False, None, None
+        self.push, self.custom, self.overridden, self.error, self.paths, self.once = _closed, False, False, None, None, None
         self.inputs, self.constants, self.written = [], {}, []
+
+    def meet(self, x: Any) -> None:
+        """Look after large values from now on, if this is one."""
+        if is_large(x) and self.once is not None and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
+            self.economy, self.once, self.custom = self.once, None, True
+            self.economy.begin(self.tape)
+            self._choose_push()
 
     def check_running(self) -> None:
         """Raise EscapedProxy once the trace has ended."""
@@ -136,6 +146,8 @@ class Tracer:
             values = list(map(value_of, lifted))
         pb = None
         if val is UNKNOWN:
+            if self.economy is not None:
+                self.economy.make_room()
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():
@@ -148,6 +160,8 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
+        if self.once is not None:
+            self.meet(val)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
@@ -174,7 +188,7 @@ class Tracer:
     def place(self, call: Call) -> Operation:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
         self.locate(call)
-        if self.custom:
+        if self.overridden:
             made = self.tape[self.ctx.record(self.tape, call)]
             if self.settings:
                 self._never_raises(made)
@@ -189,11 +203,13 @@ class Tracer:
         if self.paths is not None:
             op.code = self.paths.of(frame)
 
-    def _push_with_path(self, op: Operation) -> None:
+    def _push_each(self, op: Operation) -> None:
         """Put an operation on the tape; an operator has given it the bare code, because it does not ask for paths."""
         if self.paths is not None and type(op.code) is CodeType:
             op.code = self.paths.of(user_frame())
         self.tape.ops.append(op)
+        if self.economy is not None:
+            self.economy.note(op)
 
     def append(self, call: Call) -> Any:
         """Put a call that has its value on the tape; return proxies of its result."""
@@ -253,6 +269,8 @@ class Tracer:
         op = Constant(val)
         self.locate(op)
         self.push(op)
+        if self.once is not None:
+            self.meet(val)
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
         return op
 
@@ -333,11 +351,14 @@ class Tracer:
         """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one; else no longer."""
         self.settings = tuple(settings.items()) if "raise" in settings.values() else ()
         if self.push is not _closed:
-            plainly = self.tape.ops.append if self.paths is None else self._push_with_path
-            self.push = self._push_and_guard if self.settings else plainly
+            self._choose_push()
+
+    def _choose_push(self) -> None:
+        plainly = self.tape.ops.append if self.paths is None and self.economy is None else self._push_each
+        self.push = self._push_and_guard if self.settings else plainly
 
     def _push_and_guard(self, op: Operation) -> None:
-        self._push_with_path(op)
+        self._push_each(op)
         self._never_raises(op)
 
     def _never_raises(self, op: Operation) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.back import back, start, sweep
+from tapegrad.back import back, start, sweep, taken
 from tapegrad.context import DEFAULT
+from tapegrad.economy import Economy
 from tapegrad.rewrite import activity, differentiated, rewrite
 from tapegrad.tangent import ZERO, conform
 from tapegrad.tape import Tape
@@ -24,10 +25,11 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tup
     >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
     """
+    economy = Economy()
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True)
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy)
         value = tape.result.val  # type: ignore[union-attr]
-        return value, gradients_of(tape, seed, last=True)
+        return value, gradients_of(tape, seed, economy=economy)
 
 
 def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
@@ -38,9 +40,10 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     >>> gradient(lambda a, b: a * b, 2.0, 3.0)
     (3.0, 2.0)
     """
+    economy = Economy()
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True)
-        return gradients_of(tape, seed, captured=False, last=True)[1:]
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy)
+        return gradients_of(tape, seed, captured=False, economy=economy)[1:]
 
 
 def pullback(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -73,18 +76,22 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
         return back(rewrite(tape.check()), seed)
 
 
-def gradients_of(tape: Tape, seed: Any, captured: bool = True, last: bool = False) -> tuple[Any, ...]:
-    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep; the `last` one gives the values up as it passes them."""
+def gradients_of(tape: Tape, seed: Any, captured: bool = True, economy: Economy | None = None) -> tuple[Any, ...]:
+    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep; with an `economy` the last one, which gives up what it passes."""
+    thrifty = economy is not None and economy.begun
     result = tape.result
     assert result is not None
     wrt = differentiated(tape, captured)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun if active[result.id] else None, active, last)
+    cot = sweep(tape, begun if active[result.id] else None, active, last=economy is not None, thrifty=thrifty)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):
         if k in wrt:
-            found = cot[x.id]
-            dxs[k - 1] = conform(ZERO if found is None else found, x.val)
+            if thrifty:
+                dxs[k - 1] = taken(cot, x.id, x.val)
+            else:
+                found = cot[x.id]
+                dxs[k - 1] = conform(ZERO if found is None else found, x.val)
     return tape.structure.gradients(dxs)  # type: ignore[no-any-return]

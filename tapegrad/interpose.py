@@ -38,7 +38,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
-                        return record_unary(arg, meaning, shim(arg._val))  # type: ignore[arg-type]
+                        return record_unary(arg, meaning, shim)  # type: ignore[arg-type]
                     tracer = tracer_of(args)
                     return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
                 except Exception as err:

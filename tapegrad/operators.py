@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
 from tapegrad.errors import INTERNAL, UnknownFunction, user_location
-from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, plain, record_unary
+from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, compute, plain, record_unary
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tree import is_leaf
@@ -29,7 +29,7 @@ _INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64
 
 
 def _unary(op: Op, fn: Any) -> Callable[[Proxy], Any]:
-    return lambda self: record_unary(self, op, fn(self._val))
+    return lambda self: record_unary(self, op, fn)
 
 
 def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
@@ -37,6 +37,8 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
         tracer = self._tracer
         kind = type(other)
         try:
+            if tracer.custom:
+                return _record_binary(op, fn, self, other, other)
             if kind in UNTRACKED and other._tracer is tracer:
                 arg, y = other._op, fn(self._val, other._val)
             elif kind in _INLINE:
@@ -46,8 +48,6 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
         except Exception as err:
             tracer.raised(fn, (self, other), NO_KWARGS, err)
             raise
-        if tracer.custom:
-            return tracer.record(op, (self, other), NO_KWARGS, y)
         frame = _getframe(1)
         while frame.f_code.co_filename in INTERNAL:
             frame = frame.f_back  # type: ignore[assignment]
@@ -83,7 +83,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
         return NotImplemented
     tracer = tracer_of((a, b))
-    return tracer.record(op, (a, b), NO_KWARGS, fn(plain(a, tracer), plain(b, tracer)))
+    return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
 
 
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)

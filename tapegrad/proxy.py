@@ -57,10 +57,10 @@ class Proxy(Slotted):
                     tracer = tracer_of(inputs)
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
                 if len(inputs) == 1:
-                    return record_unary(self, op, ufunc(self._val))
+                    return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
-                    return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
+                    return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
@@ -415,9 +415,17 @@ def _frozen(x: Any) -> Any:
     return value
 
 
-def record_unary(x: Proxy, op: Op, y: Any) -> Any:
+def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
+    """Return a function of real values; where large ones are looked after, in memory that they have left."""
+    return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)
+
+
+def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     tracer = x._tracer
-    if tracer.custom or type(y) is tuple:
+    if tracer.custom:
+        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val))
+    y = fn(x._val)
+    if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:

@@ -11,14 +11,9 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tapegrad.brief import plain
-from tapegrad.errors import (
-    ArgumentError,
-    DuplicateRule,
-    Location,
-    UnknownFunction,
-    user_location,
-)
+from tapegrad.errors import ArgumentError, DuplicateRule, Location, UnknownFunction, user_location
 from tapegrad.lent import reading
+from tapegrad.parallel import LONG, in_parts
 from tapegrad.stub import missing_rule
 from tapegrad.tangent import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.tensorarray import TensorArray, unwrap, wrap
@@ -93,6 +88,7 @@ class Op:
         self.scalar = scalar
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
+        self.is_ufunc = type(impl) is np.ufunc
         self.vjp = vjp
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
@@ -116,6 +112,8 @@ class Op:
         for arg in args:
             if type(arg) not in _AS_EVER:
                 return self._dispatch(args, kwargs, args)
+        if self.is_ufunc and type(args[0]) is np.ndarray and args[0].size >= LONG and not kwargs:
+            return in_parts(self.impl, *args)
         return self.impl(*args, **kwargs)
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:

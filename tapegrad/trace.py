@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
+from tapegrad.economy import Economy
 from tapegrad.errors import MutationError, TapeError
 from tapegrad.frontends.imported import register_imported
 from tapegrad.interpose import interposition, stand_in
@@ -70,8 +71,12 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return Signature(f, function, positional, keyword), leaves, labels
 
 
-def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False) -> Tape:
-    """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it."""
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
+           once: Economy | None = None) -> Tape:
+    """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
+
+    One that is swept `once`, at once, lacks large values that the sweep does not read.
+    """
     register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
     for leaf, label in zip(leaves, labels):
@@ -83,9 +88,12 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
-    tracer = Tracer(tape, ctx, proxy.make, grad)
+    tracer = Tracer(tape, ctx, proxy.make, grad, once)
     proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
     tracer.inputs = proxies
+    for leaf in leaves if once is not None else ():
+        if type(leaf) is np.ndarray:
+            tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
@@ -107,6 +115,9 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         finally:
             tracer.close()
             leave()
+    if tracer.economy is not None:
+        del out
+        tracer.economy.release(last=True)
     return tape
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad import parallel
 from tapegrad.passes import shapes
 from tapegrad.replay import blocks
 from tapegrad.replay import fuse as fusing
@@ -40,9 +41,10 @@ def _small() -> Iterator[None]:
         patch.setattr(blocks, "LARGEST", BLOCK)
         patch.setattr(blocks, "THREADED", 1)
         patch.setattr(blocks, "processors", lambda: 3)
-        blocks.workers.cache_clear()
+        patch.setattr(parallel, "processors", lambda: 3)
+        parallel.workers.cache_clear()
         yield
-    blocks.workers.cache_clear()
+    parallel.workers.cache_clear()
 
 
 class Used:

@@ -15,6 +15,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def chain(derivative: Callable[..., Any] | float) -> Partial:
         if derivative == -1:
             return lambda dy, y, *x: -dy
         return lambda dy, y, *x: dy * derivative
-    return lambda dy, y, *x: dy * conj(derivative(y, *x))
+    return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())  # it reads what the derivative does: see needs
 
 
 def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> Any:

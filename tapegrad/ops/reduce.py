@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import update_wrapper
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its implementation for tensors."""
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
-    return define(name, impl, (cotangent,), torch=on_torch, **kind)
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see needs
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:

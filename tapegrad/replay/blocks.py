@@ -13,7 +13,6 @@ import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, cached_property
 from itertools import count
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.parallel import processors, together
 from tapegrad.passes.liveness import last_uses
 from tapegrad.replay.fused import Fused, is_array
 from tapegrad.replay.spelling import masked, reduced, ufunc_of
@@ -136,17 +136,7 @@ class _Job:
 
     def run(self, helpers: int) -> None:
         """Compute all blocks, together with as many other threads where those are idle; an error of one is raised here."""
-        others: list[Future[None]] = []
-        try:
-            for _ in range(min(helpers, self.total - 1)):
-                others.append(workers().submit(self.work))
-            self.work()
-        finally:
-            self.stopped = True
-            others = [other for other in others if not other.cancel()]  # those that have not begun find nothing left to do
-            wait(others)
-        for other in others:
-            other.result()
+        together(self.work, min(helpers, self.total - 1))
 
     def work(self) -> None:
         """Compute one block after the other, as long as there are any."""
@@ -194,17 +184,6 @@ def _room(size: int, dtype: Any) -> int:
     return -(-size * int(dtype.itemsize) // ALIGN) * ALIGN
 
 
-def processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def workers() -> ThreadPoolExecutor:
-    """Return the threads that help those that call: made when first needed, one less than there are processors."""
-    return ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")
-
-
 def is_torch_there() -> bool:
     """True if torch is imported, all of it, and can be kept on one thread."""
     torch = sys.modules.get("torch")
@@ -242,10 +221,6 @@ def torch_alone() -> Iterator[None]:
         yield
     finally:
         set_threads(before)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)  # a child has not its parent's threads
 
 
 class _Writer:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.context import DEFAULT
+from tapegrad.economy import Economy
 from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import pack
@@ -42,10 +43,10 @@ Step = Callable[[Tape], Tape]
 class First(NamedTuple):
     """What a first call gives: what is kept of it, what it returns, and what makes the tape to compile of that tape once it is `refilled`.
 
-    Without `flat`, it is the one to compile, and has the values that it was recorded with.
+    Without `flat`, it is the one to compile, and has the values that it was recorded with. There is no tape where the sweep has used it up.
     """
 
-    tape: Tape
+    tape: Tape | None
     result: Any
     flat: Step | None = None
 
@@ -163,7 +164,7 @@ class Backend:
         """Make a first call."""
         _refuse_tensors(f, leaves)
         first = make(f, args, kwargs)
-        _refuse_tensors(f, (op.val for op in first.tape.ops if type(op) is Constant))
+        _refuse_tensors(f, (op.val for op in first.tape.ops if type(op) is Constant) if first.tape is not None else ())
         return first
 
 
@@ -223,6 +224,8 @@ class Compiled:
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         next(self.stats._traces)
         tape, result, flat = self._backend.record(self._make, self.__wrapped__, args, kwargs, leaves)
+        if tape is None:
+            return result
         fresh = watch(self.__wrapped__, args, kwargs, tape.structure)
         drop(tape)
         entry = _Entry(tape, flat, self._backend, fresh)
@@ -287,8 +290,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         tape = record(fn, args, kwargs, DEFAULT)
         result = recorded_result(tape)
-        short = shortened(tape, lambda rolled: rolled) if chosen.rolls else None
-        if short is not None:
+        short = roll(tape) if chosen.rolls else tape
+        if short is not tape:
             return First(short, result)
         if not (chosen.refills and is_refillable(tape)):
             return First(tape, result)
@@ -313,20 +316,29 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     """
     chosen = _backend(backend, device, mode, passes)
 
-    def flat(primal: Tape) -> Tape:
+    economical = chosen.refills  # until it is known that a user's function must be run again for the values that are dropped
+
+    def unrolled(primal: Tape) -> Tape:
         return flatgrad(primal, seed, release=True)
 
+    def flat(primal: Tape) -> Tape:
+        return shortened(primal, unrolled) or unrolled(primal)
+
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        nonlocal economical
+        economy = Economy()
         with collector:
-            tape = record(fn, args, kwargs, DEFAULT, grad=True)
-            short = shortened(tape, flat) if chosen.rolls else None
-            if short is None and not (chosen.refills and is_refillable(tape)):
-                tape = flat(tape)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None)
+            short = shortened(tape, unrolled) if chosen.rolls and not economy.begun else None
+            refills = short is None and chosen.refills and is_refillable(tape)
+            if not (short or refills or economy.begun):
+                tape = unrolled(tape)
                 return First(tape, recorded_result(tape))
-            value, kept = recorded_result(tape), bare(tape) if short is None else []
-            gradients = gradients_of(tape, seed, last=True)
+            value, kept = recorded_result(tape), bare(tape) if refills else []
+            gradients = gradients_of(tape, seed, economy=economy)
             strip(tape, kept)
-            return First(tape, (value, gradients), flat) if short is None else First(short, (value, gradients))
+            economical = economical and (refills or not economy.begun)
+            return First(tape if refills else short, (value, gradients), flat if refills else None)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)

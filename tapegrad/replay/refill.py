@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import PYTHON
+from tapegrad.economy import Dropped
 from tapegrad.errors import GuardError
 from tapegrad.ops import draw, pack
 from tapegrad.replay.compiled import Miss
@@ -34,11 +35,11 @@ def bare(tape: Tape) -> list[Any]:
         val = op.val
         if type(op) is not Call or type(val) in PYTHON or op.fn is draw:
             pass
-        elif type(val) is np.ndarray:
+        elif type(val) is np.ndarray or type(val) is Dropped:
             kind = val.shape, val.dtype
             known = kinds.get(kind)
             if known is None:
-                known = kinds[kind] = Unknown(op.type, len(val) if val.ndim else 0)
+                known = kinds[kind] = Unknown(op.type, val.shape[0] if val.ndim else 0)
             val = known
         elif op.fn is pack or isinstance(val, dict) or is_tensor(val) or (isinstance(val, (tuple, list)) and not {*map(type, val)} <= PYTHON):
             val = Unknown(op.type)
