@@ -77,7 +77,7 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
 
 
 def gradients_of(tape: Tape, seed: Any, captured: bool = True, economy: Economy | None = None) -> tuple[Any, ...]:
-    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep; with an `economy` the last one, which gives up what it passes."""
+    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep: with an `economy` the last one."""
     thrifty = economy is not None and economy.begun
     result = tape.result
     assert result is not None

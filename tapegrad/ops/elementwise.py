@@ -89,7 +89,7 @@ add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
 multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
                   means=(np.multiply, operator.mul), direct=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
-divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -dy * conj(y / b)),
+divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -(dy * conj(y / b))),
                 means=(np.divide, operator.truediv), direct=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))

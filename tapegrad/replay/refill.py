@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import PYTHON
-from tapegrad.economy import Dropped
+from tapegrad.economy import Dropped, is_apart
 from tapegrad.errors import GuardError
-from tapegrad.ops import draw, pack
+from tapegrad.needs import needed
+from tapegrad.ops import draw, pack, setitem
+from tapegrad.passes.blank import blank
 from tapegrad.replay.compiled import Miss
 from tapegrad.replay.play import Run
+from tapegrad.rewrite import activity
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Guard, Input, Tape, Unknown
 from tapegrad.tensors import is_tensor
@@ -77,13 +80,27 @@ def refilled(tape: Tape, leaves: list[Any]) -> Iterator[Tape]:
             raise
 
 
+def _read(tape: Tape) -> set[Any]:
+    """Return the operations whose values the rules of a tape's calls read."""
+    active = activity(tape)
+    return {op for call in tape.ops if type(call) is Call and active[call.id] for op in needed(call, active)}
+
+
 def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
-    """Replay a tape, and return the values of its operations; memory that is written in place has its last content, as while recording."""
+    """Replay a tape, and return the values of its operations; memory that is written in place has its last content, as while recording.
+
+    Of large ones that no rule reads there is but a blank: the passes look at no more than how they lie.
+    """
     values: list[Any] = []
+    read: set[Any] | None = None
     run = Run(tape, [tape.ops[0].val, *leaves], rehearse=True)
     try:
         for op in run:
-            values.append(run.values[op.id])
+            val = run.values[op.id]
+            if is_apart(val) and type(op) is Call and not (op.fn.view or op.fn.owns or op.fn is setitem):
+                read = _read(tape) if read is None else read
+                val = val if op in read else blank(val)
+            values.append(val)
     except GuardError as err:
         guard = tape.ops[len(values)]
         raise Miss(tape, guard if type(guard) is Guard else None) from err
