@@ -118,7 +118,6 @@ class _Gradient:
                 first = 1 + loop.sizes[0]  # steps have no gradient
                 active = activity(loop.body, range(first, first + len(given) + len(carried)))
 
-
                 def backwards(ops: list[Operation]) -> Iterator[Operation]:
                     for op in reversed(ops):
                         mark = len(new.ops)
@@ -126,6 +125,7 @@ class _Gradient:
                         for made in new.ops[mark:]:
                             made.at(op)
                 cot = sweep(shadow, shadow.result.kwargs["into"].mirror(dys), active, order=backwards)  # type: ignore[union-attr]
+                mark = len(new.ops)
                 found = {j: project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}
                 self.sums: dict[int, tuple[Operation, Any]] = {}
@@ -135,6 +135,8 @@ class _Gradient:
                         self.sums[i] = total, _added(proxy.make(total, total.val, tracer), cot[x.id], x.val)
                 self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
                 self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
+                for made in new.ops[mark:]:
+                    made.code = None  # no line of the program's
         except TapeError as err:
             raise NoLoop from err
         finally:

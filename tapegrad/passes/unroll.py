@@ -13,15 +13,30 @@ from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 def unroll(tape: Tape) -> Tape:
     """Return a tape without loops; each call of a body is there as often as it runs.
 
+    Values are computed from those of the inputs, where these have some; where not, the calls of a body have those of one run.
+
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
     >>> rolled = tg.roll(tape, saved=0)
     >>> len(tape), len(rolled), len(unroll(rolled)), unroll(rolled).play(2.0)
     (42, 6, 42, 1048575.0)
     """
+    if not any(map(is_loop, tape.ops)):
+        return tape
     while any(map(is_loop, tape.ops)):
         tape = _unrolled(tape)
+    _value(tape)
     return tape
+
+
+def _value(tape: Tape) -> None:
+    """Give each call the value that it has for the inputs on the tape; what was drawn stays."""
+    from tapegrad.replay.play import Run, lacks
+    if not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False)
+        for op in run:
+            if type(op) is Call:
+                op.val, op.pb = run.values[op.id], None
 
 
 def _unrolled(tape: Tape) -> Tape:

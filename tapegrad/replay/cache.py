@@ -314,7 +314,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     chosen = _backend(backend, device, mode, passes)
 
     def flat(primal: Tape) -> Tape:
-        return flatgrad(primal, seed, release=True)
+        return flatgrad(primal, seed, release=True, unrolls=False)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         with collector:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.brief import brief
 from tapegrad.errors import ArgumentError
+from tapegrad.passes.loop import is_loop
 from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
 from tapegrad.show.styles import STYLES
@@ -216,7 +217,7 @@ def _listed(ops: Sequence[Operation]) -> str:
     >>> _listed([call(divmod, 7, 2), Constant(1.0), call(divmod, 7, 3)])
     '2 divmod, 1 constant'
     """
-    names = Counter(brief(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else "pullback" if isinstance(op, Call) else op.kind
+    names = Counter("loop" if is_loop(op) else brief(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else "pullback" if isinstance(op, Call) else op.kind
                     for op in ops)
     others = sum(number for _, number in names.most_common()[NAMES:])
     return ", ".join([f"{number:,} {name}" for name, number in names.most_common(NAMES)] + [f"{others:,} other"] * (others > 0))

@@ -257,7 +257,7 @@ def _types(op: Operation, group: Sequence[Operation]) -> str:
 
 
 def _notes(tape: Tape, op: Operation, group: Sequence[Operation]) -> str:
-    parts = ", ".join(field.note for field in group if field.note)
+    parts = ", ".join(dict.fromkeys(field.note for field in group if field.note))
     note = ": ".join(filter(None, [op.note, parts]))
     marked = [f"result {field.name}" for field in group if field is tape.result]
     marked += ["result"] if op is tape.result else []
