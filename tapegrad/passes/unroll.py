@@ -68,7 +68,7 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
         at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *now]))
         at |= {x: step[k] for x, step in zip(steps, loop.steps)}
         at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
-        _run(walk, loop.body, at)
+        _run(walk, loop.body, at, "pullback of a loop" if op.note.startswith("pullback of ") else "")
         made = [at[part] if isinstance(part, Operation) else part for part in loop.results]
         now = made[:len(carried)]
         for part, y in zip(collected, made[len(carried):]):
@@ -76,8 +76,9 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
     return (*now, *map(tuple, collected))
 
 
-def _run(walk: Walk, body: Tape, at: dict[Operation, Any]) -> None:
+def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
     for op in body.ops:
         known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
         if not (known or isinstance(op, Input) or op is body.result):
-            at[op] = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            made.note = made.note or note

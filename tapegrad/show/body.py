@@ -17,21 +17,22 @@ FIRST = 3  # runs of which is said what they get, and the last
 
 
 class Inner(NamedTuple):
-    """A line of a body: how deep it stands, and the operation, if it is one."""
+    """A line of a body, and how deep it stands."""
 
     depth: int
     line: Line
-    op: Operation | None = None
 
     @property
     def row(self) -> Line:
-        """The line among those of the tape: behind a bar, in the column of the operations."""
-        variable = f"{self.line.variable} = " if self.line.variable else ""
-        return self.line._replace(variable="", operation=BAR * self.depth + variable + self.line.operation)
+        """The line among those of the tape: its variable behind a bar."""
+        return self.line._replace(variable=BAR * self.depth + self.line.variable)
 
 
 def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner]:
-    """Return the lines of a loop's body, those of the loops in it below theirs; none for what is no loop. `fold` leaves out the middle of a long one."""
+    """Return the lines of a loop's body, those of the loops in it below theirs; none for what is no loop.
+
+    `fold` leaves out the middle of a long one.
+    """
     return list(_body(op, compact, fold, 1)) if is_loop(op) else []
 
 
@@ -44,13 +45,13 @@ def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
     found: list[Inner] = []
     for inner, line in zip(ops, lines(tape, ops, fields)):
         line = line._replace(variable=line.variable.rjust(width), operation=roles.get(inner, line.operation))
-        found.append(Inner(depth, line, inner))
+        found.append(Inner(depth, line))
         found += _body(inner, compact, fold, depth + 1) if is_loop(inner) else []
     if fold and len(found) > WHOLE:
-        left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
+        left = Line("constant", " " * width, f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
         found[HEAD:-TAIL] = [Inner(depth, left)]
     yield from found
-    yield Inner(depth, Line("primal", "", results(op.fn), "", "", "", "", ""))
+    yield Inner(depth, Line("primal", " " * width, results(op.fn), "", "", "", "", ""))
 
 
 def inputs(op: Any) -> dict[Operation, str]:
@@ -81,14 +82,18 @@ def _labelled(role: str, x: Input, what: str) -> str:
 def _each(values: Any) -> str:
     """Write the first values and the last one, or the one that all are.
 
-    >>> _each(range(9, -1, -1)), _each([2.0, 2.0]), _each(range(4))
-    ('9, 8, 7 ... 0', '2.0', '0, 1, 2, 3')
+    >>> _each(range(9, -1, -1)), _each([2.0, 2.0]), _each([0.1 * i for i in range(4)])
+    ('9, 8, 7 ... 0', '2.0', '0.0, 0.1, 0.2, 0.3')
     """
     if all(a == b for a, b in pairwise(values)):
-        return brief(values[0])
+        return _number(values[0])
     if len(values) <= FIRST + 1:
-        return ", ".join(map(brief, values))
-    return f"{', '.join(map(brief, values[:FIRST]))} ... {brief(values[-1])}"
+        return ", ".join(map(_number, values))
+    return f"{', '.join(map(_number, values[:FIRST]))} ... {_number(values[-1])}"
+
+
+def _number(x: Any) -> str:
+    return brief(float(f"{x:.6g}")) if type(x) is float else brief(x)
 
 
 def results(loop: Loop) -> str:

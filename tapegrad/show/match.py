@@ -120,7 +120,8 @@ class Matching:
     def likeness(self, op: Operation) -> list[Key]:
         """Return by what a changed operation is known again, the surest first."""
         if isinstance(op, (Call, Guard)):
-            what = Loop if is_loop(op) else self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind if isinstance(op, Call) else op.fact
+            what = self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind if isinstance(op, Call) else op.fact
+            what = Loop if is_loop(op) else what
             keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]), ("of", tuple(map(self.argument, op.args)), op.kind)]
             return keys if op.code is not None else keys[::-1]  # no line tells
         return [(op.kind, place_of(op), op.note)]

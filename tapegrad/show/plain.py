@@ -37,7 +37,8 @@ def _write(row: Line, size: Mapping[str, int], limited: bool) -> str:
     for name, width in size.items():
         cell = shorten(getattr(row, name), width) if limited else getattr(row, name)
         if name == "variable":
-            text, start = f"{cell:>{width}} {'=' if cell else ' '} ", width + len(" = ")
+            assigned = "=" if "%" in cell else " "  # what a loop's runs hand on is no operation
+            text, start = f"{cell:>{width}} {assigned} ", width + len(" = ")
         else:
             text = text.ljust(start) + cell + _BETWEEN if cell else text
             start += width + len(_BETWEEN)

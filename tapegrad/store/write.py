@@ -109,7 +109,8 @@ class Writer:
         except Unsaved as err:
             raise TapeFormatError(f"the arguments of {tape.name} hold {err}", None, _ADVICE) from None
         return {
-            **self.rows(tape), "signature": signature, "places": self.places, "functions": self.functions, **({"loops": self.loops} if self.loops else {}),
+            **{"name": "", "result": 0, "signature": signature}, **self.rows(tape), "places": self.places, "functions": self.functions,
+            **({"loops": self.loops} if self.loops else {}),
             "arrays": self.arrays, "nodes": self.nodes, "structures": self.structures, "signatures": self.signatures,
         }
 
