@@ -25,7 +25,7 @@ from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
-from tapegrad.rules import Op, rrule
+from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.tensorarray import wrap
@@ -272,7 +272,7 @@ class Memory:
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
         if core is setitem:
-            if self.owned[x] and x in dead:
+            if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):  # a trace records writes as such
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
                 assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))

@@ -33,25 +33,25 @@ def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner
 
     `fold` leaves out the middle of a long one.
     """
-    return list(_body(op, compact, fold, 1)) if is_loop(op) else []
+    found = list(_body(op, compact, fold, 1)) if is_loop(op) else []
+    width = max((len(inner.row.variable) for inner in found), default=0)
+    return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth))) for depth, line in found]  # the bars below each other
 
 
 def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
     tape = op.fn.body
     fields: Fields | None = fields_of(tape) if compact else None
     ops = [inner for inner in tape.ops[1:] if inner not in joins(fields) and inner is not tape.result]
-    width = max((len(inner.name) for inner in ops), default=0)
     roles = inputs(op)
     found: list[Inner] = []
     for inner, line in zip(ops, lines(tape, ops, fields)):
-        line = line._replace(variable=line.variable.rjust(width), operation=roles.get(inner, line.operation))
-        found.append(Inner(depth, line))
+        found.append(Inner(depth, line._replace(operation=roles.get(inner, line.operation))))
         found += _body(inner, compact, fold, depth + 1) if is_loop(inner) else []
     if fold and len(found) > WHOLE:
-        left = Line("constant", " " * width, f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
+        left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
         found[HEAD:-TAIL] = [Inner(depth, left)]
     yield from found
-    yield Inner(depth, Line("primal", " " * width, results(op.fn), "", "", "", "", ""))
+    yield Inner(depth, Line("primal", "", results(op.fn), "", "", "", "", ""))
 
 
 def inputs(op: Any) -> dict[Operation, str]:

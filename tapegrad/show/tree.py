@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from tapegrad.errors import Activation
 from tapegrad.show import summary
-from tapegrad.show.body import Inner, body
+from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
 from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, reverse_start, shorten
 from tapegrad.show.row import brief_row, dots, fit, legend, mark, place, text
@@ -105,8 +105,8 @@ def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line
 
 def _inner(inner: Inner, size: dict[str, int], rest: int, ascii_only: bool) -> Text:
     """Return a line of a loop's body."""
-    row = brief_row(inner.line)._replace(line="", source="")
-    variable = len(inner.line.variable)
+    row = brief_row(inner.line)._replace(variable=BAR * (inner.depth - 1) + inner.line.variable, line="", source="")
+    variable = len(row.variable)
     operation = rest + size["variable"] - variable
     return text(row, {**size, "variable": variable, "operation": operation}, ascii_only)
 
