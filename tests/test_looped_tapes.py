@@ -165,6 +165,18 @@ def test_unrolled_values_are_those_of_each_run() -> None:
         agree([op.val for op in flat if isinstance(op, tg.Call) and op.fn is not pack], _values(flat, ARGS), rtol=0)
 
 
+def test_unrolling_takes_arguments_that_were_written_to_since() -> None:
+    def f(x: Any) -> Any:
+        total = 0.0
+        for i in range(20):
+            total = total + x[i] if x[i] > 0 else total
+        return total
+    x = np.ones(20)
+    tape = rolled(f, x)
+    x[:] = -1.0
+    assert tg.unroll(tape).play(np.full(20, 2.0)) == 40.0 == tape.play(np.full(20, 2.0))
+
+
 def _values(tape: tg.Tape, args: Any) -> list[Any]:
     run = play.Run(tape, [None, *args], keep=True)
     return [run.values[op.id] for op in run if isinstance(op, tg.Call) and op.fn is not pack]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
+from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
 from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.walk import Walk
@@ -30,13 +34,17 @@ def unroll(tape: Tape) -> Tape:
 
 
 def _value(tape: Tape) -> None:
-    """Give each call the value that it has for the inputs on the tape; what was drawn stays."""
+    """Give each call the value that it has for the inputs on the tape; what was drawn stays.
+
+    It stops where these would take another path: they are the caller's arrays, which he may have written to since.
+    """
     from tapegrad.replay.play import Run, lacks
     if not any(lacks(x.val) for x in tape.inputs):
         run = Run(tape, [x.val for x in tape.inputs], redraw=False)
-        for op in run:
-            if type(op) is Call:
-                op.val, op.pb = run.values[op.id], None
+        with np.errstate(all="ignore"), suppress(TapeError):
+            for op in run:
+                if type(op) is Call:
+                    op.val, op.pb = run.values[op.id], None
 
 
 def _unrolled(tape: Tape) -> Tape:

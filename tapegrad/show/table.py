@@ -85,14 +85,20 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
 
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
     table = empty(ascii_only, show_header)
+    wide: dict[str, int] = {}
     for name, width in size.items():
         header = HEADERS.get(name, name)
-        table.add_column(header, width=max(width, len(header) if show_header else 0), no_wrap=True, overflow="crop",
-                         justify="right" if name == "variable" else "left")
+        wide[name] = max(width, len(header) if show_header else 0)
+        table.add_column(_placed(header, name, wide), width=wide[name], no_wrap=True, overflow="crop")
     for number, row in enumerate(_without_repeats(rows), 1):
-        cells = (Text(cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items())
+        cells = (Text(_placed(cell(row, name, width, ascii_only), name, wide), style(name, row.role)) for name, width in size.items())
         table.add_row(*cells, end_section=show_header and number < len(rows) and rows[number].role == "seed")
     return table
+
+
+def _placed(text: str, name: str, wide: dict[str, int]) -> str:
+    """Return a cell, that of a variable at the right; rich itself would move a lone bar there."""
+    return text.rjust(wide[name]) if name == "variable" else text
 
 
 def _without_repeats(rows: list[Line]) -> Iterator[Line]:
