@@ -22,6 +22,7 @@ from tapegrad.ops import add, getfield, multiply, pack
 from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.replay import play
 from tapegrad.show.body import body
+from tapegrad.show.graph.cost import cost_of
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
 from tapegrad.tree import leaves_of
@@ -250,6 +251,9 @@ def test_pictures_and_graphs() -> None:
     tape = rolled(network, *ARGS)
     assert "29 x loop" in tape.to_dot() and "29 x loop" in tape.to_svg() and "29 x loop" in tape.to_html()
     assert len(tape.to_networkx()) == len(tape)
+    assert "carried, first %8" in tape.to_html() and "hand on %10, %13" in tape.to_svg()
+    loop, long = loop_of(tape), tg.unroll(tape)
+    assert cost_of(loop).flops == sum(cost_of(op).flops or 0 for op in long) - sum(cost_of(op).flops or 0 for op in tape if op is not loop)
 
 
 # -- checking
