@@ -32,7 +32,8 @@ class Methods:
     def to_python(self: Any, name: str = "", buffers: bool = False) -> str:
         """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
 
-        The tape is optimised first; the user's lines stand in comments. With `buffers`, intermediate arrays keep their memory between calls,
+        The tape is optimised first; the user's lines stand in comments. Its loops are Python's, and what a long tape repeats becomes one, but for
+        a gradient's, which `tg.flatgrad(tg.roll(tape))` makes loops. With `buffers`, intermediate arrays keep their memory between calls,
         which is faster and reads less well. Arguments of other types or shapes, and values that would take another path, raise ValueError.
         Raises ArgumentError for what has no source: a user's primitive, an object among the arguments.
         """

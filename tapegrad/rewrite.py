@@ -18,10 +18,11 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     `wrt` are the positions in `tape.inputs` to differentiate by (see `differentiated`). Calls that do not depend on one, or
     that the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active call without a rule.
     The function is not run again: its value, and a pullback kept while recording, are taken from the tape. Values that it was
-    saved without are computed first.
+    saved without are computed first, and loops unrolled.
     """
+    from tapegrad.passes.unroll import unroll
     from tapegrad.replay.play import fill
-    fill(tape)
+    tape = unroll(fill(tape))
     active, needed = activity(tape, wrt), leading(tape)
     new = tape.blank()
     at: dict[Operation, Operation] = {}

@@ -18,7 +18,7 @@ from tapegrad.cli.parser import COMMANDS
 from tapegrad.cli.parser import main as main_of_cli
 from tapegrad.show.coverage import listing
 from tests.golden import debugged
-from tests.golden.programs import branch, f, loss, steps, wave
+from tests.golden.programs import branch, f, loss, steps, swing, wave
 from tests.golden.results import RESULTS
 
 FOLDER = Path(__file__).parent / "golden"
@@ -70,6 +70,18 @@ def views() -> dict[str, str]:
     return texts
 
 
+def loops() -> dict[str, str]:
+    """Return a tape with a loop, its gradient, and what has changed from one loop to another, at two widths."""
+    rolled = tg.roll(tg.trace(swing, 0.5, -0.1)[1])
+    gradient = tg.optimise(tg.flatgrad(rolled))
+    shown = {"loop": rolled, "loop_gradient": gradient}
+    texts = {f"{name}.txt": str(tape) for name, tape in shown.items()} | {f"{name}_compact80.txt": tape.format("compact", 80) for name, tape in shown.items()}
+    texts |= {f"{name}_{format}{width}.txt": on_console(tape, width, format=format)
+              for name, tape in shown.items() for format in ("table", "tree") for width in (80, 120)}
+    return texts | {"loop_diff.txt": str(rolled.diff(tg.optimise(rolled))), "loop_mirror120.txt": on_console(gradient, 120, format="mirror"),
+                    "loop_ascii80.txt": on_console(gradient, 80, "ascii", format="compact")}
+
+
 def on_command_line(*argv: str) -> str:
     """Return what a command prints on a terminal of 80 characters."""
     out = io.StringIO()
@@ -115,6 +127,7 @@ def goldens() -> dict[str, str]:
         "coverage_fft.txt": listing("fft").format(),
         **debugged.texts(on_console),
         **views(),
+        **loops(),
         **commands(),
     }
 
@@ -128,6 +141,7 @@ def pictures() -> dict[str, str]:
         "gradient.svg": gradient.to_svg(),
         "gradient.dot": gradient.to_dot(),
         "flat.svg": tg.primitivize(gradient).to_svg(),
+        "loop.dot": tg.roll(tg.trace(swing, 0.5, -0.1)[1]).to_dot(),
         "wave_lines.svg": wide.to_svg(group="line"),
         "wave.dot": wide.to_dot(),
     }

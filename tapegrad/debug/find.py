@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tapegrad.debug.values import element, figure, is_zero, numbers
 from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.ops import pack
+from tapegrad.passes import unroll
 from tapegrad.rewrite import has_gradient, leading, placed, rewrite
 from tapegrad.tangent import conform
 from tapegrad.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
@@ -64,7 +65,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
 
     "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the gradient of
     an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are looked at.
-    Of a primal tape the gradient tape is built, its seed 1 for each number of the result.
+    Of a primal tape the gradient tape is built, its seed 1 for each number of the result. Loops are unrolled.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(), np.array([4.0, 1.0]))
@@ -79,7 +80,11 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
 
     with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
-        return _find(tape, kind, leaves, limit)
+        flat = unroll(tape)
+        found = _find(flat, kind, leaves, limit)
+    if found is not None and flat is not tape:
+        found = replace(found, message=f"{found.message} The numbers are those of tg.unroll(tape).")
+    return found
 
 
 def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Finding | None:

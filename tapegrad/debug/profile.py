@@ -14,6 +14,7 @@ from tapegrad.debug.report import Column, Report, Spans, table
 from tapegrad.debug.speedscope import speedscope
 from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
 from tapegrad.errors import ArgumentError, Location
+from tapegrad.passes import unroll
 from tapegrad.replay.play import Run
 from tapegrad.rules import Cotangents
 from tapegrad.tangent import Accumulator
@@ -136,7 +137,8 @@ class Profile(Report):
 def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:
     """Replay a tape `repeats` times, timing each operation, and as often without, and return the Profile of the fastest.
 
-    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Raises what a replay raises.
+    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Of a tape with loops, the
+    calls of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises what a replay raises.
 
     >>> import tapegrad as tg
     >>> found = tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0).profile(repeats=3)
@@ -145,7 +147,7 @@ def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
     """
     if repeats < 1:
         raise ArgumentError(f"profile: {repeats} repeats", try_="at least 1")
-    tape.check()
+    tape = unroll(tape.check())
     leaves = leaves_of(tape, args, kwargs or {})
     with collector:
         sizes, clock = _made(tape, leaves)

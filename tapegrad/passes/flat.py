@@ -11,9 +11,10 @@ from tapegrad.context import DEFAULT, Tracer
 from tapegrad.interpose import interposition
 from tapegrad.ops import pack
 from tapegrad.passes.blank import Dropping
-from tapegrad.passes.loopgrad import trace_loop
+from tapegrad.passes.loopgrad import NoLoop, trace_loop
 from tapegrad.passes.primitivize import is_flat, primitivize
 from tapegrad.passes.shadow import Scalars, copy_primal
+from tapegrad.passes.unroll import unroll
 from tapegrad.rewrite import activity, differentiated
 from tapegrad.rules import Traced
 from tapegrad.tangent import ZERO, conform, dense
@@ -22,7 +23,7 @@ from tapegrad.trace import collector
 from tapegrad.tree import ValueAndGradients
 
 
-def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
+def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True) -> Tape:
     """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
 
     The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
@@ -31,12 +32,24 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False) -> Tape:
     `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in use than `grad` takes;
     what is then on the flat tape is of use to the passes, once it is `typed`, and to nobody else.
 
+    A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible, because it is a sweep's
+    itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`.
+
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
     >>> flatgrad(tape).play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
     tape = tape if is_flat(tape) else primitivize(tape)
+    try:
+        return _flatgrad(tape, seed, release)
+    except NoLoop:
+        if not unrolls:
+            raise
+        return _flatgrad(unroll(tape), seed, release)
+
+
+def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
     leave = interposition.enter(tracer, {}, ())

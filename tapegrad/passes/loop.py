@@ -29,7 +29,7 @@ class Loop:
                  reverse: bool = False) -> None:
         self.body, self.count, self.steps, self.reverse = body, count, tuple(steps), reverse
         self.sizes = (len(self.steps), given, listed, carried)
-        self.__name__ = f"loop({count} x {sum(type(op) is Call for op in body.ops) - 1} calls)"
+        self.__name__ = f"{count} x loop"
 
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
@@ -55,15 +55,8 @@ class Loop:
         return Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        _, given, listed, carried = self.sizes
-        fixed, lists, now = values[:given], values[given:given + listed], values[given + listed:]
-        collected: list[list[Any]] = [[None] * self.count for _ in self.results[carried:]]
-        for k in self.runs:
-            made = self.body.play(*[step[k] for step in self.steps], *fixed, *[part[k] for part in lists], *now)
-            now = made[:carried]
-            for part, y in zip(collected, made[carried:]):
-                part[k] = y
-        return (*now, *map(tuple, collected))
+        from tapegrad.replay.play import play_loop
+        return play_loop(self, values)
 
 
 def is_loop(op: Any) -> bool:

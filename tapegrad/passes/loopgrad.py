@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import proxy
 from tapegrad.back import sweep
 from tapegrad.context import DEFAULT, Tracer
-from tapegrad.errors import TapeError
+from tapegrad.errors import Location, TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import getfield, read, scalar, setitem, zeros
 from tapegrad.passes.loop import Loop, put_results
@@ -24,8 +24,11 @@ from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
 TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
 
 
-class NoLoop(Exception):
+class NoLoop(TapeError):
     """The gradient of a loop is none: what a rule does depends on values of each run, or types change from run to run."""
+
+    def __init__(self, what: str = "the gradient of a loop is no loop", where: Location | None = None, try_: str = "tg.unroll(tape)") -> None:
+        super().__init__(what, where, try_)
 
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer) -> tuple[tuple[Any, ...], Any]:
@@ -118,7 +121,6 @@ class _Gradient:
                 first = 1 + loop.sizes[0]  # steps have no gradient
                 active = activity(loop.body, range(first, first + len(given) + len(carried)))
 
-
                 def backwards(ops: list[Operation]) -> Iterator[Operation]:
                     for op in reversed(ops):
                         mark = len(new.ops)
@@ -126,6 +128,7 @@ class _Gradient:
                         for made in new.ops[mark:]:
                             made.at(op)
                 cot = sweep(shadow, shadow.result.kwargs["into"].mirror(dys), active, order=backwards)  # type: ignore[union-attr]
+                mark = len(new.ops)
                 found = {j: project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}
                 self.sums: dict[int, tuple[Operation, Any]] = {}
@@ -135,6 +138,8 @@ class _Gradient:
                         self.sums[i] = total, _added(proxy.make(total, total.val, tracer), cot[x.id], x.val)
                 self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
                 self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
+                for made in new.ops[mark:]:
+                    made.code = None  # no line of the program's
         except TapeError as err:
             raise NoLoop from err
         finally:

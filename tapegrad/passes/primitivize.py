@@ -13,6 +13,7 @@ from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.passes.unroll import unroll
 from tapegrad.passes.walk import renumber
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
@@ -24,9 +25,9 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     """Return a flat tape of primitive calls: rules, pullbacks and non-primitive functions are traced through.
 
     Lines and notes of the operations pass to what they dissolve into. The result is specialised to the shapes that
-    the rules read, and guards them.
+    the rules read, and guards them. Loops dissolve as well.
     """
-    ctx = ctx or DEFAULT
+    ctx, tape = ctx or DEFAULT, unroll(tape)
     new = tape.blank()
     tracer = Tracer(new, ctx, proxy.make)
     values: dict[Operation, Any] = {}

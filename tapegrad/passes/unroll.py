@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
+from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
 from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.walk import Walk
@@ -13,15 +17,34 @@ from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 def unroll(tape: Tape) -> Tape:
     """Return a tape without loops; each call of a body is there as often as it runs.
 
+    Values are computed from those of the inputs, where these have some; where not, the calls of a body have those of one run.
+
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
     >>> rolled = tg.roll(tape, saved=0)
     >>> len(tape), len(rolled), len(unroll(rolled)), unroll(rolled).play(2.0)
     (42, 6, 42, 1048575.0)
     """
+    if not any(map(is_loop, tape.ops)):
+        return tape
     while any(map(is_loop, tape.ops)):
         tape = _unrolled(tape)
+    _value(tape)
     return tape
+
+
+def _value(tape: Tape) -> None:
+    """Give each call the value that it has for the inputs on the tape; what was drawn stays.
+
+    It stops where these would take another path: they are the caller's arrays, which he may have written to since.
+    """
+    from tapegrad.replay.play import Run, lacks
+    if not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False)
+        with np.errstate(all="ignore"), suppress(TapeError):
+            for op in run:
+                if type(op) is Call:
+                    op.val, op.pb = run.values[op.id], None
 
 
 def _unrolled(tape: Tape) -> Tape:
@@ -53,7 +76,7 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
         at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *now]))
         at |= {x: step[k] for x, step in zip(steps, loop.steps)}
         at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
-        _run(walk, loop.body, at)
+        _run(walk, loop.body, at, "pullback of a loop" if op.note.startswith("pullback of ") else "")
         made = [at[part] if isinstance(part, Operation) else part for part in loop.results]
         now = made[:len(carried)]
         for part, y in zip(collected, made[len(carried):]):
@@ -61,8 +84,9 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
     return (*now, *map(tuple, collected))
 
 
-def _run(walk: Walk, body: Tape, at: dict[Operation, Any]) -> None:
+def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
     for op in body.ops:
         known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
         if not (known or isinstance(op, Input) or op is body.result):
-            at[op] = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            made.note = made.note or note

@@ -318,21 +318,21 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
 
     economical = chosen.refills  # until it is known that a user's function must be run again for the values that are dropped
 
-    def unrolled(primal: Tape) -> Tape:
-        return flatgrad(primal, seed, release=True)
+    def differentiated(primal: Tape) -> Tape:
+        return flatgrad(primal, seed, release=True, unrolls=False)
 
     def flat(primal: Tape) -> Tape:
-        return shortened(primal, unrolled) or unrolled(primal)
+        return shortened(primal, differentiated) or differentiated(primal)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         nonlocal economical
         economy = Economy()
         with collector:
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None)
-            short = shortened(tape, unrolled) if chosen.rolls and not economy.begun else None
+            short = shortened(tape, differentiated) if chosen.rolls and not economy.begun else None
             refills = short is None and chosen.refills and is_refillable(tape)
             if not (short or refills or economy.begun):
-                tape = unrolled(tape)
+                tape = differentiated(tape)
                 return First(tape, recorded_result(tape))
             value, kept = recorded_result(tape), bare(tape) if refills else []
             gradients = gradients_of(tape, seed, economy=economy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tapegrad.errors import ArgumentError
-from tapegrad.passes import optimise
+from tapegrad.passes import optimise, roll
 from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.fuse import unfuse
 from tapegrad.replay.source import Source, write_source
@@ -16,7 +16,7 @@ from tapegrad.tape import Guard, Tape
 
 def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
-    best = optimise(unfuse(flattened(tape)))
+    best = optimise(roll(unfuse(flattened(tape))))
     vendor = Vendor()
     source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)
     function = name or (tape.name if tape.name.isidentifier() else "function")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -21,10 +21,11 @@ from tapegrad.context import are_apart
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
-from tapegrad.rules import Op, rrule
+from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.tensorarray import wrap
@@ -64,6 +65,9 @@ def fill(tape: Tape) -> Tape:
         for op in run:
             if lacks(op.val):
                 op.val = run.values[op.id]
+    for op in tape.ops:
+        if is_loop(op):
+            fill(op.fn.body)  # type: ignore[attr-defined]
     return tape
 
 
@@ -88,7 +92,7 @@ class Run:
         self.device = device = device_of(self.leaves)  # of the tensors among them, or None
         if device is not None:
             self.leaves = [on_device(leaf, device) for leaf in self.leaves]
-        self.constants = [op.val if device is None else moved(op, device) for op in tape.ops if type(op) is Constant]
+        self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
 
     @property
     def result(self) -> Any:
@@ -96,13 +100,16 @@ class Run:
         return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Operation]:
+        dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
+        return self.over(self.tape.ops, dead, Memory(self.tape, self.device))
+
+    def over(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Iterator[Operation]:
+        """Make the calls of some operations, where it is known which values are `dead` after each, and what is in memory of its own."""
         values, constants, redraw, keep, device = self.values, self.constants, self.redraw, self.keep, self.device
         leaves = iter(self.leaves)
-        dead: list[Any] = [()] * len(values) if keep else last_uses(self.tape)
-        memory = Memory(self.tape, device)
         op = given = None
         try:
-            for op in self.tape.ops:
+            for op in ops:
                 if isinstance(op, Call):
                     fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
                     given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
@@ -130,6 +137,48 @@ class Run:
             raise
         except Exception as err:
             raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+
+def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
+    """Make the runs of a loop, one after the other; return what it returns.
+
+    An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says it of what the first
+    run gets.
+    """
+    body, results = loop.body, loop.results
+    _, fixed, listed, carried = loop.sizes
+    now, collected = given[fixed + listed:], [[None] * loop.count for _ in results[carried:]]
+    steps, fixed_inputs, lists, firsts = loop.parts()
+    run = Run(body, ())
+    run.device = device_of([*given[:fixed], *now, *(part[0] for part in given[fixed:fixed + listed])])
+    values, memory, dead = run.values, Memory(body, run.device), last_uses(body)
+    ops = [op for op in body.ops if not (isinstance(op, Input) or op is body.result)]
+    each = [(x.id, part) for x, part in zip([*steps, *lists], [*loop.steps, *given[fixed:fixed + listed]])]
+    alone = [isinstance(new, Operation) and results.count(new) == 1 for new in results[:carried]]
+    for k in loop.runs:
+        for x, value in zip([*fixed_inputs, *firsts], [*given[:fixed], *now]):
+            values[x.id] = value
+        for number, part in each:
+            values[number] = part[k]
+        memory.owned = bytearray(len(body.ops) + 1)
+        for x, own in zip(firsts, owned):
+            memory.owned[x.id] = bool(own)
+        deque(run.over(ops, dead, memory), 0)
+        made = [values[part.id] if isinstance(part, Operation) else part for part in results]
+        owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
+        now = made[:carried]
+        for found, y in zip(collected, made[carried:]):
+            found[k] = y
+    return (*now, *map(tuple, collected))
+
+
+def constants_of(tape: Tape) -> Iterator[Constant]:
+    """Yield the constants of a tape, and of its loops' bodies."""
+    for op in tape.ops:
+        if type(op) is Constant:
+            yield op
+        elif is_loop(op):
+            yield from constants_of(op.fn.body)  # type: ignore[attr-defined]
 
 
 def unshared(dy: Any) -> Any:
@@ -197,6 +246,8 @@ class Memory:
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         """Make a call, in place where that is possible."""
+        if type(fn) is Loop:
+            return self.loop(op, fn, given, dead)
         triple = fn is rrule
         core = given[0] if triple else fn
         first = op.args[1:2] if triple else op.args[:1]
@@ -221,7 +272,7 @@ class Memory:
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
         if core is setitem:
-            if self.owned[x] and x in dead:
+            if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):  # a trace records writes as such
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
                 assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
@@ -244,6 +295,13 @@ class Memory:
             y = y.item()
             return (y, result[1]) if triple else y
         return result
+
+    def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
+        """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""
+        firsts = op.args[len(op.args) - loop.sizes[3]:]
+        owned = [isinstance(arg, Operation) and self.owned[arg.id] and arg.id in dead and op.args.count(arg) == 1 for arg in firsts]
+        self.release(op, loop, 0)
+        return play_loop(loop, given, owned)
 
     def release(self, op: Call, fn: Any, x: int) -> None:
         """Note a use that may keep its arguments; the value of a triple is handed on."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.brief import brief
 from tapegrad.errors import ArgumentError
+from tapegrad.passes.loop import is_loop
 from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
 from tapegrad.show.styles import STYLES
@@ -209,6 +210,13 @@ def _out_of_order(positions: Sequence[int]) -> int:
     return len(positions) - len(ends)
 
 
+def _name(op: Operation) -> str:
+    """Return an operation's function, or its kind."""
+    if not isinstance(op, Call):
+        return op.kind
+    return "loop" if is_loop(op) else "pullback" if isinstance(op.fn, Operation) else brief(op.fn)
+
+
 def _listed(ops: Sequence[Operation]) -> str:
     """Count operations by their function, or kind.
 
@@ -216,7 +224,6 @@ def _listed(ops: Sequence[Operation]) -> str:
     >>> _listed([call(divmod, 7, 2), Constant(1.0), call(divmod, 7, 3)])
     '2 divmod, 1 constant'
     """
-    names = Counter(brief(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else "pullback" if isinstance(op, Call) else op.kind
-                    for op in ops)
+    names = Counter(map(_name, ops))
     others = sum(number for _, number in names.most_common()[NAMES:])
     return ", ".join([f"{number:,} {name}" for name, number in names.most_common(NAMES)] + [f"{others:,} other"] * (others > 0))

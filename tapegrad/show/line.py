@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from tapegrad.brief import brief, type_name
 from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.ops.structure import getfield
+from tapegrad.passes.loop import is_loop
 from tapegrad.rules import Cotangents, Traced, rrule
 from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
 
@@ -257,8 +258,8 @@ def _types(op: Operation, group: Sequence[Operation]) -> str:
 
 
 def _notes(tape: Tape, op: Operation, group: Sequence[Operation]) -> str:
-    parts = ", ".join(field.note for field in group if field.note)
-    note = ": ".join(filter(None, [op.note, parts]))
+    parts = [field.note for field in group if field.note]
+    note = op.note if is_loop(op) else ": ".join(filter(None, [op.note, ", ".join(parts)]))
     marked = [f"result {field.name}" for field in group if field is tape.result]
     marked += ["result"] if op is tape.result else []
     return tidy(", ".join(filter(None, [note, *marked])))

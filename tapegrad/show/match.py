@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import brief, plain
+from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.rules import Op
 from tapegrad.show.line import place_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -120,6 +121,7 @@ class Matching:
         """Return by what a changed operation is known again, the surest first."""
         if isinstance(op, (Call, Guard)):
             what = self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind if isinstance(op, Call) else op.fact
+            what = Loop if is_loop(op) else what
             keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]), ("of", tuple(map(self.argument, op.args)), op.kind)]
             return keys if op.code is not None else keys[::-1]  # no line tells
         return [(op.kind, place_of(op), op.note)]
@@ -140,7 +142,7 @@ class Matching:
         found = []
         if isinstance(old, Call) and isinstance(new, Call):
             if self.argument(old.fn) != self.argument(new.fn):
-                found.append(f"was {brief(old.fn)}")
+                found.append(loops(old.fn, new.fn) if is_loop(old) and is_loop(new) else f"was {brief(old.fn)}")
             for name in {**old.kwargs, **new.kwargs}:
                 was, now = (brief(op.kwargs[name]) if name in op.kwargs else "not given" for op in (old, new))
                 found += [f"{name} was {was}"] if was != now else []
@@ -155,6 +157,22 @@ class Matching:
         return ", ".join(found) or f"was {old.body}"
 
 
+def loops(old: Loop, new: Loop) -> str:
+    """Say how two loops differ."""
+    from tapegrad.show.diff import Diff
+    found = Diff(old.body, new.body)
+    parts = [f"was {brief(old)}"] if brief(old) != brief(new) else []
+    return ", ".join([*parts, f"body: {found.summary}"] if found or not parts else parts)
+
+
+def _inner(op: Operation) -> Any:
+    """Return what tells an operation of a loop's body from others."""
+    args = tuple((Operation, arg.id) if isinstance(arg, Operation) else static(arg) for arg in op.args)
+    if isinstance(op, Call):
+        return "call", static(op.fn), args, *((name, static(arg)) for name, arg in op.kwargs.items())
+    return op.kind, args, static(op.val) if isinstance(op, Constant) else (op.fact, static(op.expected)) if isinstance(op, Guard) else None
+
+
 def static(value: Any) -> Any:
     """Return what tells an argument that is no variable from others: equal for equal numbers and arrays, whatever the objects.
 
@@ -163,6 +181,8 @@ def static(value: Any) -> Any:
     kind = type(value)
     if kind is Op:
         return Op, value.__name__
+    if kind is Loop:
+        return Loop, value.count, value.sizes, value.reverse, static(value.steps), *map(_inner, value.body)
     if kind is float or kind is int or kind is bool or kind is str or value is None:
         return kind, repr(value)  # nan is nan here, and -0.0 is not 0.0
     value = plain(value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tapegrad.errors import ArgumentError
-from tapegrad.show.line import Line, fields_of, heading, lines, shorten, widths
+from tapegrad.show.body import body
+from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, widths
 from tapegrad.tape import Tape
 
 STYLES = ("plain", "compact")
@@ -19,7 +20,11 @@ def format_tape(tape: Tape, style: str = "plain", width: int | None = None) -> s
     """
     if style not in STYLES:
         raise ArgumentError(f"there is no style {style!r}", try_=f"one of {', '.join(map(repr, STYLES))}")
-    rows = [_ascii(row) for row in lines(tape, tape, fields_of(tape) if style == "compact" else None)]
+    compact = style == "compact"
+    fields = fields_of(tape) if compact else None
+    joined = joins(fields)
+    shown = [op for op in tape if op not in joined]
+    rows = [_ascii(row) for op, line in zip(shown, lines(tape, shown, fields)) for row in (line, *(inner.row for inner in body(op, compact)))]
     rows = [row._replace(note=f"# {row.note}" if row.note else "", source="") for row in rows]
     size = widths(rows, width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
     written = [_escape(heading(tape)), *(_write(row, size, width is not None) for row in rows)]
@@ -32,7 +37,8 @@ def _write(row: Line, size: Mapping[str, int], limited: bool) -> str:
     for name, width in size.items():
         cell = shorten(getattr(row, name), width) if limited else getattr(row, name)
         if name == "variable":
-            text, start = f"{cell:>{width}} = ", width + len(" = ")
+            assigned = "=" if "%" in cell else " "  # what a loop's runs hand on is no operation
+            text, start = f"{cell:>{width}} {assigned} ", width + len(" = ")
         else:
             text = text.ljust(start) + cell + _BETWEEN if cell else text
             start += width + len(_BETWEEN)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tapegrad.show import summary
+from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
 from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
 from tapegrad.show.row import cell, dots, fit, legend, mark, nowhere, place, style
@@ -33,8 +34,10 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
     shown = [op for op in tape if op not in joined]
     left_out = len(shown) - HEAD - TAIL if len(shown) > WHOLE else 0
     head, tail = (shown[:HEAD], shown[-TAIL:]) if left_out else (shown, [])
-    rows = {op: row for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
-    size = fit(list(rows.values()), options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
+    rows = {op: [row, *(inner.row for inner in body(op, compact, fold=True))]
+            for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+    every = [row for group in rows.values() for row in group]
+    size = fit(every, options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
     yield Text(heading(tape), STYLES["title"])
     yield from _part(head, rows, size, group, options)
     if left_out:
@@ -43,9 +46,9 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
         yield from _part(tail, rows, size, group, options, show_header=False)
         yield Text("")
         yield summary.sheet(tape, options.max_width)
-    if any(row.role != "input" and mark(row.role, False) for row in rows.values()):
+    if any(row.role != "input" and mark(row.role, False) for row in every):
         yield Text("")
-        yield legend((row.role for row in rows.values()), options.ascii_only)
+        yield legend((row.role for row in every), options.ascii_only)
 
 
 def empty(ascii_only: bool, show_header: bool = True) -> Table:
@@ -54,15 +57,15 @@ def empty(ascii_only: bool, show_header: bool = True) -> Table:
                  header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)
 
 
-def _part(ops: list[Operation], rows: dict[Operation, Line], size: dict[str, int], group: str | None, options: ConsoleOptions,
+def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[str, int], group: str | None, options: ConsoleOptions,
           show_header: bool = True) -> Iterator[Any]:
     """Yield the table of some operations, or one below each heading of a group."""
     if group is None:
-        yield _table([rows[op] for op in ops], size, options.ascii_only, show_header)
+        yield _table([row for op in ops for row in rows[op]], size, options.ascii_only, show_header)
         return
     for number, (found, members) in enumerate(sections(ops, group)):
         yield from title(found, number == 0, options)
-        yield _table([rows[op] for op in members], size, options.ascii_only, show_header=False)
+        yield _table([row for op in members for row in rows[op]], size, options.ascii_only, show_header=False)
 
 
 def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
@@ -82,14 +85,20 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
 
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
     table = empty(ascii_only, show_header)
+    wide: dict[str, int] = {}
     for name, width in size.items():
         header = HEADERS.get(name, name)
-        table.add_column(header, width=max(width, len(header) if show_header else 0), no_wrap=True, overflow="crop",
-                         justify="right" if name == "variable" else "left")
+        wide[name] = max(width, len(header) if show_header else 0)
+        table.add_column(_placed(header, name, wide), width=wide[name], no_wrap=True, overflow="crop")
     for number, row in enumerate(_without_repeats(rows), 1):
-        cells = (Text(cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items())
+        cells = (Text(_placed(cell(row, name, width, ascii_only), name, wide), style(name, row.role)) for name, width in size.items())
         table.add_row(*cells, end_section=show_header and number < len(rows) and rows[number].role == "seed")
     return table
+
+
+def _placed(text: str, name: str, wide: dict[str, int]) -> str:
+    """Return a cell, that of a variable at the right; rich itself would move a lone bar there."""
+    return text.rjust(wide[name]) if name == "variable" else text
 
 
 def _without_repeats(rows: list[Line]) -> Iterator[Line]:

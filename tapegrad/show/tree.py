@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from tapegrad.errors import Activation
 from tapegrad.show import summary
+from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
 from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, reverse_start, shorten
 from tapegrad.show.row import brief_row, dots, fit, legend, mark, place, text
@@ -93,11 +94,20 @@ def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line
         elif isinstance(part, Operation):
             name = min(names[part], size["variable"])
             rest = size["operation"] + size["variable"] - name + GUIDE * (deepest - depth)
-            open_[-1].add(text(rows[part], {**size, "variable": name, "operation": rest}, options.ascii_only))
+            node = open_[-1].add(text(rows[part], {**size, "variable": name, "operation": rest}, options.ascii_only))
+            for inner in body(part, True, fold=True):
+                node.add(_inner(inner, size, name + rest - GUIDE, options.ascii_only))
         else:
             open_.append(_node(_label(part, room, options.ascii_only)))
             open_[-2].add(open_[-1])
     return open_[0]
+
+
+def _inner(inner: Inner, size: dict[str, int], both: int, ascii_only: bool) -> Text:
+    """Return a line of a loop's body; variable and operation have `both` their widths."""
+    row = brief_row(inner.line)._replace(variable=BAR * (inner.depth - 1) + inner.line.variable, line="", source="")
+    variable = len(row.variable)
+    return text(row, {**size, "variable": variable, "operation": both - variable}, ascii_only)
 
 
 def _names(parts: list[tuple[Part, int]], rows: dict[Operation, Line]) -> dict[Operation, int]:

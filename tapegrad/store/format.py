@@ -18,12 +18,14 @@ It holds columns, with one entry for each operation, rather than an object for e
 | `args`, `kwargs` | the arguments of each call and guard; the keyword arguments of those calls that have some, `[operation, [key, value], …]` |
 | `facts` | the fact and the expected value of each guard |
 | `arrays` | dtype, shape, order of axes in memory, first byte |
+| `loops` | if there are some: `count` runs, in `reverse` or not, the `steps`, the `sizes` of what is given, listed, carried; the body's own columns |
 | `nodes`, `structures`, `signatures` | how arguments and results are nested: parts, each after its own parts; `[root, leaves]`; structures by role |
 
 An argument that is an integer is a variable: 4 is %4. Other values stand for themselves (`null`, `true`, `1.5`, `"text"`), or are a
 list that begins with what they are: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`, `["array", 0]`, `["op", "multiply"]`.
 A function is an op, one of tapegrad's own, a library's that tapegrad knows, each by its name, or `["given", "module:name"]`: one that
-the reader of the file must be given. No file can name anything else, and none holds code.
+the reader of the file must be given. `["loop", 0]` is a loop, whose body calls functions before it in the table, and has columns like the
+tape's, but for `signature` and the tables. No file can name anything else, and none holds code.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ MAGIC = "tapegrad-tape"
 VERSION = 1
 ALIGNMENT = 64
 MAX_DEPTH = 300  # of nested arguments
+MAX_RUNS = 10**9  # of a loop
 MAX_PARTS = 10**6  # of an argument, what occurs in several places counted in each
 
 KINDS = {"input": "i", "constant": "c", "call": "f", "guard": "g"}

@@ -18,6 +18,7 @@ import numpy as np
 from tapegrad.check import check
 from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.ops import default_rng, draw, getfield, pack
+from tapegrad.passes.loop import Loop
 from tapegrad.path import Step
 from tapegrad.replay.play import FACTS
 from tapegrad.rules import OPS, Op, op_of, rrule
@@ -28,6 +29,7 @@ from tapegrad.store.format import (
     GENERATORS,
     GLOBAL,
     MAGIC,
+    MAX_RUNS,
     MODULES,
     OWN,
     SCALARS,
@@ -155,7 +157,8 @@ class Reader:
         self.listings: dict[tuple[str, int, str], Listing] = {}
         self.arrays = [self.stored(*row) for row in self.column("arrays")]
         self.nest = Nest(self, self.column("nodes"), self.column("structures"))
-        self.ops: list[Operation] = []
+        self.ops: list[Operation] = []  # of what is being read, the tape or a loop's body
+        self.functions: list[Any] = []  # those read so far: a loop's body calls earlier ones
 
     def column(self, name: str, length: int | None = None) -> list[Any]:
         """Return a column, of the length that it must have."""
@@ -170,9 +173,10 @@ class Reader:
         tape.ops, tape._result, tape.structure = self.ops, None, None
         tape.name = text(self.columns["name"])
         self.signatures = [self.signature(*row) for row in self.column("signatures")]
+        self.places = [self.place(*row) for row in self.column("places")]
+        for row in self.column("functions"):
+            self.functions.append(self.loop(row[1]) if type(row) is list and row[:1] == ["loop"] else self.function(row))
         self.operations()
-        if not self.ops or not isinstance(self.ops[0], Input):
-            fail("%1 is no input")
         if self.columns["signature"] is not None:
             tape.structure = self.signatures[count(self.columns["signature"], len(self.signatures))]
             self.capture(tape)
@@ -180,22 +184,20 @@ class Reader:
         return check(tape)
 
     def operations(self) -> None:
-        """Make the operations, each from its entries in the columns."""
+        """Make the operations, each from its entries in the columns; the first is an input."""
         kinds = self.columns["kinds"]
         if type(kinds) is not str or set(kinds) - set("icfg"):
             fail("an operation of an unknown kind")
         n = len(kinds)
-        places = [self.place(*row) for row in self.column("places")]
         at, notes, values = self.column("at", n), self.column("notes", n), self.column("values", n)
         labels, facts = iter(self.column("labels", kinds.count("i"))), iter(self.column("facts", kinds.count("g")))
-        functions = [self.function(row) for row in self.column("functions")]
         calls = iter(self.column("calls", kinds.count("f")))
         args = iter(self.column("args", kinds.count("f") + kinds.count("g")))
         kwargs = {count(position, n + 1): self.keywords(pairs) for position, *pairs in self.column("kwargs")}
         for position, (kind, line, note, value) in enumerate(zip(kinds, at, notes, values), 1):
             op: Operation
             if kind == "f":
-                op = self.call(next(calls), next(args), kwargs.pop(position, None), functions)
+                op = self.call(next(calls), next(args), kwargs.pop(position, None))
                 op.val = self.value(value)
             elif kind == "g":
                 op = self.guard(next(args), *next(facts))
@@ -207,10 +209,32 @@ class Reader:
             if note:
                 op.note = text(note)
             if line != -1:
-                op.code, op.lasti = places[count(line, len(places))]
+                op.code, op.lasti = self.places[count(line, len(self.places))]
             self.ops.append(op)
         if kwargs:
             fail("keyword arguments of what is no call")
+        if not self.ops or not isinstance(self.ops[0], Input):
+            fail("%1 is no input")
+
+    def loop(self, number: Any) -> Loop:
+        """Return a loop with its body, which calls no loop behind it; that they fit each other is checked with the tape."""
+        rows = self.column("loops")
+        row = rows[count(number, len(rows))]
+        if type(row) is not dict:
+            fail("a loop is no object")
+        body = Tape.__new__(Tape)
+        body.ops, body._result, body.structure, body.name = [], None, None, text(row["name"])
+        outer = self.columns, self.ops
+        self.columns, self.ops = row, body.ops
+        self.operations()
+        body.result = self.variable(count(row["result"]))
+        steps = [tuple(map(self.value, values)) for values in self.column("steps")]
+        self.columns, self.ops = outer
+        given, listed, carried = map(count, row["sizes"])
+        runs = count(row["count"])
+        if type(row["reverse"]) is not bool or (runs > len(steps[0]) if steps else runs > MAX_RUNS):
+            fail("a loop of too many runs, or in no direction")
+        return Loop(body, runs, steps, given, listed, carried, row["reverse"])
 
     def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
         """Return a line of the program, and the listing of the function that it stands in."""
@@ -229,7 +253,7 @@ class Reader:
         """Return an argument: a number is a variable."""
         return self.variable(x) if type(x) is int else self.value(x)
 
-    def call(self, callee: Any, args: Any, kwargs: dict[str, Any] | None, functions: list[Any]) -> Call:
+    def call(self, callee: Any, args: Any, kwargs: dict[str, Any] | None) -> Call:
         """Return a call, but for its value; refuse what no tape records."""
         given = tuple([self.variable(x) if type(x) is int else self.value(x) for x in args])
         if type(callee) is int and callee < 0:
@@ -237,7 +261,7 @@ class Reader:
             if not is_pullback(op.fn):
                 fail(f"a call of %{-callee}, which is no pullback")
             return op
-        fn = functions[count(callee, len(functions))]
+        fn = self.functions[count(callee, len(self.functions))]
         op = Call(fn, given, kwargs)
         if fn is rrule and (len(given) < 2 or not isinstance(given[0], Op)):
             fail("rrule without an op and its arguments")

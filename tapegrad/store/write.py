@@ -23,6 +23,7 @@ from tapegrad.errors import TapeFormatError
 from tapegrad.modules import Module
 from tapegrad.ops import draw, getfield
 from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
+from tapegrad.passes.loop import Loop
 from tapegrad.path import Step
 from tapegrad.rules import OPS, Cotangents, JointPullback, Op, Pullback, rrule
 from tapegrad.store.format import (
@@ -95,17 +96,28 @@ class Writer:
         self.nodes: list[Any] = []
         self.structures: list[Any] = []
         self.signatures: list[Any] = []
+        self.places: list[Any] = []
+        self.functions: list[Any] = []
+        self.loops: list[Any] = []
         self.numbers: dict[Any, int] = {}  # the number in its table of what has one
         self.alive: list[Any] = []  # so that its id stays its own
 
     def tape(self, tape: Tape) -> dict[str, Any]:
-        """Return the columns of a tape."""
-        names = ("at", "notes", "values", "labels", "calls", "args", "kwargs", "facts", "places", "functions")
-        columns: dict[str, Any] = {name: [] for name in names}
+        """Return the columns of a tape, and the tables."""
         try:
             signature = None if tape.structure is None else self.signature(tape.structure)
         except Unsaved as err:
             raise TapeFormatError(f"the arguments of {tape.name} hold {err}", None, _ADVICE) from None
+        return {
+            **{"name": "", "result": 0, "signature": signature}, **self.rows(tape), "places": self.places, "functions": self.functions,
+            **({"loops": self.loops} if self.loops else {}),
+            "arrays": self.arrays, "nodes": self.nodes, "structures": self.structures, "signatures": self.signatures,
+        }
+
+    def rows(self, tape: Tape) -> dict[str, Any]:
+        """Return the columns of a tape, or of a loop's body."""
+        names = ("at", "notes", "values", "labels", "calls", "args", "kwargs", "facts")
+        columns: dict[str, Any] = {name: [] for name in names}
         for op in tape.ops:
             try:
                 self.operation(op, columns)
@@ -114,17 +126,16 @@ class Writer:
             except RecursionError:
                 raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where, _ADVICE) from None
         return {
-            "name": printable(tape.name), "result": tape.result.id, "signature": signature,  # type: ignore[union-attr]
+            "name": printable(tape.name), "result": tape.result.id,  # type: ignore[union-attr]
             "kinds": "".join(KINDS[op.kind] for op in tape.ops), **columns,
-            "arrays": self.arrays, "nodes": self.nodes, "structures": self.structures, "signatures": self.signatures,
         }
 
     def operation(self, op: Operation, columns: dict[str, Any]) -> None:
         """Append the entries of an operation."""
-        columns["at"].append(self.place(op, columns["places"]))
+        columns["at"].append(self.place(op))
         columns["notes"].append(printable(op.note))
         if isinstance(op, Call):
-            columns["calls"].append(self.callee(op, columns["functions"]))
+            columns["calls"].append(self.callee(op))
             columns["args"].append([self.argument(arg) for arg in op.args])
             if op.kwargs:
                 columns["kwargs"].append([op.id, *([key, self.value(arg)] for key, arg in op.kwargs.items())])
@@ -143,7 +154,7 @@ class Writer:
         else:
             raise Unsaved(f"an operation of the kind {op.kind!r}")
 
-    def place(self, op: Operation, places: list[Any]) -> int:
+    def place(self, op: Operation) -> int:
         """Return the number of an operation's line, -1 where it has none."""
         if op.code is None:
             return -1
@@ -156,11 +167,11 @@ class Writer:
             row = [printable(where.file), first, printable(where.function), where.line, printable(where.source)]
             known = ("line", *row)
             if known not in self.numbers:
-                places.append(row)
-            self.numbers[key] = self.numbers.setdefault(known, len(places) - 1)
+                self.places.append(row)
+            self.numbers[key] = self.numbers.setdefault(known, len(self.places) - 1)
         return self.numbers[key]
 
-    def callee(self, op: Call, functions: list[Any]) -> int:
+    def callee(self, op: Call) -> int:
         """Return the number of a call's function, or minus the variable that holds the pullback it calls."""
         fn = op.fn
         if isinstance(fn, Operation):
@@ -170,12 +181,19 @@ class Writer:
         key = ("function", id(fn))
         if key not in self.numbers:
             self.alive.append(fn)
-            written = self.callable(fn)
-            self.numbers[key] = len(functions)
-            functions.append(written)
+            written = self.loop(fn) if type(fn) is Loop else self.callable(fn)
+            self.numbers[key] = len(self.functions)  # behind the functions of a loop's body
+            self.functions.append(written)
         if fn is draw and op.kwargs.get("method") not in DRAWS:
             raise Unsaved("a draw by an unknown method")
         return self.numbers[key]
+
+    def loop(self, loop: Loop) -> Any:
+        """Return the number of a loop, which stands with its body behind those in it."""
+        row = {"count": loop.count, "sizes": loop.sizes[1:], "reverse": loop.reverse,
+               "steps": [[self.value(x) for x in values] for values in loop.steps], **self.rows(loop.body)}
+        self.loops.append(row)
+        return ["loop", len(self.loops) - 1]
 
     # -- values
 

@@ -46,3 +46,11 @@ def steps(x: float) -> float:
         x = x * 1.5 - x * x
         x = np.sin(x)
     return x
+
+
+def swing(angle: float, speed: float) -> float:
+    for i in range(1000):
+        push = 0.1 * i if speed > 0 else 0.0
+        speed = speed - 0.01 * (np.sin(angle) - push)
+        angle = angle + 0.01 * speed
+    return angle

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError
-from tapegrad.passes import optimise
+from tapegrad.passes import optimise, unroll
 from tapegrad.passes.blank import typed
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
@@ -54,7 +54,7 @@ class Torch(Backend):
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        flat = flattened(tape)
+        flat = unroll(flattened(tape))
         best = self.finish(flat)
         if best is not flat:
             forget(best)

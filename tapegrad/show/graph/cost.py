@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.brief import plain
+from tapegrad.passes.loop import Loop
 from tapegrad.rules import FOREIGN, Op, rrule
 from tapegrad.tangent import shape_of
 from tapegrad.tape import UNKNOWN, Call, Operation, value_of
@@ -51,6 +52,9 @@ def cost_of(op: Operation) -> Cost:
     if not isinstance(op, Call):
         return Cost(bytes_of(op.val), 0)
     fn, args, val = op.fn, op.args, op.val
+    if type(fn) is Loop:
+        each = [cost_of(inner).flops for inner in fn.body]
+        return Cost(bytes_of(val), None if None in each else fn.count * sum(filter(None, each)))
     if fn is rrule:
         fn, args, val = args[0], args[1:], val[0] if isinstance(val, tuple) else UNKNOWN
     flops = None if val is UNKNOWN or not isinstance(fn, Op) else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val))

@@ -9,6 +9,7 @@ from tapegrad.back import is_triple
 from tapegrad.errors import Location
 from tapegrad.ops import default_rng, draw, getfield, pack
 from tapegrad.rules import rrule
+from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of
 from tapegrad.show.graph.picture import Arrow, Box, Picture
@@ -162,6 +163,7 @@ class _Folding:
 
     def _hover(self, group: list[Operation], shown: Operation, guards: list[Guard]) -> str:
         lines = [tidy(repr(op)) for op in group[:12]] + ["…"] * (len(group) > 12)
+        lines += [f"{inner.row.variable}  {inner.row.operation}" for op in group for inner in body(op, compact=True, fold=True)]
         costs = [cost_of(op) for op in group]
         where = place_of(group[0], self.places)
         size, flops = cost_of(shown).bytes, sum(cost.flops or 0 for cost in costs)
