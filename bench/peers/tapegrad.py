@@ -56,10 +56,11 @@ def flat(problem: Problem) -> Gradient:
 
 
 def compiled(problem: Problem) -> Gradient:
-    """Compile the flat gradient tape, and call what comes of it directly: the first call has the whole compilation in it."""
+    """Compile the flat gradient tape, its loops rolled, and call what comes of it directly: the first call has the whole compilation in it."""
     made = program(problem)
     refuse(made)
-    return of(problem, made, tg.compile(tg.flatgrad(tg.trace(made.f, *made.args, **made.kwargs)[1]), **made.backend))
+    tape = tg.trace(made.f, *made.args, **made.kwargs)[1]
+    return of(problem, made, tg.compile(tg.flatgrad(tg.roll(tape), release=True), **made.backend))
 
 
 def value_and_grad(problem: Problem) -> Gradient:
