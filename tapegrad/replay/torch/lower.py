@@ -19,8 +19,8 @@ from tapegrad import ops
 from tapegrad.around import failed
 from tapegrad.brief import PYTHON, is_python
 from tapegrad.errors import TapeError
-from tapegrad.passes.loop import is_loop
 from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.loop import is_loop
 from tapegrad.passes.walk import pure
 from tapegrad.replay.plan import is_known, varying
 from tapegrad.replay.play import Memory, moved, value_recorded, verify
@@ -181,6 +181,8 @@ class Lowering:
         """Return whether a call is to stay one, before it is made."""
         if getattr(fn, "raw", False) and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs)):
             return False
+        if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
+            return False  # torch.zeros and its kin, as the program calls them
         if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):

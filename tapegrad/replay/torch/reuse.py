@@ -33,7 +33,8 @@ class _Reuse:
         values = {value for step in program.steps for value in (*step.made, *step.used)}
         self.values = Counter(value.root for value in values)
         # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
-        self.values.update(value.root for step in program.steps if isinstance(step, Repeat) or (step.inside and not isinstance(step, Check)) for value in step.used)
+        closed = [step for step in program.steps if isinstance(step, Repeat) or (step.inside and not isinstance(step, Check))]
+        self.values.update(value.root for step in closed for value in step.used)
         self.parts = set(values_in(program.parts))
         self.now: dict[Value, Value] = {}  # what a value is called that lies in another's memory now
 
