@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from tapegrad.ops import pack
@@ -62,6 +62,14 @@ class Loop:
 def is_loop(op: Any) -> bool:
     """True for the call of a loop."""
     return type(op) is Call and type(op.fn) is Loop
+
+
+def range_of(values: Sequence[Any]) -> range | None:
+    """Return a range of the same integers, in their order; None where they are no integers, or not equally far apart."""
+    apart = values[1] - values[0] if len(values) > 1 and all(type(value) is int for value in values) else 0
+    if not apart or any(b - a != apart for a, b in pairwise(values)):
+        return None
+    return range(values[0], values[-1] + (1 if apart > 0 else -1), apart)
 
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from tapegrad.back import sweep
 from tapegrad.context import DEFAULT, Tracer
 from tapegrad.errors import Location, TapeError
 from tapegrad.interpose import interposition
+from tapegrad.lazy import torch
 from tapegrad.ops import getfield, read, scalar, setitem, zeros
 from tapegrad.passes.loop import Loop, put_results
 from tapegrad.passes.shadow import Scalars, copy_primal
@@ -20,6 +21,8 @@ from tapegrad.path import may_repeat
 from tapegrad.rewrite import activity, has_gradient
 from tapegrad.tangent import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tensorarray import unwrap, wrap
+from tapegrad.tensors import is_tensor
 
 TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
 
@@ -61,6 +64,8 @@ def _begin(dy: Any, like: Any) -> Any:
         return _nothing(like)
     if _kind(like) == _kind(dy):
         return dy
+    if is_tensor(like) and type(dy) in (int, float) and not like.ndim:
+        return torch.full_like(like, dy)
     if type(like) is np.float64 and _kind(dy) == (float,):
         return scalar(dy)
     raise NoLoop
@@ -68,12 +73,14 @@ def _begin(dy: Any, like: Any) -> Any:
 
 def _nothing(like: Any) -> Any:
     """Return zeros of a type: an array that may be written to."""
+    if is_tensor(like):
+        return torch.zeros_like(like)
     return zeros(like.shape, dtype=like.dtype) if type(like) is np.ndarray else type(like)(0)
 
 
 def _kind(x: Any) -> Any:
     x = x._val if hasattr(type(x), "_tracer") else x
-    return (type(x), x.shape, x.dtype) if isinstance(x, (np.ndarray, np.generic)) else (type(x),)
+    return (type(x), x.shape, x.dtype) if isinstance(x, (np.ndarray, np.generic)) or is_tensor(x) else (type(x),)
 
 
 class _Plain(Scalars):
@@ -129,7 +136,7 @@ class _Gradient:
                             made.at(op)
                 cot = sweep(shadow, shadow.result.kwargs["into"].mirror(dys), active, order=backwards)  # type: ignore[union-attr]
                 mark = len(new.ops)
-                found = {j: project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
+                found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}
                 self.sums: dict[int, tuple[Operation, Any]] = {}
                 for i, x in enumerate(given):
@@ -205,10 +212,16 @@ class _Gradient:
 
 def _zero(x: Any) -> Any:
     """Return the cotangent of which nothing comes, as the sample of one of `x`."""
+    if is_tensor(x):
+        return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64, device=x.device)
     if isinstance(x, (np.ndarray, np.generic)):
         dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
         return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
     return 0j if isinstance(x, complex) else 0.0
+
+
+def _project(dx: Any, x: Any) -> Any:
+    return unwrap(project(wrap(dx), wrap(x))) if is_tensor(x) else project(dx, x)
 
 
 def _flows(dx: Any) -> bool:
@@ -218,7 +231,10 @@ def _flows(dx: Any) -> bool:
 def _total(dx: Any, x: Any) -> Any:
     """Return zeros of the type that a sum of such cotangents has."""
     if type(dx) is not Scatter:
-        return _zero(project(dx, x)._val if hasattr(type(project(dx, x)), "_tracer") else project(dx, x))
+        made = _project(dx, x)
+        return _zero(made._val if hasattr(type(made), "_tracer") else made)
+    if is_tensor(x):
+        return _zero(x)
     pieces = [link.piece for link in dx.chain()] + ([dx.base] if _flows(dx.base) else [])
     dtypes = {dtype_of(piece) or np.dtype(type(piece)) for piece in pieces}
     return np.zeros(shape_of(x), np.result_type(*dtypes, *([dtype_of(x)] if dtype_of(x).kind in "fc" else [])))
@@ -227,14 +243,15 @@ def _total(dx: Any, x: Any) -> Any:
 def _added(total: Any, dx: Any, x: Any) -> Any:
     """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no more than they are large."""
     if type(dx) is not Scatter:
-        return total + project(dx, x)
+        return total + _project(dx, x)
     for link in reversed(list(dx.chain())):
-        if may_repeat(tuple(part._val if hasattr(type(part), "_tracer") else part for part in link.index)) or not shape_of(x):
-            total = total + Scatter(link.build, link.x, link.piece, link.index, link.path).dense()
+        index = tuple(part._val if hasattr(type(part), "_tracer") else part for part in link.index)
+        if may_repeat(index) or any(map(is_tensor, index)) or not shape_of(x):
+            total = total + unwrap(Scatter(link.build, link.x, link.piece, link.index, link.path).dense())
         else:
             through: dict[str, Any] = {"through": link.path} if link.path else {}
-            total = setitem(total, read(total, link.index, link.path) + link.piece, *link.index, **through)
-    return total + dx.base if _flows(dx.base) else total
+            total = setitem(total, read(total, unwrap(link.index), link.path) + unwrap(link.piece), *unwrap(link.index), **through)
+    return total + unwrap(dx.base) if _flows(dx.base) else total
 
 
 def _needed(ops: list[Operation], results: list[Any]) -> list[Operation]:

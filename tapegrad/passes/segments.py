@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.path import Step
 from tapegrad.tape import Call, Constant, Guard, Operation, Tape
+from tapegrad.tensors import ORDINARY, is_tensor
 
 LARGE = 10_000  # operations: from a third of so many, a long loop in the middle of a tape is known, for a third of the memory
 CANDIDATES = 2  # periods that are tried, for each length of what is compared
@@ -106,6 +107,8 @@ def type_key(val: Any) -> Any:
     kind = type(val)
     if kind is np.ndarray:
         return (kind, val.shape, val.dtype.str, val.strides)
+    if kind not in ORDINARY and is_tensor(val):
+        return (kind, val.shape, val.dtype, val.stride(), val.device)
     if kind is tuple or kind is list:
         return (kind, *map(type_key, val))
     return (kind, getattr(val, "dtype", None)) if isinstance(val, np.generic) else kind
@@ -124,8 +127,8 @@ def key_of(x: Any) -> Any:
         return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
     if kind is tuple or kind is list:
         return (kind.__name__, *map(key_of, x))
-    if isinstance(x, (np.dtype, type)):
-        return ("type", str(x))
+    if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":  # dtypes, devices; a tensor is the same as itself alone
+        return ("type", str(x)) if not is_tensor(x) else ("id", str(id(x)))
     if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:
         return ("array", x.shape, str(x.dtype), x.tobytes())
     return ("id", str(id(x)))

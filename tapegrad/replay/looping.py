@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.passes.loop import Loop
+from tapegrad.passes.loop import Loop, range_of
 from tapegrad.replay.fused import is_array
 from tapegrad.replay.source import Writer
 from tapegrad.tangent import order_of
@@ -114,11 +113,8 @@ class _Body(Writer):
 
     def _step(self, values: tuple[Any, ...]) -> str:
         """Write what a step goes through: a range, where it is one."""
-        apart = values[1] - values[0] if all(type(value) is int for value in values) else 0
-        if apart and all(b - a == apart for a, b in pairwise(values)):
-            stop = values[-1] + (1 if apart > 0 else -1)
-            return f"range({values[0]}, {stop}, {apart})" if apart != 1 else f"range({values[0]}, {stop})"
-        return self.names.bind(values, "steps")
+        found = range_of(values)
+        return self.names.bind(values, "steps") if found is None else repr(found)
 
     def _handed_on(self, new: Any, x: Input, name: str) -> str:
         """Write the next value of what is carried."""

@@ -150,6 +150,8 @@ def varying(tape: Tape) -> set[Operation]:
     for op in tape.ops:
         if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
             sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
+            if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
+                continue  # torch.zeros and its kin: their arguments say how large it is
             if not is_known(op.fn) or getattr(op.fn, "dynamic", False) or any(arg in found for arg in sources if isinstance(arg, Operation)):
                 found.add(op)
     return found

@@ -34,7 +34,7 @@ class Torch(Backend):
     rules could not be recorded.
     """
 
-    refills = rolls = False
+    refills = False
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:

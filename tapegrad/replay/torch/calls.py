@@ -104,6 +104,11 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
         self.calls, self.draws = calls, False
         self.made: dict[int, Any] = {}  # by storage; what lies there is kept, so that no other takes its number
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: torch would import Dynamo, which takes a second or two, for nothing but to keep it from compiling what is below."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         tags = func.tags

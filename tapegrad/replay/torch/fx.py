@@ -30,7 +30,7 @@ def to_fx(tape: Tape, device: Any = None) -> GraphModule:
         raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
     where = torch.empty(0, device=device).device
     leaves = [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]]
-    return module_of(lower(best, leaves, where)[0])
+    return module_of(lower(best, leaves, where, loops=False)[0])
 
 
 def module_of(program: Program, flat: bool = False) -> GraphModule:

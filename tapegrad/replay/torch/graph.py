@@ -10,8 +10,8 @@ import torch
 
 from tapegrad.errors import ArgumentError
 from tapegrad.replay.compiled import Unfit
+from tapegrad.replay.torch.function import Run, function_of
 from tapegrad.replay.torch.program import Program
-from tapegrad.replay.torch.tapes import Run, function_of
 from tapegrad.replay.torch.whole import Whole
 
 WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep

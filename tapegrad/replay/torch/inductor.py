@@ -8,9 +8,9 @@ import torch
 
 from tapegrad.errors import TapeError
 from tapegrad.replay.compiled import Unfit
+from tapegrad.replay.torch.function import Run
 from tapegrad.replay.torch.fx import module_of
 from tapegrad.replay.torch.program import Program
-from tapegrad.replay.torch.tapes import Run
 from tapegrad.replay.torch.whole import Whole
 
 

@@ -20,6 +20,7 @@ from tapegrad.around import failed
 from tapegrad.brief import PYTHON, is_python
 from tapegrad.errors import TapeError
 from tapegrad.passes.liveness import last_uses
+from tapegrad.passes.loop import is_loop
 from tapegrad.passes.walk import pure
 from tapegrad.replay.plan import is_known, varying
 from tapegrad.replay.play import Memory, moved, value_recorded, verify
@@ -40,18 +41,22 @@ PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divid
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart"])  # facts of a tensor that no number changes
 
 
-def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True) -> tuple[Program, list[Any]]:
+def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Program, list[Any]]:
     """Return a tape's program for arguments like `leaves`, those of the tape but for the function, and the parts of the result for these.
 
     Arrays among them are tensors already. With `numbers`, Python's numbers may be others in another call; else the program is made
-    for these alone. Raises GuardError where the tape is not for these arguments, and what a replay raises.
+    for these alone. Without `loops` the calls of a loop's runs are there one by one. Raises GuardError where the tape is not for these
+    arguments, and what a replay raises.
     """
-    return _Lowering(tape, leaves, device, numbers).run()
+    return Lowering(tape, leaves, device, numbers, loops).run()
 
 
-class _Lowering:
-    def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool) -> None:
-        self.tape, self.numbers, self.device = tape, numbers, device
+class Lowering:
+    """Runs a tape, and writes down what it calls."""
+
+    def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
+        self.tape, self.numbers, self.device, self.loops = tape, numbers, device, loops
+        self.whose = tape  # the tape that a guard's miss is of
         self.memory = Memory(tape, device)
         self.varies = varying(tape)
         self.calls = Calls()
@@ -66,7 +71,7 @@ class _Lowering:
         tape, leaves = self.tape, iter(self.leaves)
         dead = last_uses(tape)
         op: Any = None
-        parts: list[Any] = []
+        parts: list[Any] | None = None
         try:
             with torch.no_grad(), collector:
                 for op in tape.ops:
@@ -83,7 +88,7 @@ class _Lowering:
                         self.call(op, dead[op.id])
                     for position in dead[op.id]:
                         self.values[position] = None
-                if not parts:
+                if parts is None:
                     parts = [self.finished(self.values[tape.result.id], self.refs[tape.result.id])]  # type: ignore[union-attr]
         except TapeError:
             raise
@@ -143,14 +148,18 @@ class _Lowering:
     def call(self, op: Call, dead: list[int]) -> None:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
+        if is_loop(op):
+            from tapegrad.replay.torch.runs import lower_loop  # which lowers a tape as this file does
+            self.memory.release(op, fn, 0)
+            return self.set(op, *lower_loop(self, op, given, refs))
+        if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
+            self.memory.release(op, fn, op.args[0].id)
+            return self.set(op, given[0][given[1]], refs[0][given[1]])
         mixed = any(True for _ in tensors_in((given, op.kwargs)))
         if mixed:
             for i, (value, ref) in enumerate(zip(given, refs)):
                 if isinstance(value, (np.ndarray, np.generic)) and isinstance(ref, Value):  # drawn, or computed on the host
                     given[i], refs[i] = self.on_device(op, value, ref)
-        if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
-            self.memory.release(op, fn, op.args[0].id)
-            return self.set(op, given[0][given[1]], refs[0][given[1]])
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         owned = self.memory.owned[first]
         within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
@@ -172,6 +181,8 @@ class _Lowering:
         """Return whether a call is to stay one, before it is made."""
         if getattr(fn, "raw", False) and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs)):
             return False
+        if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
+            return False  # torch.zeros and its kin, as the program calls them
         if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
@@ -329,12 +340,16 @@ class _Lowering:
         for i, (ref, value) in enumerate(zip(program.parts, parts)):
             if not is_tensor(value):
                 continue
-            if ref.root.given or ref.root in taken or ref in program.constants or not _dense(value):
-                out = Value(ref.hint)
-                step = Step(torch.Tensor.clone, (ref,), {"memory_format": torch.contiguous_format}, out, self.tape.result)
-                program.steps.append(step)
-                program.parts[i], parts[i] = out, value.clone(memory_format=torch.contiguous_format)
+            if ref.root.given or ref.root in taken or ref in program.constants or not is_dense(value):
+                program.parts[i], parts[i] = self.copy(self.tape.result, ref, value)
             taken.add(ref.root)
+
+    def copy(self, op: Operation, ref: Value, value: Any) -> tuple[Value, Any]:
+        """Put a copy, row by row in memory, on the program."""
+        y = value.clone(memory_format=torch.contiguous_format)
+        out = self.known[y] = Value(ref.hint, tensor=y)
+        self.program.steps.append(Step(torch.Tensor.clone, (ref,), {"memory_format": torch.contiguous_format}, out, op))
+        return out, y
 
     def fold(self) -> None:
         """Take what was computed of constants alone as a constant, unless something is written into it."""
@@ -355,7 +370,7 @@ class _Lowering:
 class Again:
     """One call of a tape, made anew as a replay makes it."""
 
-    def __init__(self, of: _Lowering, op: Call, fn: Any, dead: list[int], first: int, owned: int, count: int) -> None:
+    def __init__(self, of: Lowering, op: Call, fn: Any, dead: list[int], first: int, owned: int, count: int) -> None:
         self.op, self.fn, self.dead, self.first, self.owned = op, None if isinstance(op.fn, Operation) else fn, dead, first, owned
         self.tape, self.device = of.tape, of.device
         of.memory.copied(op)
@@ -397,6 +412,6 @@ def _of_tensors(x: Any) -> bool:
     return isinstance(x, (tuple, list)) and all(is_tensor(part) or _of_tensors(part) for part in x)
 
 
-def _dense(x: Any) -> bool:
+def is_dense(x: Any) -> bool:
     """True for a tensor that fills its memory, row by row."""
     return bool(x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size())

@@ -6,9 +6,11 @@ or a few, whose arguments are names, numbers, dtypes and shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
+from tapegrad.passes.loop import Loop
 from tapegrad.tape import Guard, Operation, Tape
 from tapegrad.tree import ValueAndGradients
 
@@ -77,6 +79,29 @@ class Check(Step):
         super().__init__(holds, (value,), {}, None, op, inside=True)
 
 
+class Repeat(Step):
+    """A loop: a program run `count` times, each of which hands values on to the next; see passes.loop.
+
+    The leaves of `body` are its inputs, the parts what it returns: the new values of what is carried, then what is collected. The arguments
+    are what is given, the sequences, and the first values of what is carried; it makes the last values of those, and a list for each thing
+    collected. Of what the body writes to, the first value is nobody else's.
+    """
+
+    __slots__ = ("body", "loop")
+
+    def __init__(self, body: Program, loop: Loop, args: tuple[Any, ...], out: tuple[Value, ...], op: Operation) -> None:
+        checks = any(isinstance(step, Check) or step.draws for step in body.steps)  # they are made though the results are not needed
+        super().__init__(repeated, args, {}, out, op, inside=body.inside is not None, draws=checks)
+        self.body, self.loop = body, loop
+
+    @property
+    def parts(self) -> tuple[list[Value], list[Value], list[Value], list[Value]]:
+        """The leaves of the body: steps, given, listed, carried."""
+        leaves = iter(self.body.leaves)
+        steps, given, listed, carried = (list(islice(leaves, size)) for size in self.loop.sizes)
+        return steps, given, listed, carried
+
+
 class Program:
     """The steps of a tape for one kind of arguments on one device.
 
@@ -95,7 +120,7 @@ class Program:
 
     @property
     def checks(self) -> list[Check]:
-        """The guards that are left, in order."""
+        """The guards that are left, in order, but for those in loops."""
         return [step for step in self.steps if isinstance(step, Check)]
 
     @property
@@ -115,6 +140,19 @@ class Program:
 def holds(value: Any) -> bool:  # what checks a guard is made by what runs the program
     """Stand for a guard's check."""
     raise NotImplementedError
+
+
+def repeated(*args: Any) -> None:
+    """Stand for a loop."""
+    raise NotImplementedError
+
+
+def bodies(program: Program) -> Iterator[Program]:
+    """Yield a program, and those of the loops in it."""
+    yield program
+    for step in program.steps:
+        if isinstance(step, Repeat):
+            yield from bodies(step.body)
 
 
 def collect(x: Any, found: list[Value]) -> None:

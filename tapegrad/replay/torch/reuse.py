@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tapegrad.replay.torch.calls import name_of
-from tapegrad.replay.torch.program import Check, Program, Step, Value, last_uses, replaced, values_in
+from tapegrad.replay.torch.program import Check, Program, Repeat, Step, Value, last_uses, replaced, values_in
 
 LARGE = 2048  # elements: smaller memory is soon found
 COMMUTATIVE = frozenset(["mul", "add"])
@@ -32,8 +32,9 @@ class _Reuse:
         self.program = program
         values = {value for step in program.steps for value in (*step.made, *step.used)}
         self.values = Counter(value.root for value in values)
-        # what nothing looks into may keep what it was given: a pullback of the user's does
-        self.values.update(value.root for step in program.steps if step.inside and not isinstance(step, Check) for value in step.used)
+        # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
+        closed = [step for step in program.steps if isinstance(step, Repeat) or (step.inside and not isinstance(step, Check))]
+        self.values.update(value.root for step in closed for value in step.used)
         self.parts = set(values_in(program.parts))
         self.now: dict[Value, Value] = {}  # what a value is called that lies in another's memory now
 

@@ -6,7 +6,6 @@ import linecache
 import threading
 import weakref
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,18 @@ import torch
 
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.compiled import Miss
-from tapegrad.replay.play import bind, verify
+from tapegrad.replay.play import bind
 from tapegrad.replay.torch.enter import Entered, tensor_of
+from tapegrad.replay.torch.function import Run, numbers, scope
 from tapegrad.replay.torch.lower import lower
 from tapegrad.replay.torch.masks import masks
-from tapegrad.replay.torch.program import Program
+from tapegrad.replay.torch.program import Program, bodies
 from tapegrad.replay.torch.reuse import reuse
 from tapegrad.replay.torch.write import Text
-from tapegrad.tape import Guard, Tape, Unknown
+from tapegrad.tape import Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
 
-_numbers = count(1)
 MOST = 8  # programs of one tape: graphs are made for each value of a number
-Run = Callable[..., Any]
 Make = Callable[[Program, list[Any]], Run]
 """What executes a program, made for arguments like the given leaves."""
 
@@ -70,7 +68,7 @@ class TapeOnTorch:
         if kinds in self.kinds:
             raise Miss(self.tape, None)
         try:
-            program, parts = lower(self.tape, leaves, device, self.numbers)
+            program, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
         except GuardError:
             raise Miss(self.tape, None) from None
         run = self.make(program, leaves)
@@ -112,17 +110,15 @@ def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
     """Return a program as a function that makes its calls one after the other."""
     tape = program.tape
     if program.device.type == "cpu":
-        masks(program)
-        reuse(program)
+        for part in bodies(program):
+            masks(part)
+            reuse(part)
     text = Text(program)
     entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed)
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])
-    guards = text.guards
-    names: dict[str, Any] = {**text.names.objects, "__name__": "tapegrad.compiled", "quiet": quiet(program)}
-    names["miss"] = lambda number=-1: Miss(tape, None if number < 0 else guards[number])
-    names["check"] = lambda number, value: check(guards[number], value)
-    file = f"<tapegrad {tape.name} on torch {next(_numbers)}>"
+    names = {**scope(text), "quiet": quiet(program)}
+    file = f"<tapegrad {tape.name} on torch {next(numbers)}>"
     exec(compile(source, file, "exec"), names)
     run: Any = names["run"]
     run.source, run.program, run.__name__ = source, program, tape.name
@@ -131,22 +127,3 @@ def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
     return run  # type: ignore[no-any-return]
 
 
-def function_of(program: Program) -> Run:
-    """Return a program without guards as a function from the tensors among its leaves to a list of its parts."""
-    text = Text(program)
-    body = [*text.lines, f"return [{', '.join(map(text.text, program.parts))}]"]
-    source = "\n".join([f"def run({', '.join(text.leaves)}):", *(f"    {line}" for line in body), ""])
-    names: dict[str, Any] = {**text.names.objects, "__name__": "tapegrad.compiled"}
-    exec(compile(source, f"<tapegrad {program.tape.name} on torch {next(_numbers)}>", "exec"), names)
-    run: Any = names["run"]
-    run.source = source
-    return run  # type: ignore[no-any-return]
-
-
-def check(guard: Guard, value: Any) -> bool:
-    """Return whether a guard holds."""
-    try:
-        verify(guard, value)
-    except GuardError:
-        return False
-    return True

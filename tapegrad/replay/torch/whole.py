@@ -14,8 +14,8 @@ import torch
 
 from tapegrad.replay.compiled import Miss, Unfit
 from tapegrad.replay.torch.enter import Entered
+from tapegrad.replay.torch.function import check
 from tapegrad.replay.torch.program import Check, Program, Step, Value, values_in
-from tapegrad.replay.torch.tapes import check
 from tapegrad.replay.torch.unchecked import unchecked
 from tapegrad.replay.torch.write import Text
 from tapegrad.tensors import is_tensor

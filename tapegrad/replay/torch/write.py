@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from tapegrad.passes.loop import range_of
 from tapegrad.replay.names import Names
 from tapegrad.replay.spelling import comment
 from tapegrad.replay.torch.calls import name_of
-from tapegrad.replay.torch.program import Check, Program, Step, Value, last_uses
+from tapegrad.replay.torch.program import Check, Program, Repeat, Step, Value, last_uses, values_in
 from tapegrad.replay.unpack import nested
 from tapegrad.tape import Guard
 from tapegrad.tree import ValueAndGradients
@@ -40,10 +41,7 @@ class Text:
         self.guards: list[Guard] = []
         self.line = ""
         self.leaves = [self.called(value) for value in program.leaves]
-        for value, tensor in program.constants.items():
-            self.name[value] = self.names.bind(tensor, value.hint if value.hint == "constant" else f"constant_{value.hint}")
-        for step, dead in zip(program.steps, last_uses(program)):
-            self.step(step, [value for value in dead if value in self.name or value in step.made])
+        self.steps(program)
         several = program.into is None and len(program.parts) != 1  # without a nesting: what executes it sees to that
         self.result = "" if several else self.nested([self.part(i, part) for i, part in enumerate(program.parts)])
 
@@ -51,20 +49,66 @@ class Text:
         self.name[value] = name = self.names.fresh(value.hint)
         return name
 
+    def steps(self, program: Program) -> None:
+        """Write the steps of a program, or of a loop's body."""
+        for value, tensor in program.constants.items():
+            self.name[value] = self.names.bind(tensor, value.hint if value.hint == "constant" else f"constant_{value.hint}")
+        for step, dead in zip(program.steps, last_uses(program)):
+            self.step(step, [value for value in dead if value in self.name or value in step.made])
+
     def step(self, step: Step, dead: list[Value]) -> None:
         """Write one step, below the user's line that it comes from, and drop what is not used any more."""
         line = "" if step.op.where is None else comment(step.op.where)
         if line and line != self.line:
             self.line = line
             self.lines.append(line)
+        if isinstance(step, Repeat):
+            self.repeat(step)
+            return self.drop(dead)
         text = self.check(step) if isinstance(step, Check) else self.call(step)
         if step.made:
             left = ", ".join(map(self.called, step.made))
             text = f"{left}{',' if isinstance(step.out, tuple) and len(step.made) == 1 else ''} = {text}"
         gone = [self.name[value] for value in dead]
         self.lines.append(text + (f"; del {', '.join(gone)}" if gone and not isinstance(step, Check) else ""))
-        if gone and isinstance(step, Check):
+        if isinstance(step, Check):
+            self.drop(dead)
+
+    def drop(self, dead: list[Value]) -> None:
+        if dead:
+            self.lines.append(f"del {', '.join(self.name[value] for value in dead)}")
+
+    def repeat(self, step: Repeat) -> None:
+        """Write a loop, and what stands before it and behind it; what its body binds besides its results is gone then."""
+        loop, (steps, given, listed, carried), args = step.loop, step.parts, [self.text(arg) for arg in step.args]
+        self.name |= zip(given, args)
+        sequences = [self.sequence(values[::-1] if loop.reverse else values) for values in loop.steps]
+        sequences += [f"reversed({arg})" if loop.reverse else arg for arg in args[len(given):len(args) - len(carried)]]
+        each = [self.called(value) for value in (*steps, *listed)]
+        outs = [self.called(value) for value in step.made]
+        self.name |= zip(carried, outs)
+        self.lines += [f"{name} = {arg}" for name, arg in zip(outs, args[len(args) - len(carried):])]
+        self.lines += [f"{name} = []" for name in outs[len(carried):]]
+        self.lines.append(f"for {', '.join(each)} in {sequences[0] if len(each) == 1 else 'zip(' + ', '.join(sequences) + ')'}:" if each
+                          else f"for _ in range({loop.count}):")
+        before, self.lines = self.lines, []
+        self.steps(step.body)
+        parts = [self.text(part) for part in step.body.parts]
+        self.lines += [f"{name}.append({part})" for name, part in zip(outs[len(carried):], parts[len(carried):])]
+        handed = [(name, part) for name, part in zip(outs, parts[:len(carried)]) if name != part]
+        if handed:
+            self.lines.append(f"{', '.join(name for name, _ in handed)} = {', '.join(part for _, part in handed)}")
+        self.lines = [*before, *(f"    {line}" for line in self.lines or ["pass"])]
+        self.lines += [f"{name}.reverse()" for name in outs[len(carried):] if loop.reverse]
+        made = {value for inner in step.body.steps for value in inner.made}
+        gone = [*each, *(self.name[value] for value in dict.fromkeys(values_in(step.body.parts)) if value in made)]
+        if gone:
             self.lines.append(f"del {', '.join(gone)}")
+
+    def sequence(self, values: tuple[Any, ...]) -> str:
+        """Write the numbers that a loop goes through."""
+        found = range_of(values)
+        return self.names.bind(values, "steps") if found is None else repr(found)
 
     def check(self, step: Check) -> str:
         guard, number = step.op, len(self.guards)
