@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from tapegrad.ops import pack
-from tapegrad.tape import Call, Input, Operation, Tape
+from tapegrad.tape import Call, Guard, Input, Operation, Tape
 from tapegrad.tree import flatten
 
 
@@ -69,6 +69,11 @@ class Loop:
 def is_loop(op: Any) -> bool:
     """True for the call of a loop."""
     return type(op) is Call and type(op.fn) is Loop
+
+
+def has_guards(op: Any) -> bool:
+    """True for the call of a loop that stops a replay which takes another path: it may be needed though its results are not."""
+    return is_loop(op) and any(isinstance(inner, Guard) or has_guards(inner) for inner in op.fn.body.ops)
 
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:

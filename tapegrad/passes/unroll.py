@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tapegrad.ops import getfield
+from tapegrad.passes.blank import blank
 from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.walk import Walk
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -37,7 +40,7 @@ def _unrolled(tape: Tape) -> Tape:
                 lists[op] = made
             else:
                 walk.stand_in(op, made)
-        else:
+        elif not (isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation)):
             walk.keep(op)
     return walk.done()
 
@@ -65,4 +68,6 @@ def _run(walk: Walk, body: Tape, at: dict[Operation, Any]) -> None:
     for op in body.ops:
         known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
         if not (known or isinstance(op, Input) or op is body.result):
-            at[op] = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            if type(made.val) is np.ndarray and made.val.dtype != object:
+                made.val = blank(made.val)  # that of the first run lies in one place for all
