@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import default_rng, draw
+from tapegrad.passes.loop import has_guards
 from tapegrad.passes.walk import Walk, own
 from tapegrad.tape import Call, Constant, Operation, Tape, operands
 
@@ -35,7 +36,7 @@ def dce(tape: Tape) -> Tape:
 def _may_go(op: Operation) -> bool:
     if isinstance(op, Constant):
         return True
-    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng
+    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng and not has_guards(op)
 
 
 def _harmless(op: Call) -> bool:

@@ -6,13 +6,17 @@ element of a cotangent, reads it, and clears it. Of all this the numbers remain,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.passes.walk import Walk, is_call, literal, same_type
-from tapegrad.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
+
+FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
 
 Key = tuple[Any, ...]
 """The integers of an index, one element or row: constant ones, counted from the front, and inputs, as a loop's body has them."""
@@ -62,6 +66,8 @@ def forwarding(tape: Tape) -> Tape:
     escaping = _escaping(tape)
     at: dict[Operation, tuple[Writes, int]] = {}
     for op in tape.ops:
+        if isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation):
+            continue  # of a number that was written, and is known
         made = None
         if is_call(op, getitem):
             made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])  # type: ignore[union-attr]
@@ -81,7 +87,7 @@ def _writes(op: Operation) -> bool:
     if type(op) is not Call:
         return False
     if op.fn is add:
-        return _piece(op.args[0]) is not None or _piece(op.args[1]) is not None
+        return bool(_pieces(op.args[0]) or _pieces(op.args[1]))
     return is_call(op, setitem) and _constants(op.args[2:])
 
 
@@ -93,7 +99,7 @@ def _escaping(tape: Tape) -> bytearray:
     for op in reversed(tape.ops):
         for i, arg in enumerate(op.args):
             if isinstance(arg, Operation) and not (i == 0 and is_call(op, getitem) and _constants(op.args[1:])):
-                passes = (i == 0 and is_call(op, setitem) and _constants(op.args[2:])) or (is_call(op, add) and _piece(op.args[1 - i]) is not None)
+                passes = (i == 0 and is_call(op, setitem) and _constants(op.args[2:])) or (is_call(op, add) and bool(_pieces(op.args[1 - i])))
                 escapes[arg.id] |= escapes[op.id] if passes else 1
     return escapes
 
@@ -152,14 +158,16 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
     return made
 
 
-def _piece(x: Any) -> Call | None:
-    """Return a scatter of one piece at a constant place, or None."""
-    if isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) == 1 and _basic(x.args[1:]):
-        return x
-    return None
+def _pieces(x: Any) -> list[tuple[Any, ...]]:
+    """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is none, or of many pieces."""
+    if not (isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
+        return []
+    parts = iter(x.args)
+    found = [tuple(islice(parts, 1 + rank)) for rank in x.kwargs["ranks"]]
+    return found if all(_basic(index) for _, *index in found) else []
 
 
-def _basic(index: tuple[Any, ...]) -> bool:
+def _basic(index: Sequence[Any]) -> bool:
     return all(type(_plain(part)) is int or part is Ellipsis or (isinstance(part, slice) and not any(
         isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
 
@@ -172,17 +180,21 @@ def _plain(part: Any) -> Any:
 def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
     """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
     for x, y in (walk.args(op), walk.args(op)[::-1]):
-        scattered = _piece(y)
-        if scattered is None or not walk.once(scattered) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[scattered.id]:
+        pieces = _pieces(y)
+        if not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[y.id]:
             continue
-        piece, *index = scattered.args
-        part = x.val[tuple(map(_plain, index))] if same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim else None
-        if part is None or 2 * np.size(part) > np.size(op.val) or np.result_type(*_dtypes(part, piece)) != op.val.dtype:
+        if not (same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim):
             continue
-        like = Call(getitem, (), None, part, op.note).at(op)
-        found = _read(walk, like, at, (x, *index), escapes)
-        total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
-        return _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
+        parts = [x.val[tuple(map(_plain, index))] for _, *index in pieces]
+        fits = all(np.result_type(*_dtypes(part, piece)) == op.val.dtype for part, (piece, *_) in zip(parts, pieces))
+        if not fits or 2 * sum(map(np.size, parts)) > np.size(op.val):
+            continue
+        for part, (piece, *index) in zip(parts, pieces):
+            like = Call(getitem, (), None, part, op.note).at(op)
+            found = _read(walk, like, at, (x, *index), escapes)
+            total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
+            x = _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
+        return x
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapegrad.ops import getfield
 from tapegrad.passes.dce import dce
-from tapegrad.passes.loop import Loop, is_loop, put_results, with_bodies
+from tapegrad.passes.loop import Loop, has_guards, is_loop, put_results, with_bodies
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import Walk, literal, pure
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -94,7 +94,7 @@ class _Pruned:
     def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
         """Return what of the body the used results are computed from, in this run or a later one, and what guards look at."""
         results, body = self.loop.results, self.loop.body
-        needed: set[Operation] = {op for op in body.ops if isinstance(op, Guard)}
+        needed: set[Operation] = {op for op in body.ops if isinstance(op, Guard) or has_guards(op)}
         needed.update(results[n] for n in used if isinstance(results[n], Operation))
         while True:
             for op in reversed(body.ops):

@@ -45,7 +45,7 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     """
     if len(tape) < saved:
         return tape
-    found = [segment for segment in segments(tape, least) if segment.stop - segment.start - segment.period >= saved and _may_loop(tape, segment)]
+    found = [segment for segment in segments(tape, least, saved) if _may_loop(tape, segment)]
     last = _last_uses(tape) if found else None
     walk, at = Walk(tape), 0
     for segment in found:

@@ -29,25 +29,28 @@ class Segment(NamedTuple):
         return self.start + self.period * self.pieces
 
 
-def segments(tape: Tape, least: int) -> list[Segment]:
-    """Return the repeated segments of a tape, of `least` pieces at least, that do not overlap, in its order; what the calls are made on may differ.
+def segments(tape: Tape, least: int, saved: int = 0) -> list[Segment]:
+    """Return the repeated segments of a tape that do not overlap, in its order, of `least` pieces at least, so many operations longer than one of
+    them; what the calls are made on may differ.
 
     A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every operation is like
     the one a period before it: time linear in the length of the tape for each guess.
     """
     words: dict[Any, int] = {}
     tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int64, len(tape.ops))
-    return sorted(_found(tokens, 0, len(tokens), least))
+    return sorted(_found(tokens, len(tokens), least, saved))
 
 
-def _found(tokens: Any, begin: int, end: int, least: int) -> Iterator[Segment]:
-    open_ = [(begin, end)]
+def _found(tokens: Any, length: int, least: int, saved: int) -> Iterator[Segment]:
+    open_ = [(0, length)]
     while open_:
         begin, end = open_.pop()
+        if end - begin <= saved:
+            continue
         part = tokens[begin:end]
         third = len(part) // 3
-        best = _best(part, part[third:-third], least) if third > LARGE else None
-        best = best or _best(part, part, least)
+        best = _best(part, part[third:-third], least, saved) if third > LARGE else None
+        best = best or _best(part, part, least, saved)
         if best is None:
             continue
         segment = best._replace(start=best.start + begin)
@@ -55,9 +58,9 @@ def _found(tokens: Any, begin: int, end: int, least: int) -> Iterator[Segment]:
         open_ += [(begin, segment.start), (segment.stop, end)]
 
 
-def _best(tokens: Any, sample: Any, least: int) -> Segment | None:
+def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
     """Return the best segment whose period is found in a sample, None where there is none."""
-    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least)), key=_worth, default=None)
+    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)), key=_worth, default=None)
 
 
 def _worth(segment: Segment) -> tuple[int, int]:
@@ -80,13 +83,13 @@ def _periods(tokens: Any, least: int) -> set[int]:
     return periods
 
 
-def _runs(tokens: Any, period: int, least: int) -> Iterator[Segment]:
+def _runs(tokens: Any, period: int, least: int, saved: int) -> Iterator[Segment]:
     """Yield the stretches in which each operation is like the one a period before it."""
     alike = np.concatenate(([False], tokens[period:] == tokens[:-period], [False]))
     edges = np.flatnonzero(alike[1:] != alike[:-1])
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist()):
         pieces = (stop - start) // period + 1
-        if pieces >= least:
+        if pieces >= least and period * (pieces - 1) >= saved:
             yield Segment(start, period, pieces)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
+from tapegrad.passes.blank import blank
 from tapegrad.passes.loop import Loop, is_loop
 from tapegrad.passes.walk import Walk
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -60,7 +61,7 @@ def _unrolled(tape: Tape) -> Tape:
                 lists[op] = made
             else:
                 walk.stand_in(op, made)
-        else:
+        elif not (isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation)):
             walk.keep(op)
     return walk.done()
 
@@ -90,3 +91,5 @@ def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
         if not (known or isinstance(op, Input) or op is body.result):
             at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
             made.note = made.note or note
+            if type(made.val) is np.ndarray and made.val.dtype != object:
+                made.val = blank(made.val)  # that of the first run lies in one place for all

@@ -75,7 +75,6 @@ class _Body(Writer):
         for (new, x), name in zip(zip(self.loop.results, self.carried), self.now):
             if self._adds(new, x):
                 self.over[new] = name
-                self.plan.storage[new] = self.plan.storage[x]
         self.before += [f"{name} = []" for name in self.collected]
 
     def _is_float(self, val: Any) -> bool:
@@ -92,10 +91,11 @@ class _Body(Writer):
             if op is result or isinstance(op, Input):
                 continue
             self.operation(op)
-        handed = [self._handed_on(new, x, name) for (new, x), name in zip(zip(self.loop.results, self.carried), self.now)]
+        places = list(zip(self.loop.results, self.carried, self.now))
+        handed = {x: self._handed_on(new, x, name) for new, x, name in sorted(places, key=lambda place: not self._is_written(place[1]))}
         for part, name in zip(self.loop.results[len(self.carried):], self.collected):
             self.body.append(f"{name}.append({self._collected(part, name)})")
-        pairs = [(name, text) for name, text in zip(self.now, handed) if text != name]
+        pairs = [(name, text) for name, text in zip(self.now, map(handed.__getitem__, self.carried)) if text != name]
         if pairs:
             self.body.append(f"{', '.join(name for name, _ in pairs)} = {', '.join(text for _, text in pairs)}")
         ends = [f"{', '.join(self.last)} = {', '.join(self.now)}"] if self.now else []
@@ -121,7 +121,12 @@ class _Body(Writer):
         text = self.bare(new)
         if self._is_float(x.val):
             return text if isinstance(new, Operation) and new in self.float and type(new.val) is not int else f"float({text})"
-        return text if new in self.over or text == name else self._apart(new, text)
+        return self._apart(new, text, self._is_written(x), new in self.over or text == name)
+
+    def _is_written(self, x: Input) -> bool:
+        """True for a carried array that runs write to in place."""
+        storage = self.plan.storage.get(x)
+        return storage is not None and storage.owned
 
     def _collected(self, part: Any, name: str) -> str:
         text = self.bare(part)
@@ -129,15 +134,17 @@ class _Body(Writer):
             self.shared.floating.add(name)
         return self._apart(part, text)
 
-    def _apart(self, part: Any, text: str) -> str:
-        """Write an array that leaves a run: what is written in place in the next one must be in nothing else."""
+    def _apart(self, part: Any, text: str, written: bool = False, there: bool = False) -> str:
+        """Write an array that leaves a run: what is `written` in place in the next one, or is `there` already, must be in nothing else."""
         storage = self.plan.storage.get(part) if isinstance(part, Operation) else None
         if storage is None:
             return text
-        owned = any(self.plan.storage.get(x) is not None and self.plan.storage[x].owned for x in self.carried)
-        if owned and (storage in self.given or not storage.owned):
+        if storage in self.given or (written and not there and not (storage.owned and _is_whole(part.val))):
             return f"{text}.copy('K')"
-        self.given.add(storage)
+        if written:
+            self.given.add(storage)
+        if there:
+            return text
         return f"{self.names.bind(np.asarray)}({text}, None, {order_of(part.val)!r})" if part in self.turned and order_of(part.val) != "K" else text
 
     def out(self, op: Call) -> str:
@@ -166,6 +173,11 @@ def _written(loop: Loop) -> set[Operation]:
         if root is not op and root in carried:
             found.add(root)
     return found | {x for new, x in zip(loop.results, loop.parts()[3]) if x in carried and _is_sum(new, x)}
+
+
+def _is_whole(val: Any) -> bool:
+    """True for an array that has memory for each of its elements, and may be written to."""
+    return 0 not in val.strides
 
 
 def _is_sum(new: Any, x: Input) -> bool:

@@ -208,7 +208,7 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
         x = op.args[0].val
         alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and 0 not in x.strides  # no stretched view
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
-        if old.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
+        if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)
             merged[new] = old
             old.end, old.free = max(old.end, new.end), old.free and new.free
