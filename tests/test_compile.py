@@ -114,3 +114,16 @@ def test_a_conjugate_is_no_copy(z: Any) -> None:
     for _ in range(2):
         same(fast(z), f(z))
         same(step(z), tg.grad(f, z))
+
+
+def test_a_power_that_turns_complex() -> None:
+    def f(s: Any) -> Any:
+        return abs(s ** 0.5)
+    step = tg.value_and_grad(f)
+    for s in (0.5, 0.5, -0.3, -0.3, 0.7):
+        same(step(s), tg.grad(f, s))
+    assert step.stats.traces == 2
+    for tape in (tg.flatgrad(tg.trace(f, 0.5)[1]), tg.primitivize(tg.gradtape(f, 0.5))):
+        same(tape.play(0.7), tg.grad(f, 0.7))
+        with pytest.raises(tg.GuardError, match="'complex'"):
+            tape.play(-0.3)

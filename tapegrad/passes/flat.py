@@ -70,7 +70,7 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
                 for op in reversed(ops):
                     mark = len(new.ops)
                     yield op
-                    note = f"pullback of {op.name}"
+                    note = f"pullback of {op.val._op.name if isinstance(op.val, Traced) else op.name}"
                     for made in new.ops[mark:]:
                         made.code, made.lasti, made.note = op.code, op.lasti, note
                     if release and type(op) is Call:

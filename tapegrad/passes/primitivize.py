@@ -14,6 +14,7 @@ from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.passes.unroll import unroll
+from tapegrad.passes.shadow import guard_type
 from tapegrad.passes.walk import renumber
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
@@ -39,6 +40,8 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                 values[op] = made = _play(op, new, tracer, ctx, values)
                 if isinstance(op, Call) and isinstance(made, Traced):
                     _as_recorded(made, op)
+                    if type(made._op) is Call:
+                        guard_type(made._op, tracer)
                 for made in new.ops[start:]:
                     made.at(op)
                     made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))

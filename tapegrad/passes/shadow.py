@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.context import Tracer
-from tapegrad.ops import pack
+from tapegrad.context import Tracer, number_kind
+from tapegrad.ops import getfield, pack
 from tapegrad.passes.loop import Loop
+from tapegrad.passes.walk import own, typed_by_value
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
+
+
+def guard_type(op: Call, tracer: Tracer) -> None:
+    """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the sweep recorded otherwise."""
+    field = op.fn is getfield and isinstance(op.args[0], Call) and typed_by_value(op.args[0])
+    if field or (own(op.fn) and typed_by_value(op)):
+        if type(op.val) is np.ndarray:
+            tracer.guard(op, "dtype", op.val.dtype)
+        elif type(op.val) is not tuple:
+            tracer.guard(op, "kind", number_kind(op.val))
 
 
 class Scalars(Tracer):
@@ -68,7 +79,11 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         elif isinstance(op, Guard):
             tracer.guarded.add((made.args[0].id, op.fact))
             continue
-        if isinstance(op, Call):
+        if isinstance(made, Call):
+            mark = len(new.ops)
+            guard_type(made, tracer)
+            for guard in new.ops[mark:]:
+                guard.at(op)
             tracer.dynamic = tracer.dynamic or getattr(op.fn, "dynamic", False)
         if isinstance(op, Call) and op.fn is pack:
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)

@@ -173,7 +173,7 @@ class Walk:
         kind = type(op)
         if kind is Call:
             fn = op.fn  # type: ignore[attr-defined]
-            if op.val is UNKNOWN or not (type(fn) is Loop or (type(fn) is Op and (_steady(fn) or (fn is pow and not _typed_by_value(op))))):
+            if op.val is UNKNOWN or not (type(fn) is Loop or (type(fn) is Op and (_steady(fn) or (fn is pow and not typed_by_value(op))))):
                 return
             for arg in op.args:
                 if isinstance(arg, Operation) and not known[arg.id]:
@@ -218,10 +218,10 @@ def count_uses(tape: Tape) -> list[int]:
 
 def _dtype_follows(x: Operation, known: bytearray) -> bool:
     """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
-    return isinstance(x, Call) and own(x.fn) and not _typed_by_value(x) and all(known[arg.id] for arg in operands(x))
+    return isinstance(x, Call) and own(x.fn) and not typed_by_value(x) and all(known[arg.id] for arg in operands(x))
 
 
-def _typed_by_value(op: Operation) -> bool:
+def typed_by_value(op: Operation) -> bool:
     """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
     fn = op.fn  # type: ignore[attr-defined]
     return fn in _TYPED_BY_VALUE or (fn is pow and not hasattr(op.val, "dtype") and not (type(op.args[1]) is int and op.args[1] >= 0))
