@@ -14,7 +14,7 @@ import numpy as np
 
 from tapegrad.brief import PYTHON, plain
 from tapegrad.economy import Economy, is_large
-from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, user_frame, user_location
+from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
 from tapegrad.lent import lent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
@@ -199,7 +199,8 @@ class Tracer:
     def locate(self, op: Operation) -> None:
         """Give an operation the user's line, and the number that it will have."""
         frame = user_frame()
-        op.code, op.lasti, op.id = frame.f_code, frame.f_lasti, len(self.tape.ops) + 1
+        lasti = frame.f_lasti
+        op.code, op.lasti, op.id = frame.f_code, one(lasti, lasti), len(self.tape.ops) + 1
         if self.paths is not None:
             op.code = self.paths.of(frame)
 

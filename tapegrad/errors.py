@@ -94,6 +94,9 @@ class Listing:
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
+_places: dict[int, int] = {}
+one = _places.setdefault  # one(i, i) is the same object for each place in a code: a long tape names few places many times
+
 
 class Activation:
     """One run of a function: its code, and the instruction of another run that called it."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
-from tapegrad.errors import INTERNAL, UnknownFunction, user_location
+from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, compute, plain, record_unary
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
@@ -53,7 +53,8 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
             frame = frame.f_back  # type: ignore[assignment]
         call = _new(Call)
         call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (self._op, arg), NO_KWARGS, y, "", None
-        call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
+        lasti = frame.f_lasti
+        call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
         tracer.push(call)
         proxy = _new(CLASSES.get(type(y), Items))
         proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None

@@ -19,6 +19,7 @@ from tapegrad.context import Tracer
 from tapegrad.errors import (
     INTERNAL,
     ConcretizationError,
+    one,
     unknown,
     user_location,
 )
@@ -432,7 +433,8 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
     call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (x._op,), NO_KWARGS, y, "", None
-    call.code, call.lasti, call.id = frame.f_code, frame.f_lasti, len(tracer.tape.ops) + 1
+    lasti = frame.f_lasti
+    call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)
     proxy = _new(CLASSES.get(type(y), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None

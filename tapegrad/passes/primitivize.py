@@ -13,8 +13,8 @@ from tapegrad.context import DEFAULT, Context, Tracer
 from tapegrad.errors import TapeError
 from tapegrad.interpose import interposition
 from tapegrad.ops import default_rng, draw, pack
-from tapegrad.passes.unroll import unroll
 from tapegrad.passes.shadow import guard_type
+from tapegrad.passes.unroll import unroll
 from tapegrad.passes.walk import renumber
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of

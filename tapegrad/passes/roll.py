@@ -178,7 +178,7 @@ class _Rolled:
 
     def _step(self, values: tuple[Any, ...]) -> _Step:
         """Return the step that has these values, a new one unless there is one."""
-        key = tuple(map(key_of, values))
+        key = (int, values) if all(type(value) is int for value in values) else tuple(map(key_of, values))
         self.steps.setdefault(key, values)
         return _Step(list(self.steps).index(key))
 

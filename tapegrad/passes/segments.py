@@ -37,7 +37,7 @@ def segments(tape: Tape, least: int, saved: int = 0) -> list[Segment]:
     the one a period before it: time linear in the length of the tape for each guess.
     """
     words: dict[Any, int] = {}
-    tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int64, len(tape.ops))
+    tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int32, len(tape.ops))
     return sorted(_found(tokens, len(tokens), least, saved))
 
 
@@ -72,6 +72,7 @@ def _worth(segment: Segment) -> tuple[int, int]:
 def _periods(tokens: Any, least: int) -> set[int]:
     """Return the distances that most operations have from the one before them that is alike, by itself and together with 1, 3, 7 … that follow."""
     periods: set[int] = set()
+    tokens = tokens.astype(np.int64)  # of pairs there may be as many as that
     for power in range(WINDOWS):
         order = np.argsort(tokens, kind="stable")
         often = np.bincount(np.diff(order)[np.diff(tokens[order]) == 0])
@@ -79,18 +80,17 @@ def _periods(tokens: Any, least: int) -> set[int]:
         ahead = 1 << power
         if len(tokens) <= ahead:
             break
-        tokens = np.unique(tokens[:-ahead] * (tokens.max() + 1) + tokens[ahead:], return_inverse=True)[1]
+        tokens = np.unique(tokens[:-ahead] * (int(tokens.max()) + 1) + tokens[ahead:], return_inverse=True)[1]
     return periods
 
 
 def _runs(tokens: Any, period: int, least: int, saved: int) -> Iterator[Segment]:
     """Yield the stretches in which each operation is like the one a period before it."""
     alike = np.concatenate(([False], tokens[period:] == tokens[:-period], [False]))
-    edges = np.flatnonzero(alike[1:] != alike[:-1])
-    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist()):
-        pieces = (stop - start) // period + 1
-        if pieces >= least and period * (pieces - 1) >= saved:
-            yield Segment(start, period, pieces)
+    edges = np.flatnonzero(alike[1:] != alike[:-1]).reshape(-1, 2)
+    enough = max(least - 1, -(-saved // period))  # pieces but one
+    for start, stop in edges[edges[:, 1] - edges[:, 0] >= enough * period].tolist():
+        yield Segment(start, period, (stop - start) // period + 1)
 
 
 def _token(op: Operation) -> Any:
