@@ -445,9 +445,9 @@ class Writer:
         elif op.fact == "raises":
             self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
         elif op.fact == "dtype":
-            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'dtype_of')}({self.use(subject)})) != {str(op.expected)!r}: {miss}")
+            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.use(subject)})) != {str(op.expected)!r}: {miss}")
         else:
-            fact = self.names.bind(FACTS[op.fact], f"{op.fact}_of")
+            fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
             self.statement(op, f"if {fact}({self.use(subject)}) != {self.text(op.expected)}: {miss}")
 
     def packed(self, op: Call) -> str:

@@ -161,6 +161,8 @@ class Lowering:
                 if isinstance(value, (np.ndarray, np.generic)) and isinstance(ref, Value):  # drawn, or computed on the host
                     given[i], refs[i] = self.on_device(op, value, ref)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
+        if given and type(given[0]) is np.ndarray:
+            self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
         owned = self.memory.owned[first]
         within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
         self.calls.start()
