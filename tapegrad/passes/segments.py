@@ -11,7 +11,7 @@ from tapegrad.path import Step
 from tapegrad.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.tensors import ORDINARY, is_tensor
 
-LARGE = 10_000  # operations: from a third of so many, a long loop in the middle of a tape is known, for a third of the memory
+SAMPLE = 8192  # operations in the middle of a tape, in which a loop that fills most of it is known by a fraction of the memory
 CANDIDATES = 2  # periods that are tried, for each length of what is compared
 WINDOWS = 10  # lengths: 1, 2, 4 … 512
 
@@ -48,14 +48,25 @@ def _found(tokens: Any, length: int, least: int, saved: int) -> Iterator[Segment
         if end - begin <= saved:
             continue
         part = tokens[begin:end]
-        third = len(part) // 3
-        best = _best(part, part[third:-third], least, saved) if third > LARGE else None
-        best = best or _best(part, part, least, saved)
+        best = _best_found(part, least, saved)
         if best is None:
             continue
         segment = best._replace(start=best.start + begin)
         yield segment
         open_ += [(begin, segment.start), (segment.stop, end)]
+
+
+def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
+    """Return the best segment whose period is found in a sample from the middle; in a larger one where it does not cover nearly all."""
+    best: Segment | None = None
+    length = len(tokens)
+    for size in [size for size in (SAMPLE, length // 3) if SAMPLE <= size <= length // 3] + [length]:
+        start = (length - size) // 2
+        found = _best(tokens, tokens[start:start + size], least, saved)
+        best = max((segment for segment in (best, found) if segment is not None), key=_worth, default=None)
+        if best is not None and 10 * best.period * best.pieces >= 9 * length:
+            break
+    return best
 
 
 def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
