@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from tapegrad.ops.structure import getfield
@@ -23,7 +23,7 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     from tapegrad.passes.unroll import unroll
     from tapegrad.replay.play import fill
     tape = unroll(fill(tape))
-    active, needed = activity(tape, wrt), leading(tape)
+    active, needed = activity(tape, wrt), leading(tape.ops, [tape.result])
     new = tape.blank()
     at: dict[Operation, Operation] = {}
 
@@ -81,12 +81,13 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
     return depends
 
 
-def leading(tape: Tape) -> bytearray:
-    """Return, by position, which operations the result depends on."""
-    leads = bytearray(len(tape.ops) + 1)
-    if tape.result is not None:
-        leads[tape.result.id] = 1
-    for op in reversed(tape.ops):
+def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
+    """Return, by position, which of a tape's operations the results among them depend on."""
+    leads = bytearray(len(ops) + 1)
+    for result in results:
+        if isinstance(result, Operation):
+            leads[result.id] = 1
+    for op in reversed(ops):
         if leads[op.id]:
             for used in operands(op):
                 leads[used.id] = 1

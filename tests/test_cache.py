@@ -17,6 +17,7 @@ import pytest
 import tapegrad as tg
 from tests.test_compile import same
 from tests.test_promises import POINTS, kept, random_program, weigh
+from tests.threads import at_once
 
 SCALE = 2.0
 TABLE = np.arange(3.0)
@@ -168,11 +169,7 @@ def test_threads() -> None:
             value, (_, dx) = step(points[at])
             if abs(value - expected[at][0]) > 1e-12 * abs(value) or not np.allclose(dx, expected[at][1][1], 1e-12, 1e-14):
                 wrong.append(at)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(6))
     assert not wrong and step.stats.hits + step.stats.traces == 240
 
 

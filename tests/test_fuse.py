@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from tapegrad.replay.compiled import compile_tape
 from tapegrad.replay.fuse import fuse, unfuse
 from tapegrad.replay.fused import Fused
 from tapegrad.tape import Call, Constant, Input, Tape
+from tests.threads import at_once
 
 BLOCK = 16
 SIZES = [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7]
@@ -353,11 +353,7 @@ def test_many_callers_at_once() -> None:
             value, (_, dx, ds) = step(*arguments[k])
             if value != expected[k][0] or not np.array_equal(dx, expected[k][1][1]) or ds != expected[k][1][2]:
                 wrong.append(k)
-    threads = [threading.Thread(target=call, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, range(8))
     assert not wrong
 
 

@@ -24,6 +24,7 @@ from tests.test_blank import SMALL
 from tests.test_compile import ROWS, same
 from tests.test_ops import differentiable
 from tests.test_promises import kept
+from tests.threads import at_once
 
 NUMPYS = [name for name, problem in PROBLEMS.items() if not problem.module]
 
@@ -338,9 +339,5 @@ def test_threads_that_fit_and_threads_that_do_not(turn: int) -> None:
             same(step(points[k]), expected[k])
         except BaseException as err:
             failed.append(err)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(points))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(len(points)))
     assert not failed and step.stats.hits + step.stats.traces == len(points) + 1

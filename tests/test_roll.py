@@ -5,7 +5,6 @@ from __future__ import annotations
 import cProfile
 import pstats
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from tapegrad.tree import leaves_of
 from tests.loop_programs import arguments, made
 from tests.test_compile import same
 from tests.test_promises import kept
+from tests.threads import at_once
 
 ERRORS = (ValueError, TypeError, IndexError, ArithmeticError, tg.TapeError)
 X = np.linspace(0.4, 1.3, 8)
@@ -324,11 +324,7 @@ def test_several_threads() -> None:
             value, (_, dx) = step(points[at])
             if not (np.allclose(value, expected[at][0], 1e-9) and np.allclose(dx, expected[at][1][1], 1e-9)):
                 wrong.append(at)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert not wrong and step.stats.hits > 230
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import traceback
 from typing import Any
 
@@ -14,6 +13,7 @@ from tapegrad.replay import split
 from tapegrad.replay.compiled import Miss
 from tests.cases.case import Case
 from tests.test_compile import ROWS, same, served_by_one_trace
+from tests.threads import at_once
 
 
 @pytest.fixture
@@ -87,11 +87,7 @@ def test_several_threads() -> None:
 
     def work(k: int) -> None:
         wrong.extend(k for _ in range(30) if abs(step(x * k, y)[0] - expected[k]) > 1e-12)
-    threads = [threading.Thread(target=work, args=(k,)) for k in expected]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, expected)
     assert not wrong
 
 

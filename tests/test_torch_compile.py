@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from tests.cases.case import Case, draw
 from tests.test_cache import branching_program
 from tests.test_ops import differentiable
 from tests.test_promises import POINTS, random_program, weigh
+from tests.threads import at_once
 
 ROWS = [pytest.param(case, id=case.name) for case in CASES]
 SMALL: dict[str, dict[str, int]] = {
@@ -431,11 +431,7 @@ def test_threads() -> None:
             value, (_, dx) = step(torch.tensor(points[at]) if i % 2 else points[at])
             if not np.allclose(float(value), expected[at][0], 1e-12) or not np.allclose(dx, expected[at][1][1], 1e-12, 1e-11):
                 wrong.append(at)
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert not wrong
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import gc
 import math
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import Call, Context, Guard, GuardError
+from tests.threads import at_once
 
 
 def calls(tape: tg.Tape) -> list[str]:
@@ -321,11 +321,7 @@ def test_concurrent_traces() -> None:
             want = k * (math.cos(x) * (x * x + 1) + math.sin(x) * 2 * x)
             if got[0] != pytest.approx(want) or math.sin(0.5) != SIN_HALF:
                 failures.append((k, i, got, want))
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(4))
     assert not failures and math.sin.__name__ == "sin" and not hasattr(math.sin, "__wrapped__") and gc.isenabled()
 
 

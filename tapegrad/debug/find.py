@@ -230,7 +230,7 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
 
 def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Finding:
     """Return a finding for an input to which nothing flowed: the first operation that takes what was made of it, and has no gradient."""
-    leads = leading(tape)
+    leads = leading(tape.ops, [tape.result])
     for op in tape.ops[:turn(tape) - 1]:
         if isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):
             return Finding("zero-gradient", op, tape, "forward", op.val, f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "

@@ -8,11 +8,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from tapegrad.economy import LARGE
 from tapegrad.ops import pack, setitem
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Operation, Tape, Unknown, operands
-
-LARGE = 1 << 20  # bytes of an array, from which on it is dropped; below, what an operation itself takes counts for more
 
 _blanks: WeakValueDictionary[Any, np.ndarray[Any, Any]] = WeakValueDictionary()
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
-from tapegrad.ops import pack
-from tapegrad.tape import Call, Guard, Input, Operation, Tape
+from tapegrad.ops import pack, setitem
+from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.tree import flatten
 
 
@@ -59,6 +59,25 @@ class Loop:
         return play_loop(self, values)
 
 
+class Runs:
+    """What the runs of a loop hand on to the next, and what they collect."""
+
+    def __init__(self, loop: Loop, first: Sequence[Any]) -> None:
+        self.now = list(first)
+        self.collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(self.now):]]
+
+    def add(self, k: int, made: Sequence[Any]) -> None:
+        """Take what run `k` returns."""
+        for part, y in zip(self.collected, made[len(self.now):]):
+            part[k] = y
+        self.now = list(made[:len(self.now)])
+
+    @property
+    def result(self) -> tuple[Any, ...]:
+        """What the loop returns."""
+        return (*self.now, *map(tuple, self.collected))
+
+
 def is_loop(op: Any) -> bool:
     """True for the call of a loop."""
     return type(op) is Call and type(op.fn) is Loop
@@ -75,6 +94,28 @@ def range_of(values: Sequence[Any]) -> range | None:
 def has_guards(op: Any) -> bool:
     """True for the call of a loop that stops a replay which takes another path: it may be needed though its results are not."""
     return is_loop(op) and any(isinstance(inner, Guard) or has_guards(inner) for inner in op.fn.body.ops)
+
+
+def written(loop: Loop) -> set[Operation]:
+    """Return the inputs among what is carried that the body writes to."""
+    carried = loop.parts()[3]
+    found: set[Operation] = set()
+    for op in loop.body.ops:
+        root: Any = op
+        while isinstance(root, Call) and root.fn is setitem:
+            root = root.args[0]
+        if root is not op and root in carried:
+            found.add(root)
+    return found
+
+
+def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
+    """Put a copy of an operation on a body, and say so: `at` holds what stands there for what it uses."""
+    new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+    new.note = ""
+    body.ops.append(new)
+    new.id = len(body.ops)
+    return new
 
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:

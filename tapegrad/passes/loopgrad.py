@@ -14,13 +14,13 @@ from tapegrad.errors import Location, TapeError
 from tapegrad.interpose import interposition
 from tapegrad.lazy import torch
 from tapegrad.ops import getfield, read, scalar, setitem, zeros
-from tapegrad.passes.loop import Loop, put_results
+from tapegrad.passes.loop import Loop, put, put_results
 from tapegrad.passes.shadow import Scalars, copy_primal
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import may_repeat
-from tapegrad.rewrite import activity, has_gradient
+from tapegrad.rewrite import activity, has_gradient, leading
 from tapegrad.tangent import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.tensorarray import unwrap, wrap
 from tapegrad.tensors import is_tensor
 
@@ -168,7 +168,8 @@ class _Gradient:
     def _write(self) -> None:
         """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it what it needs from each run."""
         loop, ops = self.loop, self.tape.ops
-        needed = _needed(ops, [*self.results.values(), *self.added.values()])
+        leads = leading(ops, [*self.results.values(), *self.added.values()])
+        needed = [op for op in ops if leads[op.id]]
         cheap = _views(ops[:self.primal], loop)
         kept: dict[Operation, None] = {}
         for op in needed:
@@ -179,11 +180,10 @@ class _Gradient:
                 kept[part] = None
         self.kept = [op.val for op in kept]
         body = loop.body.blank()
-        at: dict[Operation, Any] = {op: _copy(body, op, {}) if isinstance(op, Input) else None for op in ops[:self.primal]}
-        for op in ops[:self.primal]:
-            if not isinstance(op, Input) and op is not self.tape.ops[self.primal - 1]:
-                at[op] = _copy(body, op, at)
-        last = ops[self.primal - 1]  # the nest of the results
+        at: dict[Operation, Any] = {}
+        *inner, last = ops[:self.primal]  # the nest of the results
+        for op in inner:
+            put(body, op, at)
         put_results(body, [*[at[arg] if isinstance(arg, Operation) else arg for arg in last.args], *[at[op] for op in kept]])
         self.forward = loop.with_body(body)
         sweeping = self._sweeping(needed, list(kept), cheap)
@@ -195,17 +195,17 @@ class _Gradient:
         at: dict[Operation, Any] = {}
         ops = self.tape.ops
         for op in ops[:1 + self.loop.sizes[0] + self.given]:
-            at[op] = _copy(body, op, at)
+            put(body, op, at)
         for op in kept:
             at[op] = body.push(Input(op.val).at(op))
         for total in [*self.dys.values(), *(total for total, _ in self.sums.values())]:
-            at[total] = _copy(body, total, at)
+            put(body, total, at)
         for op in ops[:self.primal]:
             if op in cheap and op not in at:
-                at[op] = _copy(body, op, at)
+                put(body, op, at)
         for op in needed:
             if op.id > self.primal and op not in at:
-                at[op] = _copy(body, op, at)
+                put(body, op, at)
         put_results(body, [at[part] if isinstance(part, Operation) else part for part in (*self.results.values(), *self.added.values())])
         return body
 
@@ -254,20 +254,6 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
     return total + unwrap(dx.base) if _flows(dx.base) else total
 
 
-def _needed(ops: list[Operation], results: list[Any]) -> list[Operation]:
-    """Return, in their order, the operations that results are computed from."""
-    alive = bytearray(len(ops) + 1)
-    for part in results:
-        if isinstance(part, Operation):
-            alive[part.id] = 1
-    for op in reversed(ops):
-        if alive[op.id]:
-            for arg in op.args:
-                if isinstance(arg, Operation):
-                    alive[arg.id] = 1
-    return [op for op in ops if alive[op.id]]
-
-
 def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
     """Return what the sweep has, or views itself, in each run: steps, what is given, constants, and views of those."""
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
@@ -277,10 +263,3 @@ def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
             found.add(op)
     return found
 
-
-def _copy(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
-    new = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-    new.note = ""
-    body.ops.append(new)
-    new.id = len(body.ops)
-    return new

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapegrad.ops import getfield
 from tapegrad.passes.dce import dce
-from tapegrad.passes.loop import Loop, has_guards, is_loop, put_results, with_bodies
+from tapegrad.passes.loop import Loop, has_guards, is_loop, put, put_results, with_bodies
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import Walk, literal, pure
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -69,8 +69,9 @@ class _Pruned:
     """What is left of a loop of which some results are used."""
 
     def __init__(self, op: Call, used: set[int]) -> None:
-        self.op, loop = op, op.fn
-        self.loop: Loop = loop
+        self.op = op
+        self.loop: Loop = op.fn
+        loop = self.loop
         steps, given, listed, carried = loop.parts()
         self.arg: dict[Operation, Any] = dict(zip([*given, *listed, *carried], op.args))
         needed = self._needed(used, carried)
@@ -128,30 +129,18 @@ class _Pruned:
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
 
-        def bind(arg: Any) -> Any:
-            return at[arg] if isinstance(arg, Operation) else arg
-
-        def put(op: Operation) -> Operation:
-            new = copy_op(op, bind)
-            body.ops.append(new)
-            new.id = len(body.ops)
-            at[op] = new
-            return new
-        put(self.loop.body.ops[0])
-        for x, _ in self.steps:
-            put(x)
-        for x in self.given:
-            put(x)
+        for x in [self.loop.body.ops[0], *(x for x, _ in self.steps), *self.given]:
+            put(body, x, at)
         for op in leaving:
             at[op] = body.push(Input(op.val).at(op))
         for x in [*self.listed, *self.carried]:
-            put(x)
+            put(body, x, at)
         at |= {x: other if literal(other) else at[other] for x, other in self.stands.items() if literal(other) or other in at}
-        needed = {*self.loop.body.ops} - inside
         for op in self.loop.body.ops[1:]:
-            if op in needed and not isinstance(op, Input) and op is not self.loop.body.result and self._runs(op, at):
-                put(op)
-        put_results(body, [bind(self.loop.results[n]) for n in self.numbers])
+            if not (op in inside or isinstance(op, Input) or op is self.loop.body.result) and self._runs(op, at):
+                put(body, op, at)
+        results = [self.loop.results[n] for n in self.numbers]
+        put_results(body, [at[part] if isinstance(part, Operation) else part for part in results])
         loop = Loop(dce(body), self.loop.count, [values for _, values in self.steps], len(self.given) + len(leaving), len(self.listed),
                     len(self.carried), self.loop.reverse)
         args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving), *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]

@@ -131,9 +131,7 @@ def type_key(val: Any) -> Any:
 def key_of(x: Any) -> Any:
     """Return a key that is equal only for constants that are the same; what is not known is the same as itself alone."""
     kind = type(x)
-    if kind in (int, bool, str, type(None), type(Ellipsis)):
-        return (kind.__name__, repr(x))
-    if isinstance(x, (float, complex, np.generic)):
+    if kind in (int, bool, str, type(None), type(Ellipsis)) or isinstance(x, (float, complex, np.generic)):
         return (kind.__name__, repr(x))
     if kind is slice:
         return ("slice", key_of(x.start), key_of(x.stop), key_of(x.step))

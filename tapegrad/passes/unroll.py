@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
 from tapegrad.passes.blank import blank
-from tapegrad.passes.loop import Loop, is_loop
+from tapegrad.passes.loop import Loop, Runs, is_loop
 from tapegrad.passes.walk import Walk
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 
@@ -71,18 +71,14 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
     loop: Loop = op.fn
     steps, given, listed, carried = loop.parts()
     args = [lists.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
-    now = args[len(args) - len(carried):]
-    collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(carried):]]
+    runs = Runs(loop, args[len(args) - len(carried):])
     for k in loop.runs:
-        at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *now]))
+        at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *runs.now]))
         at |= {x: step[k] for x, step in zip(steps, loop.steps)}
         at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
         _run(walk, loop.body, at, "pullback of a loop" if op.note.startswith("pullback of ") else "")
-        made = [at[part] if isinstance(part, Operation) else part for part in loop.results]
-        now = made[:len(carried)]
-        for part, y in zip(collected, made[len(carried):]):
-            part[k] = y
-    return (*now, *map(tuple, collected))
+        runs.add(k, [at[part] if isinstance(part, Operation) else part for part in loop.results])
+    return runs.result
 
 
 def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:

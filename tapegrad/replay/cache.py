@@ -147,15 +147,19 @@ class Backend:
     def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
         """Return the tape that is kept, and the function that it is compiled to."""
         best = self.finish(typed(tape))
-        run = compile_tape(best, fresh=fresh)
+        run = self.function(best, fresh)
         forget(best)
         return best, run
+
+    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+        """Return a finished tape as a function."""
+        return compile_tape(tape, fresh=fresh)
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
         flat = flattened(tape)
         best = self.finish(flat)
-        run = compile_tape(best)
+        run = self.function(best)
         if best is not flat:
             forget(best)
         return run
@@ -321,7 +325,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     def differentiated(primal: Tape) -> Tape:
         return flatgrad(primal, seed, release=True, unrolls=False)
 
-    def flat(primal: Tape) -> Tape:
+    def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
         return shortened(primal, differentiated) or differentiated(primal)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
@@ -338,7 +342,9 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
             gradients = gradients_of(tape, seed, economy=economy)
             strip(tape, kept)
             economical = economical and (refills or not economy.begun)
-            return First(tape if refills else short, (value, gradients), flat if refills else None)
+            if refills:
+                return First(tape, (value, gradients), flat if economy.begun else differentiated)
+            return First(short, (value, gradients))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.passes.loop import Loop, range_of
+from tapegrad.passes.loop import Loop, range_of, written
 from tapegrad.replay.fused import is_array
 from tapegrad.replay.source import Writer
 from tapegrad.tangent import order_of
@@ -164,15 +164,8 @@ class _Body(Writer):
 
 def _written(loop: Loop) -> set[Operation]:
     """Return the carried arrays that the body writes to, or does nothing with but add to them."""
-    carried = {x for x in loop.parts()[3] if is_array(x.val)}
-    found: set[Operation] = set()
-    for op in loop.body.ops:
-        root: Any = op
-        while isinstance(root, Call) and root.fn is ops.setitem:
-            root = root.args[0]
-        if root is not op and root in carried:
-            found.add(root)
-    return found | {x for new, x in zip(loop.results, loop.parts()[3]) if x in carried and _is_sum(new, x)}
+    sums = {x for new, x in zip(loop.results, loop.parts()[3]) if is_array(x.val) and _is_sum(new, x)}
+    return sums | {x for x in written(loop) if is_array(x.val)}
 
 
 def _is_whole(val: Any) -> bool:

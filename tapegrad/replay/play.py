@@ -21,7 +21,7 @@ from tapegrad.context import are_apart
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.passes.liveness import last_uses
-from tapegrad.passes.loop import Loop, is_loop
+from tapegrad.passes.loop import Loop, Runs, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
@@ -147,16 +147,16 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
     """
     body, results = loop.body, loop.results
     _, fixed, listed, carried = loop.sizes
-    now, collected = given[fixed + listed:], [[None] * loop.count for _ in results[carried:]]
+    runs = Runs(loop, given[fixed + listed:])
     steps, fixed_inputs, lists, firsts = loop.parts()
     run = Run(body, ())
-    run.device = device_of([*given[:fixed], *now, *(part[0] for part in given[fixed:fixed + listed])])
+    run.device = device_of([*given[:fixed], *runs.now, *(part[0] for part in given[fixed:fixed + listed])])
     values, memory, dead = run.values, Memory(body, run.device), last_uses(body)
     ops = [op for op in body.ops if not (isinstance(op, Input) or op is body.result)]
     each = [(x.id, part) for x, part in zip([*steps, *lists], [*loop.steps, *given[fixed:fixed + listed]])]
     alone = [isinstance(new, Operation) and results.count(new) == 1 for new in results[:carried]]
     for k in loop.runs:
-        for x, value in zip([*fixed_inputs, *firsts], [*given[:fixed], *now]):
+        for x, value in zip([*fixed_inputs, *firsts], [*given[:fixed], *runs.now]):
             values[x.id] = value
         for number, part in each:
             values[number] = part[k]
@@ -164,12 +164,9 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
         for x, own in zip(firsts, owned):
             memory.owned[x.id] = bool(own)
         deque(run.over(ops, dead, memory), 0)
-        made = [values[part.id] if isinstance(part, Operation) else part for part in results]
+        runs.add(k, [values[part.id] if isinstance(part, Operation) else part for part in results])
         owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
-        now = made[:carried]
-        for found, y in zip(collected, made[carried:]):
-            found[k] = y
-    return (*now, *map(tuple, collected))
+    return runs.result
 
 
 def constants_of(tape: Tape) -> Iterator[Constant]:

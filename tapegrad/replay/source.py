@@ -40,7 +40,7 @@ from tapegrad.replay.spelling import (
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
 from tapegrad.tangent import order_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.tree import ValueAndGradients
 
 OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
@@ -149,7 +149,10 @@ class Writer:
         elif isinstance(op, Call):
             self.call(op)
         else:
-            self.expr[op] = self.text(op.val) if isinstance(op, Constant) else self.names.fresh(op.label or "f") if op.id > 1 else "None"  # type: ignore[attr-defined]
+            if isinstance(op, Input):
+                self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
+            else:
+                self.expr[op] = self.text(op.val)
             self.float.update([op] if type(op.val) is float else [])
 
     # -- pieces of text

@@ -10,11 +10,9 @@ import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError
-from tapegrad.passes import optimise, unroll
-from tapegrad.passes.blank import typed
+from tapegrad.passes import optimise
 from tapegrad.passes.optimise import Pass
-from tapegrad.passes.primitivize import flattened
-from tapegrad.replay.cache import Backend, First, forget
+from tapegrad.replay.cache import Backend, First
 from tapegrad.replay.torch.graph import graph, graph_device
 from tapegrad.replay.torch.inductor import inductor
 from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
@@ -47,18 +45,8 @@ class Torch(Backend):
         self.numbers = mode in ("auto", "eager")
         self.arrays = False
 
-    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
-        best = self.finish(typed(tape))
-        forget(best)
-        return best, TapeOnTorch(best, self.device, self.make, self.numbers, fresh)
-
-    def compile(self, tape: Tape) -> Callable[..., Any]:
-        """Return a tape as a function."""
-        flat = unroll(flattened(tape))
-        best = self.finish(flat)
-        if best is not flat:
-            forget(best)
-        return TapeOnTorch(best, self.device, self.make, self.numbers)
+    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
 
     def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
         device = torch.empty(0, device=self.device or device_of(leaves)).device

@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Interpreter
 
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import pack
-from tapegrad.passes import optimise, unroll
+from tapegrad.passes import optimise
 from tapegrad.passes.primitivize import flattened
 from tapegrad.replay.play import verify
 from tapegrad.replay.torch.calls import name_of
@@ -25,7 +25,7 @@ from tapegrad.tree import flatten
 
 def to_fx(tape: Tape, device: Any = None) -> GraphModule:
     """Return a torch.fx GraphModule of what a tape calls of torch; see `Tape.to_fx`."""
-    best = optimise(unroll(flattened(tape)))
+    best = optimise(flattened(tape))
     if any(isinstance(x.val, Unknown) for x in best.inputs):
         raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
     where = torch.empty(0, device=device).device

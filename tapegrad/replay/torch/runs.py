@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
 from tapegrad.brief import PYTHON
-from tapegrad.passes.loop import Loop
+from tapegrad.passes.loop import Loop, Runs, written
 from tapegrad.replay.torch.body import Body
 from tapegrad.replay.torch.function import function_of
 from tapegrad.replay.torch.lower import Lowering
 from tapegrad.replay.torch.program import Check, Program, Repeat, Root, Step, Value, bodies, holds_value, replaced
-from tapegrad.tape import Call, Operation
+from tapegrad.tape import Call
 from tapegrad.tensors import is_tensor, to_tensor
 
 TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are
@@ -49,7 +48,8 @@ class _Call:
             for i in plain:
                 if isinstance(values[i], (np.ndarray, np.generic)) and (i >= self.first or isinstance(refs[i], Value)):
                     self.move(i)
-        self.written = {j for j in _written(self.loop) if is_tensor(values[self.first + j])}
+        into = written(self.loop)
+        self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into and is_tensor(values[self.first + j])}
         self.own(self.written)
 
     def move(self, i: int, dtype: Any = None) -> None:
@@ -135,14 +135,14 @@ class _Call:
     def copied(self, body: Body) -> tuple[Any, Any]:
         """Put the calls of the body's program on the outer one, as often as it runs."""
         result = self.run(body)
-        made = _Runs(self.loop, self.refs[self.first:])
+        made = Runs(self.loop, self.refs[self.first:])
         for k in self.loop.runs:
             made.add(k, copy_steps(self.outer, body.program, self.references(k, made.now)))
         return result, self.known(result, made.result)
 
     def unrolled(self) -> tuple[Any, Any]:
         """Put what each run calls on the outer program."""
-        made, found = _Runs(self.loop, self.refs[self.first:]), _Runs(self.loop, self.values[self.first:])
+        made, found = Runs(self.loop, self.refs[self.first:]), Runs(self.loop, self.values[self.first:])
         for k in self.loop.runs:
             refs = self.references(k, made.now)
             body = Body(self.outer, self.loop, self.inputs(k, found.now), refs, self.written)
@@ -164,25 +164,6 @@ class _Call:
         out = Value(ref.hint, Root(given=True), x if is_tensor(x) else None)
         self.outer.program.steps.append(Step(operator.getitem, (ref, k), {}, out, self.op))
         return out
-
-
-class _Runs:
-    """What runs hand on, and what they collect."""
-
-    def __init__(self, loop: Loop, first: Sequence[Any]) -> None:
-        self.now = list(first)
-        self.collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(self.now):]]
-
-    def add(self, k: int, made: Sequence[Any]) -> None:
-        """Take what a run returns."""
-        for part, y in zip(self.collected, made[len(self.now):]):
-            part[k] = y
-        self.now = list(made[:len(self.now)])
-
-    @property
-    def result(self) -> tuple[Any, ...]:
-        """What the loop returns."""
-        return (*self.now, *map(tuple, self.collected))
 
 
 def copy_steps(outer: Lowering, body: Program, refs: Sequence[Any]) -> list[Any]:
@@ -208,19 +189,6 @@ def copy_steps(outer: Lowering, body: Program, refs: Sequence[Any]) -> list[Any]
         out: Any = new(step.out) if isinstance(step.out, Value) else None if step.out is None else tuple(map(new, step.out))
         outer.program.steps.append(Step(step.fn, args, kwargs, out, step.op, step.inside, step.draws, step.writes))
     return [replaced(part, at.__getitem__) for part in body.parts]
-
-
-def _written(loop: Loop) -> set[int]:
-    """Return the numbers of what is carried that the body writes to."""
-    carried = loop.parts()[3]
-    found: set[int] = set()
-    for op in loop.body.ops:
-        root: Operation = op
-        while isinstance(root, Call) and root.fn is ops.setitem and isinstance(root.args[0], Operation):
-            root = root.args[0]
-        if root is not op and root in carried:
-            found.add(carried.index(root))  # type: ignore[arg-type]
-    return found
 
 
 def _kind(x: Any) -> Any:
