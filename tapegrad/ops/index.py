@@ -26,7 +26,7 @@ MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new ax
 # -- adding into zeros
 
 
-def _split(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def pieced(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Yield each piece and its index: a piece is followed by the parts of its index, as many as its rank."""
     at = 0
     for rank in ranks:
@@ -43,9 +43,9 @@ def _wide(pieces: Any, dtype: Any) -> Any:
 
 def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
              order: Any = "C") -> Any:
-    y = np.zeros(shape, _wide((piece for piece, _ in _split(parts, ranks)), dtype), order)
+    y = np.zeros(shape, _wide((piece for piece, _ in pieced(parts, ranks)), dtype), order)
     places: Any = None
-    for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
+    for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
         if path or order != "C":
             add_at(y, piece, index, path)
         elif may_repeat(index):
@@ -78,7 +78,7 @@ def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
 
 def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
                      order: Any = "C") -> Any:
-    pieces = [piece for piece, _ in _split(parts, ranks)]
+    pieces = [piece for piece, _ in pieced(parts, ranks)]
     device = tensors.device_of(parts)
     wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
     if not through and len(ranks) > 1 and (axis := _tiled(parts, shape, ranks)) is not None:
@@ -86,7 +86,7 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     y = torch.zeros(shape, dtype=wide, device=device)  # in C order: a path is followed by the numbers of places where torch has no view
     numbers: Any = None
     first = True
-    for (piece, index), path in zip(_split(parts, ranks), through or ((),) * len(ranks)):
+    for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
         if path:
             add_at(TensorArray(y), piece, index, path)
             first = False
@@ -110,7 +110,7 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
     if len(set(ranks)) != 1 or not 0 < ranks[0] <= len(shape):
         return None
     axis = ranks[0] - 1
-    indices = [index for _, index in _split(parts, ranks)]
+    indices = [index for _, index in pieced(parts, ranks)]
     if not all(type(part) is slice and part.step in (None, 1) and all(bound is None or type(bound) is int for bound in (part.start, part.stop))
                for index in indices for part in index):
         return None
@@ -122,7 +122,7 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
 
 
 def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: Any, device: Any) -> Any:
-    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in _split(parts, ranks)), key=lambda pair: pair[0].start)
+    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieced(parts, ranks)), key=lambda pair: pair[0].start)
     whole = [tensors.to_tensor(piece, device, dtype) for _, piece in pieces]
     shapes = [(*shape[:axis], len(span), *shape[axis + 1:]) for span, _ in pieces]
     return torch.cat([x if x.shape == wanted else x.broadcast_to(wanted) for x, wanted in zip(whole, shapes)], axis)
@@ -131,7 +131,7 @@ def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[
 def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
     def scatter_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
-        pieces = zip(_split(parts, ranks), through or ((),) * len(ranks))
+        pieces = zip(pieced(parts, ranks), through or ((),) * len(ranks))
         return tuple(dx for (_, index), path in pieces for dx in (read(dy, index, path), *[ZERO] * len(index)))
     return scatter_pullback
 

@@ -7,12 +7,12 @@ element of a cotangent, reads it, and clears it. Of all this the numbers remain,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from tapegrad.ops import add, getitem, scatter, setitem
+from tapegrad.ops.index import pieced
 from tapegrad.passes.walk import Walk, is_call, literal, same_type
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 
@@ -162,8 +162,7 @@ def _pieces(x: Any) -> list[tuple[Any, ...]]:
     """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is none, or of many pieces."""
     if not (isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
         return []
-    parts = iter(x.args)
-    found = [tuple(islice(parts, 1 + rank)) for rank in x.kwargs["ranks"]]
+    found = [(piece, *index) for piece, index in pieced(x.args, x.kwargs["ranks"])]
     return found if all(_basic(index) for _, *index in found) else []
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from tapegrad.ops import pack, setitem
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.tree import flatten
+
+T = TypeVar("T")
 
 
 class Loop:
@@ -36,7 +38,11 @@ class Loop:
 
     def parts(self) -> tuple[list[Input], list[Input], list[Input], list[Input]]:
         """Return the body's inputs: steps, given, listed, carried."""
-        xs = iter(self.body.inputs[1:])
+        return self.parted(self.body.inputs[1:])
+
+    def parted(self, inputs: Iterable[T]) -> tuple[list[T], list[T], list[T], list[T]]:
+        """Return what stands for the body's inputs, in their order, in those four parts."""
+        xs = iter(inputs)
         steps, given, listed, carried = (list(islice(xs, size)) for size in self.sizes)
         return steps, given, listed, carried
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.passes.loop import Loop, range_of, written
+from tapegrad.passes.loop import Loop, written
 from tapegrad.replay.fused import is_array
 from tapegrad.replay.source import Writer
+from tapegrad.replay.spelling import loop_head
 from tapegrad.tangent import order_of
 from tapegrad.tape import Call, Input, Operation
 
@@ -104,17 +105,7 @@ class _Body(Writer):
         return [self._head(), *(f"    {line}" for line in self.body or ["pass"]), *ends]
 
     def _head(self) -> str:
-        loop = self.loop
-        sequences = [self._step(values[::-1] if loop.reverse else values) for values in loop.steps]
-        sequences += [f"reversed({self.outer.expr[self.sources[x]]})" if loop.reverse else self.outer.expr[self.sources[x]] for x in self.parts]
-        if not sequences:
-            return f"for _ in range({loop.count}):"
-        return f"for {', '.join(self.each)} in {sequences[0] if len(sequences) == 1 else 'zip(' + ', '.join(sequences) + ')'}:"
-
-    def _step(self, values: tuple[Any, ...]) -> str:
-        """Write what a step goes through: a range, where it is one."""
-        found = range_of(values)
-        return self.names.bind(values, "steps") if found is None else repr(found)
+        return loop_head(self.loop, self.each, [self.outer.expr[self.sources[x]] for x in self.parts], self.names.bind)
 
     def _handed_on(self, new: Any, x: Input, name: str) -> str:
         """Write the next value of what is carried."""

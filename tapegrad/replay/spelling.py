@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import Location
+from tapegrad.passes.loop import Loop, range_of
 from tapegrad.path import Path
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.rules import FOREIGN, Op
@@ -439,3 +440,13 @@ def comment(where: Location) -> str:
 def to_python(x: Any) -> Any:
     """Return NumPy's number as Python's."""
     return x.item() if isinstance(x, np.generic) else x
+
+
+def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Callable[..., str]) -> str:
+    """Write the line that begins a loop: `each` are the names of a run's steps and elements, `lists` those of the sequences."""
+    found = [(values, range_of(values)) for values in (values[::-1] if loop.reverse else values for values in loop.steps)]
+    sequences = [bind(values, "steps") if steps is None else repr(steps) for values, steps in found]
+    sequences += [f"reversed({name})" if loop.reverse else name for name in lists]
+    if not sequences:
+        return f"for _ in range({loop.count}):"
+    return f"for {', '.join(each)} in {sequences[0] if len(sequences) == 1 else 'zip(' + ', '.join(sequences) + ')'}:"

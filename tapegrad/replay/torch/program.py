@@ -7,7 +7,6 @@ or a few, whose arguments are names, numbers, dtypes and shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 from tapegrad.passes.loop import Loop
@@ -97,9 +96,7 @@ class Repeat(Step):
     @property
     def parts(self) -> tuple[list[Value], list[Value], list[Value], list[Value]]:
         """The leaves of the body: steps, given, listed, carried."""
-        leaves = iter(self.body.leaves)
-        steps, given, listed, carried = (list(islice(leaves, size)) for size in self.loop.sizes)
-        return steps, given, listed, carried
+        return self.loop.parted(self.body.leaves)
 
 
 class Program:

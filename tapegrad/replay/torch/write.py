@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from tapegrad.passes.loop import range_of
 from tapegrad.replay.names import Names
-from tapegrad.replay.spelling import comment
+from tapegrad.replay.spelling import comment, loop_head
 from tapegrad.replay.torch.calls import name_of
 from tapegrad.replay.torch.program import Check, Program, Repeat, Step, Value, last_uses, values_in
 from tapegrad.replay.unpack import nested
@@ -82,15 +81,12 @@ class Text:
         """Write a loop, and what stands before it and behind it; what its body binds besides its results is gone then."""
         loop, (steps, given, listed, carried), args = step.loop, step.parts, [self.text(arg) for arg in step.args]
         self.name |= zip(given, args)
-        sequences = [self.sequence(values[::-1] if loop.reverse else values) for values in loop.steps]
-        sequences += [f"reversed({arg})" if loop.reverse else arg for arg in args[len(given):len(args) - len(carried)]]
         each = [self.called(value) for value in (*steps, *listed)]
         outs = [self.called(value) for value in step.made]
         self.name |= zip(carried, outs)
         self.lines += [f"{name} = {arg}" for name, arg in zip(outs, args[len(args) - len(carried):])]
         self.lines += [f"{name} = []" for name in outs[len(carried):]]
-        self.lines.append(f"for {', '.join(each)} in {sequences[0] if len(each) == 1 else 'zip(' + ', '.join(sequences) + ')'}:" if each
-                          else f"for _ in range({loop.count}):")
+        self.lines.append(loop_head(loop, each, args[len(given):len(args) - len(carried)], self.names.bind))
         before, self.lines = self.lines, []
         self.steps(step.body)
         parts = [self.text(part) for part in step.body.parts]
@@ -104,11 +100,6 @@ class Text:
         gone = [*each, *(self.name[value] for value in dict.fromkeys(values_in(step.body.parts)) if value in made)]
         if gone:
             self.lines.append(f"del {', '.join(gone)}")
-
-    def sequence(self, values: tuple[Any, ...]) -> str:
-        """Write the numbers that a loop goes through."""
-        found = range_of(values)
-        return self.names.bind(values, "steps") if found is None else repr(found)
 
     def check(self, step: Check) -> str:
         guard, number = step.op, len(self.guards)
