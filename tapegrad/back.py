@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tapegrad.around import failed
-from tapegrad.brief import plain, type_name
+from tapegrad.brief import brief, plain, type_name
 from tapegrad.economy import is_apart, is_mapped, unstretched
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
-from tapegrad.rewrite import differentiated, has_gradient, placed, pullback_of
+from tapegrad.rewrite import activity, differentiated, has_gradient, leading, placed, pullback_of
 from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
@@ -29,8 +29,10 @@ _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not
 def back(tape: Tape, seed: Any = 1) -> Tape:
     """Return the tape of triples with its reverse sweep appended; it returns (value, (df, *dargs)).
 
-    Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`.
+    Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises ArgumentError for a tape on
+    which a call that the gradient must pass is no triple.
     """
+    _check_triples(tape)
     new = tape.blank()
     at: dict[Operation, Operation] = {}
     for op in tape:
@@ -61,6 +63,14 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
             cot[x] = dx
     _append_result(new, y, set(wrt), cot)
     return new
+
+
+def _check_triples(tape: Tape) -> None:
+    active, needed = activity(tape), leading(tape.ops, [tape.result])
+    for op in tape.ops:
+        if type(op) is Call and active[op.id] and needed[op.id] and not is_triple(op) and not (op.fn is getfield and is_triple(op.args[0])):
+            raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on this tape", op.where,
+                                "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
 
 
 def nothing_flows(fn: Any, i: int) -> bool:

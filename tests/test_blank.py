@@ -14,7 +14,7 @@ import tapegrad as tg
 from bench.problems import PROBLEMS
 from tapegrad.context import DEFAULT
 from tapegrad.passes import blank
-from tapegrad.passes.blank import drop, is_blank, typed
+from tapegrad.passes.blank import drop, is_blank, is_released, typed
 from tapegrad.replay import cache
 from tapegrad.replay.source import write_source
 from tapegrad.tape import Constant, Unknown
@@ -78,6 +78,18 @@ def test_a_tape_of_the_users_keeps_its_values() -> None:
     tape = tg.trace(lambda x: np.sum(np.exp(x) * x), x)[1]
     flat = tg.flatgrad(tape)
     assert all(not isinstance(op.val, Unknown) for each in (tape, flat) for op in each)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "gmm", "filling"])
+def test_a_released_tape_is_compiled_without_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blank, "LARGE", 64)
+    problem = PROBLEMS[name].made(**SMALL.get(name, {}))
+    released, whole = [tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1], release=release) for release in (True, False)]
+    assert is_released(released) and not is_released(whole)
+    run = tg.compile(released)
+    assert is_released(released)  # as it was
+    assert run.source == tg.compile(whole).source
+    same(run(*problem.args, **problem.given), whole.play(*problem.args, **problem.given))
 
 
 def peak(call: Callable[[], Any]) -> tuple[int, int]:

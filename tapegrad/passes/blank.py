@@ -57,6 +57,12 @@ def typed(tape: Tape) -> Tape:
     return tape
 
 
+def is_released(tape: Tape) -> bool:
+    """True for a tape of which large values were dropped, and nothing else is missing."""
+    missing = [op for op in tape.ops if isinstance(op.val, Unknown) and not (type(op) is Call and op.fn is pack)]
+    return bool(missing) and all(op.val.like is not None for op in missing)
+
+
 class Dropping:
     """Drops the large values of a tape that is being recorded, as soon as nothing but the tape holds them.
 

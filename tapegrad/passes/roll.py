@@ -47,17 +47,19 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
         return tape
     found = [segment for segment in segments(tape, least, saved) if _may_loop(tape, segment)]
     last = _last_uses(tape) if found else None
+    loops = [rolled for segment in found if (rolled := _tried(tape, segment, last, least)) is not None]
+    if not loops:
+        return tape
+    del last  # what is made below takes as much memory
     walk, at = Walk(tape), 0
-    for segment in found:
-        rolled = _tried(tape, segment, last, least)
-        if rolled is not None:
-            for op in tape.ops[at:rolled.start]:
-                walk.keep(op)
-            rolled.write(walk)
-            at = rolled.stop
-    for op in tape.ops[at:] if at else ():
+    for rolled in loops:
+        for op in tape.ops[at:rolled.start]:
+            walk.keep(op)
+        rolled.write(walk)
+        at = rolled.stop
+    for op in tape.ops[at:]:
         walk.keep(op)
-    return walk.done() if at else tape
+    return walk.done()
 
 
 def _may_loop(tape: Tape, segment: Segment) -> bool:

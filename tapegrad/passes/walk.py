@@ -20,6 +20,14 @@ _UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
 _UNSTEADY = _TYPED_BY_VALUE | {pow}  # what other ops return has the type that follows from their arguments', unless that is dynamic
 
 
+def copy_tape(tape: Tape) -> Tape:
+    """Return a tape of copies of the operations; values are shared."""
+    walk = Walk(tape)
+    for op in tape.ops:
+        walk.keep(op)
+    return walk.done()
+
+
 def own(fn: Any) -> bool:
     """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's function may do what it likes."""
     return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop

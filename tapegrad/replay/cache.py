@@ -18,12 +18,13 @@ from tapegrad.errors import ArgumentError
 from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
-from tapegrad.passes.blank import drop, typed
+from tapegrad.passes.blank import drop, is_released, typed
 from tapegrad.passes.loopgrad import NoLoop
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.primitivize import flattened
 from tapegrad.passes.roll import roll
+from tapegrad.passes.walk import copy_tape
 from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.compiled import Miss, Unfit, compile_arguments, compile_tape
 from tapegrad.replay.fuse import fuse
@@ -157,10 +158,11 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        flat = flattened(tape)
+        released = is_released(tape)
+        flat = typed(copy_tape(tape.check())) if released else flattened(tape)
         best = self.finish(flat)
         run = self.function(best)
-        if best is not flat:
+        if released or best is not flat:
             forget(best)
         return run
 
@@ -326,15 +328,16 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
         return flatgrad(primal, seed, release=True, unrolls=False)
 
     def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
-        return shortened(primal, differentiated) or differentiated(primal)
+        return shortened(roll(primal), differentiated) or differentiated(primal)
 
     def make(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         nonlocal economical
         economy = Economy()
         with collector:
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None)
-            short = shortened(tape, differentiated) if chosen.rolls and not economy.begun else None
-            refills = short is None and chosen.refills and is_refillable(tape)
+            rolled = roll(tape) if chosen.rolls and not economy.begun else tape
+            refills = chosen.refills and is_refillable(tape)
+            short = None if refills or rolled is tape else shortened(rolled, differentiated)
             if not (short or refills or economy.begun):
                 tape = differentiated(tape)
                 return First(tape, recorded_result(tape))
@@ -342,20 +345,19 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
             gradients = gradients_of(tape, seed, economy=economy)
             strip(tape, kept)
             economical = economical and (refills or not economy.begun)
-            if refills:
-                return First(tape, (value, gradients), flat if economy.begun else differentiated)
-            return First(short, (value, gradients))
+            if refills and rolled is not tape:  # once the values are given up
+                short = shortened(rolled, differentiated)
+            if short or not refills:
+                return First(short, (value, gradients))
+            return First(tape, (value, gradients), flat if economy.begun else differentiated)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, **kwargs)
     return Compiled(f, make, plainly, max_tapes, chosen)
 
 
-def shortened(tape: Tape, flat: Step) -> Tape | None:
-    """Return the flat tape of a program's loops, which is short and soon made; None for a tape without loops, or where one has no gradient."""
-    rolled = roll(tape)
-    if rolled is tape:
-        return None
+def shortened(rolled: Tape, flat: Step) -> Tape | None:
+    """Return the flat tape of a rolled one, which is short and soon made; None where a loop has no gradient."""
     try:
         return flat(rolled)
     except NoLoop:
