@@ -452,3 +452,27 @@ def test_second_order() -> None:
         for found in (tg.gradtape(tape, seed=args), tg.flatgrad(tape, args), tg.back(tg.rewrite(tape), args)):
             agree(found.play(*OTHER), expected)
         agree(tg.grad(lambda *xs, tape=tape: sum(dx.sum() for dx in tape.play(*xs)[1][1:]), *OTHER)[1], expected[1])
+
+
+def large_values(tape: tg.Tape) -> list[Any]:
+    """Return the large arrays on a tape and in its loops, but for the arguments that it was recorded with."""
+    found = [leaf for op in tape if op.kind == "call" for leaf in leaves_of(op.val) if isinstance(leaf, np.ndarray) and leaf.nbytes > 256]
+    for op in filter(is_loop, tape):
+        found += [x.val for x in op.fn.body.inputs if isinstance(x.val, np.ndarray) and x.val.nbytes > 256] + large_values(op.fn.body)
+    return found
+
+
+def test_what_is_compiled_holds_no_arrays_of_the_first_run() -> None:
+    def f(x: Any) -> Any:
+        for i in range(10):
+            x = np.sin(x) * x + i * 0.1
+        return x
+    x = np.linspace(0.0, 1.0, 100)
+    tape = tg.roll(tg.trace(f, x)[1], saved=0)
+    held = len(large_values(tape))
+    for each in (tape, tg.flatgrad(tape, np.ones(100))):
+        run = tg.compile(each)
+        assert any(map(is_loop, run.tape)) and not large_values(run.tape)
+        assert large_values(each)
+        run(x)
+    assert len(large_values(tape)) == held  # the caller's keeps its own

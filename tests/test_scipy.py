@@ -19,6 +19,7 @@ import scipy.special as sp
 import scipy.stats as ss
 
 import tapegrad as tg
+from tapegrad.frontends import imported
 from tapegrad.frontends.imported import register_imported
 from tapegrad.testing import check_grads
 from tapegrad.tree import leaves_of
@@ -198,6 +199,13 @@ def test_scipy_is_imported_by_the_user_alone() -> None:
             "import scipy.special as sp; f.register_imported(); f.register_imported(); assert 'scipy.signal' not in sys.modules; print(tg.gradient(sp.expit, 0.0))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "(1.1283791670955126,)\n(0.25,)\n"
+
+
+def test_a_version_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported, "_WAITING", {"scipy.special": "tapegrad.frontends.scipy.none"})
+    with pytest.warns(UserWarning, match="this version of scipy.special"):
+        assert tg.gradient(lambda x: x * x, 3.0) == (6.0,)
+    assert tg.gradient(lambda x: x * x, 3.0) == (6.0,)
 
 
 def test_the_frame_of_a_replaced_closure_can_be_looked_at() -> None:

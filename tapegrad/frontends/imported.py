@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 
 # The library's modules whose functions are not registered yet, and the frontend that does it.
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name}" for name in ("special", "linalg", "signal", "stats", "integrate", "optimize")},
@@ -14,5 +15,8 @@ def register_imported() -> None:
     """Register the functions of those modules that have been imported by now; called as each trace begins."""
     for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
         if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):  # another thread is at it
-            importlib.import_module(_WAITING[name])
-            del _WAITING[name]
+            try:
+                importlib.import_module(_WAITING[name])
+            except (ImportError, AttributeError) as err:
+                warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}", stacklevel=2)
+            _WAITING.pop(name, None)

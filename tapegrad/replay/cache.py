@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.brief import type_name
 from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
 from tapegrad.errors import ArgumentError
@@ -19,6 +20,7 @@ from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import pack
 from tapegrad.passes import flatgrad, optimise
 from tapegrad.passes.blank import drop, is_released, typed
+from tapegrad.passes.loop import Loop
 from tapegrad.passes.loopgrad import NoLoop
 from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
@@ -33,7 +35,7 @@ from tapegrad.replay.refill import bare, is_refillable, refilled, strip
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
-from tapegrad.tape import Call, Constant, Tape, Unknown, value_of
+from tapegrad.tape import Call, Constant, Input, Tape, Unknown, value_of
 from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.trace import collector, record
 from tapegrad.tree import ValueAndGradients, leaves_of
@@ -97,7 +99,7 @@ class Stats:
 
 def _value(counter: Any) -> int:
     """Return how far a counter has come; counting with `next` is atomic, and `+= 1` is not."""
-    return int(counter.__reduce__()[1][0])
+    return int(repr(counter)[len("count("):-1])  # nothing else tells without counting on
 
 
 class _Entry:
@@ -377,15 +379,27 @@ def recorded_result(tape: Tape) -> Any:
     return into.build(list(map(own, parts)))
 
 
-def forget(tape: Tape) -> None:
-    """Drop the arrays that a tape's calls gave while it was recorded; their types stay."""
+def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
+    """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its loops; their types stay."""
     for op in tape.ops:
-        if type(op) is Call and (type(op.val) is np.ndarray or (type(op.val) not in ORDINARY and is_tensor(op.val))) and op.val.nbytes > KEPT:
-            op.val = Unknown(op.type, len(op.val) if op.val.ndim else 0)
-        if type(op) is Call and isinstance(op.fn, Fused):
+        if type(op) in kinds:
+            op.val = _forgotten(op.val)
+        if type(op) is Call and type(op.fn) is Loop:
+            body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
+            forget(body, (Call, Input))
+            op.fn = op.fn.with_body(body)
+        elif type(op) is Call and isinstance(op.fn, Fused):
             for inner in op.fn.tape.ops:
                 if type(inner.val) is np.ndarray:  # its shape and dtype are asked for
                     inner.val = np.broadcast_to(np.zeros((), inner.val.dtype), inner.val.shape)
+
+
+def _forgotten(x: Any) -> Any:
+    if type(x) is tuple:
+        return tuple(map(_forgotten, x))
+    if (type(x) is np.ndarray or (type(x) not in ORDINARY and is_tensor(x))) and x.nbytes > KEPT:
+        return Unknown(type_name(x), len(x) if x.ndim else 0)
+    return x
 
 
 def own(x: Any) -> Any:

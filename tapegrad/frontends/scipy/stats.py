@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 import scipy.stats as ss
-from scipy._lib import array_api_extra as xpx
 from scipy.special import _ufuncs
 
 from tapegrad import ops
@@ -130,7 +129,6 @@ def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
     return f(*[choose(chosen, x, known[first]) for x, known in zip(xs, plain)])
 
 
-@means(xpx.apply_where)
 def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., Any] | None = None, /, *,
                 fill_value: Any = None, xp: Any = None) -> Any:
     """Choose between two formulas, as many of SciPy's own do; each is evaluated only where it is chosen."""
@@ -138,6 +136,18 @@ def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., 
     yes = evaluated(f1, cond, xs)
     no = fill_value if f2 is None else evaluated(f2, ops.logical_not(cond), xs)
     return choose(cond, no if yes is None else yes, yes if no is None else no)
+
+
+def lazywhere(cond: Any, arrays: Any, f: Callable[..., Any], fillvalue: Any = None, f2: Callable[..., Any] | None = None) -> Any:
+    """Choose as `apply_where` does: its name before SciPy 1.16."""
+    return apply_where(cond, arrays, f, f2, fill_value=fillvalue)
+
+
+# not public, and not in the same place in all versions of SciPy
+if hasattr(ss._continuous_distns, "xpx"):
+    register(ss._continuous_distns.xpx.apply_where, apply_where)
+if hasattr(ss._continuous_distns, "_lazywhere"):
+    register(ss._continuous_distns._lazywhere, lazywhere)
 
 
 def beta_pdf(x: Any, a: Any, b: Any) -> Any:
