@@ -66,8 +66,11 @@ def test_a_replay_guards_whether_the_eigenvalues_are_real() -> None:
     real, turning = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, -1.0], [1.0, 0.0]])
     _, tape = tg.trace(lambda x: np.abs(np.linalg.eigvals(x)).sum(), real)
     assert tape.play(2 * real) == np.abs(np.linalg.eigvals(2 * real)).sum()
-    with pytest.raises(GuardError):
-        tape.play(turning)
+    if np.linalg.eigvals(real).dtype == complex:  # always, from NumPy 2.5 on
+        assert tape.play(turning) == np.abs(np.linalg.eigvals(turning)).sum()
+    else:
+        with pytest.raises(GuardError):
+            tape.play(turning)
 
 
 def test_singular_matrices() -> None:

@@ -349,9 +349,12 @@ def _svdvals_cotangent(dy: Any, y: Any, x: Any) -> Any:
     return u * dy[..., None, :] @ vh
 
 
+_REAL = np.linalg.eigvals(np.eye(1)).dtype.kind == "f"  # before NumPy 2.5 eigenvalues are real numbers where all are real
+
+
 def _eig_tensor(x: Any) -> Any:
     w, v = _complex_eig(x)
-    return (w.real, v.real) if not x.is_complex() and not bool((w.imag != 0).any()) else (w, v)  # real where all are, as in NumPy
+    return (w.real, v.real) if _REAL and not x.is_complex() and not bool((w.imag != 0).any()) else (w, v)
 
 
 _complex_eig = tensors.matrix_function("linalg.eig")

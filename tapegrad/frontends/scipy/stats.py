@@ -120,6 +120,12 @@ def _argcheck(self: Any, *args: Any) -> Any:
     return both(*[ops.greater(x, 0) for x in args])
 
 
+@means(type(ss.genextreme)._get_support)
+def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
+    tiny = np.finfo(float).tiny
+    return (choose(ops.less(c, 0), 1.0 / ops.minimum(c, -tiny), -INF), choose(ops.greater(c, 0), 1.0 / ops.maximum(c, tiny), INF))
+
+
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
     """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing. None if nothing is chosen."""
     if not ops.any(chosen):
