@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -11,6 +12,7 @@ from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
+from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
     integers,
@@ -162,6 +164,18 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     if dtype is not None and np.dtype(dtype) != numpy_dtype(y):
         y = ops.astype(np.floor(y) if np.issubdtype(dtype, np.integer) else y, dtype=np.dtype(dtype))
     return (y, step) if retstep else y
+
+
+@means(np.arange)
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Any:
+    a, b, d = (as_array(x) for x in ((0, start, step) if stop is None else (start, stop, step)))
+    d = 1 if d is None else d
+    if all(kind_of(x) in "biu" for x in (a, b, d)):
+        return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
+    n = max(math.ceil((b - a) / d), 0)  # guarded
+    kind = np.arange(*[np.zeros((), numpy_dtype(x)) for x in (a, b)], np.ones((), numpy_dtype(d)), dtype).dtype
+    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
+    return y if numpy_dtype(y) == kind else ops.astype(y, dtype=kind)
 
 
 @means(np.logspace)
