@@ -25,6 +25,8 @@ _lock = threading.RLock()
 # Constructors called from these make what they always make: their results go into C code.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "tapegrad", "optree", "networkx", "rich"}
 
+# But these modules are Python code like the user's, where it is at work on traced values.
+PROGRAMS = ("numpy.polynomial.", "scipy.integrate._quadrature")
 
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
@@ -81,7 +83,7 @@ def _is_called_by_user(frame: FrameType, name: str, shim: Any) -> bool:
     in progress there is another.
     """
     module = frame.f_globals.get("__name__", "")
-    if module.startswith("numpy.polynomial."):  # Python code like the user's, where it is at work on traced values
+    if module.startswith(PROGRAMS):
         return any(isinstance(x, Traced) for x in frame.f_locals.values())
     if module.partition(".")[0] in LIBRARIES:
         return False

@@ -208,8 +208,10 @@ class Proxy(Slotted):
         return value
 
     def __float__(self) -> float:
-        if self._tracer.independent(views.peek(self)) or _formats(_getframe(1)):
+        if self._tracer.independent(views.peek(self)):
             return float(self._val)
+        if _formats(_getframe(1)):
+            return float(behind(self))
         raise _lost(self, "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
                     "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")

@@ -173,7 +173,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     if all(kind_of(x) in "biu" for x in (a, b, d)):
         return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
     n = max(math.ceil((b - a) / d), 0)  # guarded
-    kind = np.arange(*[np.zeros((), numpy_dtype(x)) for x in (a, b)], np.ones((), numpy_dtype(d)), dtype).dtype
+    kind = np.result_type(*map(numpy_dtype, (a, b, d))) if dtype is None else np.dtype(dtype)
     y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
     return y if numpy_dtype(y) == kind else ops.astype(y, dtype=kind)
 

@@ -47,7 +47,7 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: str = "same_kind", **options: Any) -> Any:
+def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: Any = "same_kind", **options: Any) -> Any:
     """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and `out` keeps its numbers."""
     if out is None or len(out) > 1 or out[0] is None:
         raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined", "out=np.zeros_like(x)")

@@ -32,8 +32,8 @@ def _part(part: Any) -> Any:
     """Return one part of an index as an argument of `getitem`: an array for a list, plain ints for a slice's bounds."""
     if isinstance(part, slice):
         return slice(static(part.start), static(part.stop), static(part.step))
-    if isinstance(part, (list, tuple)):
-        return as_array(part) if len(part) else np.empty(0, np.intp)
+    if isinstance(part, (list, tuple, range)):
+        return as_array(list(part) if type(part) is range else part) if len(part) else np.empty(0, np.intp)
     return part
 
 
