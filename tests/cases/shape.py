@@ -211,6 +211,7 @@ CASES: list[Case] = [
          errors=[((A, np.ones(4)), ValueError)]),
     Case("multiply:arange", lambda a, b: np.arange(a, b, 0.3), [(0.1, 2.0), (1, 2.4), (np.float64(0.3), 1.0), (2.0, 1.0)]),
     Case("multiply:arange_step", lambda b, d: np.arange(0, b, d) * np.arange(b / d), [(2.0, 0.13), (-1.0, -0.3)]),
+    Case("multiply:arange_float32", lambda a: np.arange(a, 2.0, 0.5), [(np.float32(0.25),)]),
     Case("multiply:arange_int", lambda n, x: x * np.arange(n) * np.arange(n, 3 * n, 2), [(3, 1.5)]),
     Case("where:linspace_open", lambda a, b: np.linspace(a, b, 4, endpoint=False, axis=-1), [(U, W), (A, 0.5)]),
     Case("where:linspace_one", lambda a, b: np.linspace(a, b, 1), [(1.5, 2.5)]),

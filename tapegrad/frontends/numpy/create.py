@@ -12,7 +12,6 @@ from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
-from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
     integers,
@@ -170,12 +169,13 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Any:
     a, b, d = (as_array(x) for x in ((0, start, step) if stop is None else (start, stop, step)))
     d = 1 if d is None else d
-    if all(kind_of(x) in "biu" for x in (a, b, d)):
+    kind = np.result_type(np.intp, *[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b, d)])
+    if kind.kind in "iu":
         return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
     n = max(math.ceil((b - a) / d), 0)  # guarded
-    kind = np.result_type(*map(numpy_dtype, (a, b, d))) if dtype is None else np.dtype(dtype)
+    kind = kind if dtype is None else np.dtype(dtype)
     y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
-    return y if numpy_dtype(y) == kind else ops.astype(y, dtype=kind)
+    return y if kind == np.dtype(float) else ops.astype(y, dtype=kind)
 
 
 @means(np.logspace)

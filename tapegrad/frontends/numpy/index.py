@@ -82,7 +82,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
     for k, size in zip(axes, sizes, strict=True):
         starts = np.arange(shape_of(y)[k] - size + 1)
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
-    return y
+    return ops.broadcast_to(y, shape_of(y))  # which can only be read, as NumPy's windows
 
 
 @means(np.compress)
