@@ -16,10 +16,12 @@
 | an argument is written to by another name | MutationError |
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
+| statistics.mean([x, x]), of the standard library | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
 | using x after its trace | EscapedProxy |
 | a call without a rule | MissingRule |
 | a replay that takes another branch | GuardError |
+| a replay with another static value | ArgumentError |
 | a replay with other nesting | ArgumentError |
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
@@ -33,6 +35,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import os
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -124,13 +127,19 @@ def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy, scipy and torch, from `frame` outwards: the user's."""
+    """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from `frame` outwards: the user's."""
     if frame is None:
         frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL
+    while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL or _is_standard(frame.f_code.co_filename)
                                         or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")):
         frame = frame.f_back
     return frame
+
+
+@functools.cache
+def _is_standard(file: str) -> bool:
+    """True for a file of the standard library."""
+    return file.startswith(os.path.dirname(os.__file__) + os.sep) and "-packages" + os.sep not in file
 
 
 def user_location() -> Location:

@@ -8,7 +8,7 @@ import functools
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -25,11 +25,26 @@ _lock = threading.RLock()
 # Constructors called from these make what they always make: their results go into C code.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "tapegrad", "optree", "networkx", "rich"}
 
+# But these modules are Python code like the user's, where it is at work on traced values.
+PROGRAMS = ("numpy.polynomial.", "scipy.integrate._quadrature")
+
+# They go through an iterable once, in C: what it yields is looked at here.
+ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
+
+
+def _listed(x: Any) -> Any:
+    """Return a generator or another iterable as a list; sequences and arrays, and what is none, as they are."""
+    return list(x) if isinstance(x, Iterable) and not isinstance(x, (Sequence, np.ndarray, Traced)) else x
+
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for `fn` that differs only when an argument is traced."""
+    once = fn in ONCE
+
     @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
+        if once:
+            args = tuple(map(_listed, args))
         for arg in args:
             if isinstance(arg, Traced):
                 try:
@@ -44,7 +59,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                 except Exception as err:
                     tracer_of(args).raised(fn, args, kwargs, err)
                     raise
-            if type(arg) in (list, tuple) and holds_traced(arg):
+            if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
                 return meaning(*args, **kwargs)
         return fn(*args, **kwargs)
     return shim
@@ -67,7 +82,10 @@ def _is_called_by_user(frame: FrameType, name: str, shim: Any) -> bool:
     Compiled code (numpy.random, say) has no frame of its own: when it makes an array, the frame is the user's, and the call
     in progress there is another.
     """
-    if frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+    module = frame.f_globals.get("__name__", "")
+    if module.startswith(PROGRAMS):
+        return any(isinstance(x, Traced) for x in frame.f_locals.values())
+    if module.partition(".")[0] in LIBRARIES:
         return False
     callee = _callee(frame.f_code, frame.f_lasti)
     return callee in (name, "") or frame.f_locals.get(callee, frame.f_globals.get(callee)) is shim
@@ -125,7 +143,7 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
         tracers = running.tracers
         if tracers:
             for arg in args:
-                if type(arg) in (list, tuple) and holds_traced(arg):
+                if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
         return fn(*args, **kwargs)
     return shim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import math
@@ -9,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from sys import _getframe
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -78,7 +80,8 @@ class Proxy(Slotted):
         if self._tracer.independent(views.peek(self)):
             return np.array(_frozen(self), *args, copy=kwargs.get("copy") or None)
         raise _lost(self, "np.asarray or another C function asked for a plain array",
-                    "stay with functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
+                    "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
+                    "tg.value(x) drops the gradient on purpose")
 
     def _track(self, storage: views.Storage, path: Path = ()) -> None:
         """Stand on a piece of memory that others may stand on."""
@@ -207,6 +210,8 @@ class Proxy(Slotted):
     def __float__(self) -> float:
         if self._tracer.independent(views.peek(self)):
             return float(self._val)
+        if _formats(_getframe(1)):
+            return float(behind(self))
         raise _lost(self, "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
                     "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
@@ -214,7 +219,7 @@ class Proxy(Slotted):
     def __complex__(self) -> complex:
         if self._tracer.independent(views.peek(self)):
             return complex(self._val)
-        raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, or tg.value(x) to drop the gradient on purpose")
+        raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise _lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
@@ -442,6 +447,18 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
 
 
 # -- errors
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_modulo(code: CodeType, lasti: int) -> bool:
+    """True if the instruction there is `%`."""
+    at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)  # lasti may point into its cache
+    return at.opname == "BINARY_MODULO" or (at.opname == "BINARY_OP" and at.argrepr == "%")
+
+
+def _formats(frame: FrameType) -> bool:
+    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of any other `%` is asked itself."""
+    return _is_modulo(frame.f_code, frame.f_lasti)
 
 
 def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:

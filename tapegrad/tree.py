@@ -98,6 +98,15 @@ class Structure:
             return f"<{self.size} leaves>"
 
 
+def _static_difference(recorded: Any, given: Any) -> str:
+    """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
+    if type(recorded) is not tuple or type(given) is not tuple or _same(recorded, given):
+        return ""
+    if recorded[:1] == given[:1] == ("static",):
+        return f"recorded {recorded[1]!r}, given {given[1]!r}"
+    return next(filter(None, map(_static_difference, recorded, given)), "")
+
+
 class Signature:
     """How the inputs of a tape are nested in its function, its positional and its keyword arguments."""
 
@@ -119,7 +128,9 @@ class Signature:
         """Say how other arguments differ from these."""
         modules = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module]
                    for each in (self, other)]
-        return next(filter(None, map(difference, *modules)), f"recorded {self!r}, given {other!r}")
+        parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
+        told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(_static_difference, *parts)), "")
+        return told or f"recorded {self!r}, given {other!r}"
 
     @property
     def parts(self) -> tuple[Structure, ...]:

@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import re
+import statistics
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,13 @@ TABLE = {
     "an argument is written to by another name": (lambda: tg.grad(_by_another_name, SHARED), "x was written to"),
     "scipy.special.airy(x): no op": (lambda: tg.grad(lambda x: scipy.special.airy(x), *TWO), "airy"),
     "np.packbits(x): no tape can hold it": (lambda: tg.grad(lambda x: np.packbits(x), *TWO), "packbits"),
+    "statistics.mean([x, x]), of the standard library": (lambda: tg.grad(lambda x: statistics.mean([x, x]), *ONE), "as_integer_ratio"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
     "using x after its trace": (lambda: tg.grad(lambda x: LEAKED[0] * x, *ONE), "ended"),
     "a call without a rule": (lambda: tg.grad(lambda x: ruleless(x), *ONE), "no rule"),
     "a replay that takes another branch": (lambda: tg.trace(_branch, 1.0)[1].play(-1.0), "was True"),
+    "a replay with another static value": (lambda: tg.trace(lambda d: d["x"], {"x": 1.0, "kind": "a"})[1].play({"x": 1.0, "kind": "b"}),
+                                           "recorded 'a', given 'b'"),
     "a replay with other nesting": (lambda: tg.trace(lambda p: p[0], (1.0,))[1].play([1.0]), "nested otherwise"),
     "an array as output, and no seed": (lambda: tg.grad(lambda x: x * 2, *TWO), "seed"),
     "an output that is no number": (lambda: tg.grad(lambda x: "text", *ONE), "no gradient"),

@@ -91,3 +91,13 @@ def test_single_elements_are_numpys_numbers(f: Any, buffers: bool) -> None:
             assert [type(part) for part in found] == [type(part) for part in expected]
             for a, b in zip(found, expected):
                 np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_dicts_by_number() -> None:
+    def f(d: Any) -> Any:
+        return {0: d[1] * 2.0, -3: [d[5].sum()]}
+    _, tape = tg.trace(f, {1: 2.0, 5: np.ones(2)})
+    exported = module(tape.to_python("f"))["f"]
+    assert exported({1: 3.0, 5: np.arange(2.0)}) == {0: 6.0, -3: [1.0]}
+    with pytest.raises(ValueError, match="recorded"):
+        exported({1: 3.0, 6: np.arange(2.0)})

@@ -19,6 +19,25 @@ def test_a_replay_follows_other_values() -> None:
     np.testing.assert_array_equal(dx, [2.0, 6.0, 4.0])
 
 
+def test_windows_can_only_be_read() -> None:
+    def f(x: Any) -> Any:
+        windows = np.lib.stride_tricks.sliding_window_view(x, 2)
+        windows[0, 0] = 5.0
+        return windows.sum()
+    with pytest.raises(ValueError, match="read-only"):
+        tg.trace(f, np.ones(4))
+    with pytest.raises(tg.UnknownFunction, match="writeable"):
+        tg.trace(lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, writeable=True), np.ones(4))
+
+
+def test_the_length_of_a_range_is_guarded() -> None:
+    _, tape = tg.trace(lambda stop: np.arange(0, stop, 0.1) * stop, 1.04)
+    np.testing.assert_array_equal(tape.play(1.02), np.arange(0, 1.02, 0.1) * 1.02)
+    assert tg.gradient(lambda stop: tape.play(stop).sum(), 1.02) == pytest.approx((5.5,))
+    with pytest.raises(tg.GuardError, match="ceil"):
+        tape.play(1.2)
+
+
 def test_a_vectorized_function_guards_its_branches() -> None:
     f = np.vectorize(lambda x: x * x if x > 0 else -x)
     _, tape = tg.trace(lambda x: f(x), np.array([1.0, -2.0]))

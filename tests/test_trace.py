@@ -197,6 +197,23 @@ def test_gradients_mirror_the_arguments() -> None:
     assert isinstance(d, Slotted) and d.w == 6.0
 
 
+def test_a_named_tuple_is_a_list_of_its_numbers() -> None:
+    assert tg.gradient(lambda p: np.sum(p) * np.linalg.norm(p), Point(3.0, 4.0)) == (Point(5.0 + 7 * 0.6, 5.0 + 7 * 0.8),)
+    assert tg.gradient(lambda p: math.dist(p, (0.0, 0.0)), Point(3.0, 4.0)) == (Point(0.6, 0.8),)
+
+
+def test_text_is_made_of_plain_numbers() -> None:
+    def f(x: Any) -> Any:
+        text = "%.1f, %s" % (x, x) + f"{x:.1f}"  # noqa: UP031
+        assert text == "2.0, 2.02.0"
+        return x * x
+    _, tape = tg.trace(f, 2.0)
+    assert "guard" not in str(tape)
+    assert tg.gradient(lambda x: tg.gradient(f, x)[0], 2.0) == (2.0,)
+    with pytest.raises(tg.ConcretizationError):
+        tg.trace(lambda x: x % float(x), 2.0)
+
+
 def test_inputs_are_labelled_by_path() -> None:
     _, tape = tg.trace(lambda m, p: m.W * p["b"][1], Model(2.0, 3.0), {"b": [1.0, 2.0]})
     assert [x.label for x in tape.inputs[1:]] == ["m.W", "m.b", "p['b'][0]", "p['b'][1]"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad import tensors
 from tapegrad.lazy import torch
-from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, real, where
+from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
 from tapegrad.rules import Op, define
 from tapegrad.tangent import ZERO, dtype_of, shape_of
@@ -183,6 +183,25 @@ def _back_prod(dy: Any, x: Any, axis: int) -> Any:
 
 cumulative_sum = running("cumulative_sum", np.add, lambda dy, x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
 cumulative_prod = running("cumulative_prod", np.multiply, _back_prod)
+
+
+def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
+    # as in max, the largest so far shares equally among those that tie for it: `ties` counts them along each stretch of equal y
+    holds, ndim = equal(x, y), len(shape_of(y))
+    behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]), tuple((int(i == axis % ndim), 0) for i in range(ndim)))
+    same = astype(behind, dtype=dtype_of(y))
+    ties = maximum(recurrence(same, astype(holds, dtype=dtype_of(y)), axis=axis), 1)  # where y is nan, none
+    return where(holds, recurrence(same, dy / ties, axis=axis, reverse=True), 0.0)
+
+
+def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
+    def impl(x: Any, axis: int = 0) -> Any:
+        return ufunc.accumulate(x, axis=axis)
+    return define(name, impl, (_back_extreme,), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
+
+
+cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
+cumulative_min = _running_extreme("cumulative_min", np.minimum, "cummin")
 
 
 def _recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:

@@ -137,7 +137,7 @@ class Unpacked:
         if node.volatile:
             self.mutable.append(text)
         if node.type is dict:
-            if not all(type(key) is str for key in keys):
+            if not all(type(key) in (str, int) for key in keys):
                 raise _Intricate
             self.check(f"{text}.keys() != {self.name(frozenset(keys), 'keys')}")
         for key, child in zip(keys, node.children):
@@ -216,7 +216,7 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
         return f"[{', '.join(written)}]"
     if node.type is dict:
         keys: Any = node.metadata
-        if not all(type(key) is str for key in keys):
+        if not all(type(key) in (str, int) for key in keys):
             raise _Intricate
         return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(keys, written))}}}"
     return f"({', '.join(written)}{',' if len(written) == 1 else ''})"

@@ -78,6 +78,12 @@ CASES = [
         ("bitwise_right_shift", operator.rshift), ("gcd", np.gcd), ("lcm", np.lcm)]],
     Case("bitwise_invert", operator.invert, [(draw(3, dtype=int, low=0, high=9),), (np.array([True, False]),)]),
     Case("bitwise_count", np.bitwise_count, [(draw(3, dtype=int, low=0, high=9),)]),
+    # with where=, what is left out is not computed, and does no harm
+    Case("divide:where", lambda x, y: np.divide(x, y - 1.5, where=abs(y - 1.5) > 0.1, out=np.zeros_like(x)),
+         [(draw(3), np.array([0.3, 1.5, 2.0])), (np.array(0.5), np.array(1.5))], ops=("divide", "setitem"), errors=[((np.ones(3), np.ones(2)), ValueError)]),
+    Case("log:where", lambda x: np.log(x, where=[True, False, True], out=x * 2), [(np.array([0.5, -1.0, 2.0]),), (np.array([[1.0, -1.0, 2.0]]),)]),
+    Case("divide:where number", lambda x, y: np.divide(x, y, where=y > 0.1, out=np.zeros(3)), [(draw(3), 0.0), (draw(3), 2.0), (1.5, draw(3))], ops=("divide",)),
+    Case("add:where cast", lambda x: np.add(x, 1, where=x > 0, out=np.zeros(3, int)), [], errors=[((np.ones(3),), TypeError)]),
     Case("where", lambda x, y: np.where(x > y, x, 2 * y), [(draw(2, 3), draw(3, seed=4)), (1.0, 2.0), (np.zeros((0, 2)), 1.0)],
          ops=("where", "greater"), torch=lambda x, y: torch.where(x > y, x, 2 * y), errors=[((np.ones(3), np.ones(4)), ValueError)]),
     binary("maximum", np.maximum, torch=torch.maximum), binary("minimum", np.minimum, torch=torch.minimum),
@@ -96,7 +102,7 @@ CASES = [
         ("erfc", "erfc", ANY), ("abs", "fabs", ANY), ("frexp", "frexp", (1.1, 1.9)), ("modf", "modf", (1.1, 1.9)), ("asin", "asin", UNIT), ("deg2rad", "radians", ANY)]],
     *[Case(f"math:{name}", fn, [(1.5, 0.7)], ops=()) for name, fn in [
         ("log", lambda a, b: math.log(a, b)), ("hypot", lambda a, b: math.hypot(a, b, 2.0)), ("dist", lambda a, b: math.dist((a, b), (0.0, 3.0))),
-        ("fsum", lambda a, b: math.fsum([a, b, a])), ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
+        ("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values())), ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
         ("remainder", lambda a, b: math.remainder(a, b)), ("isclose", lambda a, b: a * (2.0 if math.isclose(a, b) else 3.0)),
         ("floor", lambda a, b: a * math.floor(a) + b * math.ceil(b) + math.trunc(a))]],
 ]

@@ -161,6 +161,13 @@ CASES = [
     Case("cumulative_prod:complex", lambda a, b: np.cumprod(a + 1j * b), [(draw(3), draw(3, seed=5))]),
     Case("cumulative_sum:ufunc", lambda x: np.add.accumulate(x) * np.multiply.accumulate(x, axis=1), arrays((2, 3)),
          ops=("cumulative_sum", "cumulative_prod")),
+    *[Case(name, lambda x, of=of: of.accumulate(x), [*arrays((4, 3), (5,))], errors=[((1.5,), TypeError)],
+           torch=lambda x, name=name: getattr(torch, name.replace("ulative_", ""))(x, 0).values)
+      for name, of in [("cumulative_max", np.maximum), ("cumulative_min", np.minimum)]],
+    Case("cumulative_max:axis", lambda x: np.maximum.accumulate(x, axis=-1) * np.minimum.accumulate(x, axis=1), arrays((2, 5)),
+         ops=("cumulative_max", "cumulative_min")),
+    Case("cumulative_max:empty", np.maximum.accumulate, [(np.zeros((0, 2)),)]),
+    Case("cumulative_max:nan", lambda x: np.nan_to_num(np.maximum.accumulate(x)), [(np.array([1.0, 2.0, np.nan, 3.0]),)]),
     Case("recurrence", lambda a, b: tg.ops.recurrence(a, b, axis=-1),
          [(draw(2, 5), draw(2, 5, seed=3)), (draw(0), draw(0)), (draw(1), draw(1, seed=3))]),
     Case("recurrence:reverse", lambda a, b: tg.ops.recurrence(a, b, reverse=True),

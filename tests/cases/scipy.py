@@ -43,6 +43,8 @@ def matrices(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], shift:
 
 MATRIX = draw(3, 3) * 0.5 + 2 * np.eye(3)
 CASES = [
+    Case("simpson", lambda y: si.simpson(y, dx=0.1) + si.simpson(y[1:], x=np.array([0.0, 1.0, 1.5, 3.0])), [(draw(5),)], ops=("sum",)),
+    Case("simpson:by x", lambda y, x: si.simpson(y, x=x, axis=0), [(draw(5, 2), np.sort(draw(5)))], ops=("sum",)),
     unary("gamma", sp.gamma, POSITIVE), unary("gamma:negative", sp.gamma, (-1.8, -1.2)), unary("gammaln", sp.gammaln, POSITIVE, torch.lgamma),
     unary("loggamma", sp.loggamma, POSITIVE), Case("loggamma:complex", sp.loggamma, [(draw(3) + 1j,)]),
     unary("rgamma", sp.rgamma), Case("rgamma:pole", sp.rgamma, [(np.array([0.0, -1.0, -2.0, 1.5]),)], smooth=False),  # by reflection, once
@@ -95,6 +97,10 @@ CASES = [
     matrices("solve_triangular:stack", sl.solve_triangular, (2, 3, 3), (3, 2)), matrices("solve_triangular:vectors", sl.solve_triangular, (2, 3, 3), (3,)),
     Case("solve_triangular:shape", lambda a, b: sl.solve_triangular(a, b), [], errors=[((np.eye(3), np.ones(2)), ValueError), ((np.ones((2, 3)), np.ones(2)), ValueError),
                                                                     ((np.zeros((2, 2)), np.ones(2)), np.linalg.LinAlgError)]),
+    matrices("lu_factor:lu", lambda a: sl.lu(a)[1:], (3, 3), shift=0.1), Case("lu_factor:pieces", sl.lu, [(draw(3, 3),)]),
+    Case("lu_factor:permuted", lambda a: (sl.lu(a, permute_l=True), sl.lu(a, p_indices=True)), [(draw(3, 3),)]),
+    Case("linalg.eigvals:complex", lambda a: np.abs(sl.eigvals(a)) + np.abs(sl.eig(a, right=False)), [(draw(3, 3),), (np.diag([1.0, 2.0, 3.5]) + 0.1 * draw(3, 3),)], ops=("linalg.eigvals",)),
+    Case("linalg.eig:scipy", lambda a: (np.abs(sl.eig(a)[0]), np.abs(sl.eig(a)[1])), [(draw(3, 3),)], ops=("linalg.eig",)),
     matrices("lu_factor", lambda a: sl.lu_factor(a)[0], (3, 3), shift=0.1), matrices("lu_factor:four", lambda a: sl.lu_factor(a)[0], (4, 4), shift=0.0),
     Case("permutation", lambda x: sl.lu_solve((MATRIX, np.array([2, 2, 2])), x), [], ops=("permutation",)),
     matrices("solve_sylvester", sl.solve_sylvester, (3, 3), (2, 2), (3, 2), shift=5.0),

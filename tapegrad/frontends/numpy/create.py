@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -162,6 +163,19 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     if dtype is not None and np.dtype(dtype) != numpy_dtype(y):
         y = ops.astype(np.floor(y) if np.issubdtype(dtype, np.integer) else y, dtype=np.dtype(dtype))
     return (y, step) if retstep else y
+
+
+@means(np.arange)
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Any:
+    a, b, d = (as_array(x) for x in ((0, start, step) if stop is None else (start, stop, step)))
+    d = 1 if d is None else d
+    kind = np.result_type(np.intp, *[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b, d)])
+    if kind.kind in "iu":
+        return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
+    n = max(math.ceil((b - a) / d), 0)  # guarded
+    kind = kind if dtype is None else np.dtype(dtype)
+    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
+    return y if kind == np.dtype(float) else ops.astype(y, dtype=kind)
 
 
 @means(np.logspace)

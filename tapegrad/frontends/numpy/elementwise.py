@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,15 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.rules import FOREIGN, means
+from tapegrad.rules import FOREIGN, means, refused
 from tapegrad.tangent import dtype_of, shape_of
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
     np.logaddexp: np.logaddexp.reduce, np.fmax: np.nanmax, np.fmin: np.nanmin}
-_ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
+_ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
+                                            np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate}
 
 
 @means(np.ufunc)
@@ -26,6 +28,8 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if method == "at":
         return FOREIGN["at"](ufunc, *inputs)
     out = kwargs.pop("out", None)
+    if method == "__call__" and kwargs.get("where", True) is not True:
+        return _masked(ufunc, inputs, out, **kwargs)
     if out is not None:
         result = ufunc_method(ufunc, method, *inputs, **kwargs)
         return result if result is NotImplemented else FOREIGN["out"](out, result)
@@ -43,11 +47,29 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _call(ufunc: Any, inputs: tuple[Any, ...], where: Any = True, dtype: Any = None, casting: str = "same_kind",
-          order: str = "K", subok: bool = True, **other: Any) -> Any:
+def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: Any = "same_kind", **options: Any) -> Any:
+    """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and `out` keeps its numbers."""
+    if out is None or len(out) > 1 or out[0] is None:
+        raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined", "out=np.zeros_like(x)")
+    shape = shape_of(out[0])
+    mask = ops.broadcast_to(as_array(where), shape)
+    xs = list(map(as_array, inputs))
+    dtypes = [dtype_of(x) for x in xs if dtype_of(x) is not None]
+    # Python's numbers are spread too, and so take the dtype that they leave to the arrays
+    xs = [ops.astype(x, dtype=np.result_type(*dtypes, type(plain(x))(0))) if dtype_of(x) is None else x for x in xs]
+    y = _call(ufunc, tuple(ops.getitem(ops.broadcast_to(x, shape), mask) for x in xs), **options)
+    if y is NotImplemented:
+        return y
+    np.empty(0, dtype_of(y)).astype(dtype_of(out[0]), casting=casting)  # TypeError, in NumPy's words
+    FOREIGN[operator.setitem](out[0], mask, y)
+    return out[0]
+
+
+def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
+          where: Any = True, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
-    if meaning is None or where is not True or other:
-        return NotImplemented  # without `out`, what `where` leaves out is undefined
+    if meaning is None or other:
+        return NotImplemented
     inputs = tuple(map(as_array, inputs))
     if dtype is not None:
         inputs = tuple(ops.astype(x, dtype=np.dtype(dtype)) for x in inputs)

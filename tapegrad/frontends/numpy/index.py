@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, laid, rows, static
-from tapegrad.rules import FOREIGN, Traced, means
+from tapegrad.rules import FOREIGN, Traced, means, refused
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS
 
@@ -31,8 +32,8 @@ def _part(part: Any) -> Any:
     """Return one part of an index as an argument of `getitem`: an array for a list, plain ints for a slice's bounds."""
     if isinstance(part, slice):
         return slice(static(part.start), static(part.stop), static(part.step))
-    if isinstance(part, (list, tuple)):
-        return as_array(part) if len(part) else np.empty(0, np.intp)
+    if isinstance(part, (list, tuple, range)):
+        return as_array(list(part) if type(part) is range else part) if len(part) else np.empty(0, np.intp)
     return part
 
 
@@ -68,6 +69,20 @@ def _along(a: Any, axis: Any) -> tuple[Any, int]:
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     x, axis = _along(arr, axis)
     return ops.take_along_axis(x, as_array(indices), axis=axis)
+
+
+@means(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
+    if writeable:
+        raise refused("sliding_window_view with writeable=True", "its windows share memory on a way that no tape describes", "writes into x itself")
+    y, sizes = as_array(x), static(window_shape)
+    np.lib.stride_tricks.sliding_window_view(np.broadcast_to(0.0, shape_of(y)), sizes, static(axis))  # ValueError, in NumPy's words
+    sizes = np.atleast_1d(sizes).tolist()
+    axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)), allow_duplicate=True)
+    for k, size in zip(axes, sizes, strict=True):
+        starts = np.arange(shape_of(y)[k] - size + 1)
+        y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
+    return ops.broadcast_to(y, shape_of(y))  # which can only be read, as NumPy's windows
 
 
 @means(np.compress)

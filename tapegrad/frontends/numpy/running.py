@@ -37,6 +37,23 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     return running(ops.cumulative_prod, a, axis, dtype)
 
 
+@means(np.maximum.accumulate)
+def maximum_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return _extremes(ops.cumulative_max, array, axis, dtype)
+
+
+@means(np.minimum.accumulate)
+def minimum_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return _extremes(ops.cumulative_min, array, axis, dtype)
+
+
+def _extremes(op: Op, array: Any, axis: Any, dtype: Any) -> Any:
+    x = as_array(array)
+    if not rank(x):
+        raise TypeError("cannot accumulate on a scalar")
+    return op(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), axis=static(axis))
+
+
 @means(np.nancumsum)
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     return cumsum(masked(a, present(a), 0)[0], axis, dtype, out)

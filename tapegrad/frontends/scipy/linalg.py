@@ -86,6 +86,16 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
     return ops.take(solve_triangular(lu, solve_triangular(lu, x, trans), trans, True, True), ops.argsort(order), axis=0)
 
 
+@means(sl.lu)
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
+    factors, piv = lu_factor(a)
+    order, eye = ops.permutation(piv), np.eye(shape_of(factors)[0])
+    lower, upper = ops.tril(factors, k=-1) + eye, ops.triu(factors)
+    if permute_l:
+        return ops.take(lower, ops.argsort(order), axis=0), upper
+    return (ops.argsort(order) if p_indices else ops.take(eye, order, axis=1)), lower, upper
+
+
 @means(sl.solve_sylvester)
 def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     return ops.solve_sylvester(as_array(a), as_array(b), as_array(q))
@@ -145,6 +155,27 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
 @means(sl.eigvalsh)
 def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
     return eigh(a, b, eigvals_only=True, **how)
+
+
+@means(sl.eig)
+def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
+        check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
+    if b is not None or left or homogeneous_eigvals:
+        raise unknown("generalized eigenvalues, or eigenvectors from the left,", "those of inv(b) @ a, or of a.T")
+    if not right:
+        return _complex(np.linalg.eigvals(as_array(a)))
+    w, v = np.linalg.eig(as_array(a))
+    return _complex(w), v
+
+
+@means(sl.eigvals)
+def eigvals(a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
+    return eig(a, b, right=False, homogeneous_eigvals=homogeneous_eigvals)
+
+
+def _complex(w: Any) -> Any:
+    """Return eigenvalues as SciPy does: complex, even where all are real."""
+    return w if dtype_of(w).kind == "c" else ops.astype(w, dtype=np.result_type(dtype_of(w), np.complex64))
 
 
 @means(sl.qr)
