@@ -157,6 +157,14 @@ def stand_in(x: Any) -> Any:
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
 
 
+def original(x: Any) -> Any:
+    """Return what a stand-in among a module's globals replaces while a trace runs; other things as they are."""
+    if type(x) is GlobalGenerator:
+        return x._generator
+    fn = getattr(x, "__wrapped__", None) if type(x) is FunctionType else None
+    return fn if fn is not None and stand_in(fn) is x else x
+
+
 @functools.cache
 def _kinds() -> set[type]:
     return set(map(type, STAND_IN))

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import optree
 
+from tapegrad.alike import snapshot
+
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 _OPEN = object()  # stands for the mirror of a part that is being made
 
@@ -50,10 +52,35 @@ class Static:
         return ("static", self.value)
 
 
-class Fresh(Static):
-    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's."""
+class Function(Static):
+    """A Python function that captured nothing: any other of the same code and defaults stands for it."""
 
     __slots__ = ()
+
+    def key(self, seen: dict[int, int]) -> Any:
+        fn = self.value
+        return ("function", fn.__code__, id(fn.__globals__), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
+
+
+class Content(Static):
+    """A mutable part that is passed on as it is, such as an array of strings: it holds for a tape while its content is what it was."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.then = value, snapshot(value)
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("content", self.then)
+
+
+class Fresh(Static):
+    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's, and lest the caller change it."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        self.value = value.copy()
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return memo.setdefault(id(self), self.value.copy())
@@ -82,7 +109,13 @@ class Container:
         return self.make(self.metadata, tuple(child.mirror(leaves, memo) for child in self.children))
 
     def key(self, seen: dict[int, int]) -> Any:
-        return _first(self, seen) or (self.type, repr(self.metadata), tuple(child.key(seen) for child in self.children))
+        return _first(self, seen) or (self.type, repr(self.metadata), self.order(), tuple(child.key(seen) for child in self.children))
+
+    def order(self) -> list[Any]:
+        """Return the keys of a dict in its own order, which `children` has not; of another container, nothing."""
+        if not issubclass(self.type, dict):
+            return []
+        return list(self.make(self.metadata, tuple(self.children)))  # type: ignore[call-overload]
 
 
 def _first(node: Any, seen: dict[int, int]) -> Any:

@@ -14,6 +14,7 @@ from weakref import ReferenceType
 import numpy as np
 import optree
 
+from tapegrad.alike import alike, changes
 from tapegrad.brief import plain
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
@@ -22,8 +23,10 @@ from tapegrad.parts import (
     Bound,
     Closure,
     Container,
+    Content,
     Extended,
     Fresh,
+    Function,
     Instance,
     Item,
     Leaf,
@@ -86,7 +89,7 @@ class Structure:
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and _same(self.spec.key({}), other.spec.key({}))
+        return isinstance(other, Structure) and alike(self.spec.key({}), other.spec.key({}))
 
     def __hash__(self) -> int:
         return hash((self.start, self.size))
@@ -255,20 +258,15 @@ class _Stars:
         return "*"
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Compare keys; static parts by identity first, since an array's == is no truth value."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if a is b:
-        return True
-    try:
-        return bool(a == b)
-    except (TypeError, ValueError):
-        return False
-
-
 # Python functions whose calls are recorded whole: they are known by identity, and so are never rebuilt around proxies.
 OPAQUE: set[FunctionType] = set()
+
+
+def fixed(x: Any) -> Static:
+    """Return the part for what has no parts of its own."""
+    if isinstance(x, FunctionType) and x.__closure__ is None and x not in OPAQUE:
+        return Function(x)
+    return Content(x) if changes(x) else Static(x)
 
 
 def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True) -> Structure:
@@ -351,7 +349,7 @@ class _Walk:
         if found is None:
             if isinstance(x, np.ndarray):
                 self.opaque.append((label, x))
-            return Static(x)
+            return fixed(x)
         node, parts = found
         self.seen[id(x)] = node
         self.keep.append(x)
@@ -399,9 +397,9 @@ class _Walk:
         stack, inside = list(node.children), {id(node)}
         while stack:
             child = stack.pop()
-            if id(child) in inside or type(child) is Static:
+            if id(child) in inside or (isinstance(child, Static) and not isinstance(child, (Content, Fresh))):
                 continue
-            if isinstance(child, (Leaf, Fresh)) or child.volatile or child.leafy or child in self.open:
+            if isinstance(child, (Leaf, Content, Fresh)) or child.volatile or child.leafy or child in self.open:
                 return True
             inside.add(id(child))
             stack += child.children

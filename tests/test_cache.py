@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import array
+import functools
 import importlib
+import itertools
 import math
 import random
 import threading
+import types
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +88,132 @@ def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.M
     assert step(3.0)[0] == 6.0
     f.__defaults__ = (5.0,)
     assert step(3.0)[0] == 15.0
+
+
+NAMES, RECORDS = np.array(["sin"]), np.zeros(2, [("rate", float)])
+ORDERED = {"a": 1.0, "b": 2.0}
+
+
+def _reorder() -> None:
+    ORDERED["a"] = ORDERED.pop("a")
+
+
+@pytest.mark.parametrize(("thing", "read", "change"), [
+    ({2}, sum, lambda s: s.add(3)),
+    (bytearray(b"a"), lambda s: s[0], lambda s: s.extend(b"b") or s.pop(0)),
+    (NAMES, lambda s: 1.0 if s[0] == "sin" else 2.0, lambda s: np.copyto(s, "cos")),
+    (RECORDS, lambda s: s["rate"][0], lambda s: s["rate"].fill(3.0)),
+    (np.array([None, {}], object), lambda s: len(s[1]), lambda s: s[1].update(a=1)),
+    (array.array("d", [1.0]), lambda s: s[0], lambda s: s.append(s.pop() + 1)),
+    (types.MappingProxyType(ORDERED), lambda s: next(iter(s.values())), lambda s: _reorder()),
+    ({"a": 1.0, "b": 2.0}, lambda s: 3 * next(iter(s.values())) + sum(s.values()), lambda s: s.update(a=s.pop("a"))),
+    (np.polynomial.Polynomial([1.0, 2.0]), lambda s: s.coef[0], lambda s: s.coef.fill(3.0)),
+], ids=lambda value: type(value).__name__)
+def test_what_changes_in_place_is_looked_at_again(thing: Any, read: Any, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "THING", thing)
+    ways = [tg.compile(lambda x: x * float(read(THING))), tg.compile(lambda x: x * float(read(thing))), tg.compile(lambda x, given: x * float(read(given)))]
+    calls: list[Any] = [lambda: ways[0](2.0), lambda: ways[1](2.0), lambda: ways[2](2.0, thing)]
+    if type(thing) is dict:  # its numbers are inputs
+        ways = [tg.compile(lambda x: x * read(THING)), tg.compile(lambda x: x * read(thing)), tg.compile(lambda x, given: x * read(given))]
+    for _ in range(2):
+        for call in calls:
+            assert [call() for _ in range(3)] == [2.0 * read(thing)] * 3
+        assert [way.stats.hits for way in ways] in ([2, 2, 2], [4, 4, 4])
+        change(thing)
+
+
+class Late:
+    pass
+
+
+THING: Any = None
+function: Any = None
+
+
+@pytest.mark.parametrize(("f", "name", "values"), [
+    (lambda x: x * THING.rate, "THING", [types.ModuleType("one"), types.ModuleType("two")]),
+    (lambda x: x + function(2.0), "function", [math.sin, math.cos]),
+    (lambda x: x + function(2.0), "function", [np.sin, np.cos]),
+    (lambda x: x + function(2.0), "function", [functools.partial(np.power, 2.0), functools.partial(np.power, 3.0)]),
+    (lambda x: x * math.copysign(1.0, THING), "THING", [0.0, -0.0]),
+    (lambda x: x * math.copysign(1.0, eval("THING")), "THING", [1.0, -1.0]),
+    (lambda x: x * max(1.0, 2.0), "max", [None, min]),
+], ids=["module", "builtin", "ufunc", "partial", "zero", "eval", "hidden"])
+def test_names_are_looked_up_again(f: Any, name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    step = tg.value_and_grad(f)
+    for number, value in enumerate(values * 2):
+        if isinstance(value, types.ModuleType):
+            vars(value)["rate"] = 2.0 + number % 2
+        if value is not None:
+            monkeypatch.setitem(globals(), name, value)
+        else:
+            monkeypatch.delitem(globals(), name, raising=False)
+        for _ in range(3):
+            same(step(2.0), tg.grad(f, 2.0))
+    assert step.stats.traces == 2
+
+
+def test_what_stands_in_while_another_trace_runs_is_no_other_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "function", math.sin)
+    monkeypatch.setitem(globals(), "THING", np.random.default_rng(0))
+    inner = tg.compile(lambda x: function(x) + 0.0 * THING.random())
+    for k in range(3):
+        assert tg.grad(lambda x: x * inner(2.0), float(k)) == (k * math.sin(2.0), (None, math.sin(2.0)))
+        assert inner(float(k)) == math.sin(k)
+    assert inner.stats.traces == 1
+
+
+def test_attributes_that_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Meta(type):
+        rate = 2.0
+
+    class Model(metaclass=Meta):
+        pass
+    by_attribute, by_class, by_meta = (tg.compile(f) for f in (
+        lambda x: helper(x) * getattr(helper, "rate", 1.0), lambda x: x * getattr(Late, "rate", 1.0), lambda x: x * Model.rate))
+    monkeypatch.setattr(helper, "rate", 2.0, raising=False)
+    for rate in (2.0, 3.0):
+        monkeypatch.setattr(helper, "rate", rate)
+        monkeypatch.setattr(Meta, "rate", rate)
+        assert [by_attribute(2.0) for _ in range(3)] == [2.0 * SCALE * rate] * 3
+        assert [by_meta(2.0) for _ in range(3)] == [2.0 * rate] * 3
+    assert [by_class(2.0) for _ in range(3)] == [2.0] * 3
+    monkeypatch.setattr(Late, "rate", 5.0, raising=False)
+    assert by_class(2.0) == 10.0
+
+
+def test_the_order_of_keywords_and_of_keys() -> None:
+    def f(x: Any, **given: Any) -> Any:
+        first, second = given.values()
+        return x * (2 * first + second)
+
+    def g(x: Any, given: Any) -> Any:
+        return f(x, **given)
+    by_keyword, by_dict = tg.value_and_grad(f), tg.value_and_grad(g)
+    for given in ({"a": 1.0, "b": 3.0}, {"b": 3.0, "a": 1.0}):
+        for _ in range(3):
+            same(by_keyword(2.0, **given), tg.grad(f, 2.0, **given))
+            found = by_dict(2.0, given)
+            same(found, tg.grad(g, 2.0, given))
+            assert list(found[1][2]) == list(given)
+
+
+def test_an_iterator_is_used_up_by_each_call() -> None:
+    step, numbers = tg.value_and_grad(lambda x, it: x * next(it)), itertools.count(1)
+    assert [step(2.0, numbers)[0] for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_functions_of_the_same_code_are_one() -> None:
+    def act(k: Any) -> Any:
+        return lambda y, k=k: y * k
+    step = tg.compile(lambda x, fn: fn(x))
+    for _ in range(4):
+        assert step(2.0, lambda y: y * y) == 4.0
+    assert step.stats.traces == 1
+    for k in (1, 1.0, True, 0.0, -0.0, np.ones(2)):
+        for _ in range(3):
+            same(step(-3, act(k)), -3 * k)
+            assert np.signbit(step(-3, act(k))).all() == np.signbit(-3 * k).all()
 
 
 def test_captured_variables_are_inputs() -> None:

@@ -301,7 +301,7 @@ def test_a_list_of_another_length_is_a_fault() -> None:
     op = [op for op in tape if is_loop(op)][1]
     part = op.args[op.fn.sizes[1]]
     part.val = part.val[:-1]
-    with pytest.raises(tg.MalformedTape, match="of 29 runs, and %17 has 28 elements"):
+    with pytest.raises(tg.MalformedTape, match="of 29 runs, and %18 has 28 elements"):
         tape.check()
 
 

@@ -383,3 +383,25 @@ def test_segments_of_a_tape_without_repetition() -> None:
     with cProfile.Profile() as profile:
         assert segments(tape, 8) == []
     assert pstats.Stats(profile).total_calls < 200 * len(tape) + 20000  # type: ignore[attr-defined]
+
+
+def test_no_nothing_flows_through_what_is_infinite() -> None:
+    def f(x: Any) -> Any:
+        a, t = x * 1.0, x[0]
+        for i in range(8):
+            a = a * a + t
+            t = t * 0.5 + i
+        return t * len(a)
+
+    def nested(x: Any) -> Any:
+        a, t = x * 1.0, x[0]
+        for _ in range(8):
+            for i in range(8):
+                a = a * a + t
+                t = t * 0.5 + i
+        return t * len(a)
+    for g in (f, nested):
+        with np.errstate(all="ignore"):
+            rolled = tg.roll(tg.trace(g, X[:3])[1], saved=0)
+            x = np.array([1e200, np.nan, np.inf])
+            np.testing.assert_array_equal(tg.flatgrad(rolled).play(x)[1][1], tg.grad(g, x)[1][1])

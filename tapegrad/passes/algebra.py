@@ -72,7 +72,7 @@ def same(x: Any, op: Operation) -> Any:
     return x if isinstance(x, Operation) and same_type(x.val, op.val) else None
 
 
-# -- neutral elements. The last, x + 0, makes of -0.0 what it was, and not 0.0.
+# -- neutral elements. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of that. x - 0 and x + (-0.0) are.
 
 
 def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -86,21 +86,29 @@ def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def plus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """x + 0, 0 + x."""
-    return same(a, op) if number(b) == 0 else same(b, op) if number(a) == 0 else None
+    """x + (-0.0), -0.0 + x; with 0 where x is an integer."""
+    neutral = [is_zero(x, negative=True) or (is_zero(x, negative=False) and not floats(op)) for x in (a, b)]
+    return same(a, op) if neutral[1] else same(b, op) if neutral[0] else None
 
 
 def minus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x - 0."""
-    return same(a, op) if number(b) == 0 else None
+    return same(a, op) if is_zero(b, negative=False) else None
+
+
+def is_zero(x: Any, negative: bool) -> bool:
+    """True for a zero of a sign."""
+    x = number(x)
+    return bool(x == 0) and not isinstance(x, (complex, np.complexfloating)) and bool(np.signbit(x)) is negative
 
 
 # -- signs
 
 
 def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """0 - x is -x."""
-    return w.make(op, negative, b, val=op.val) if number(a) == 0 and same(b, op) else None
+    """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
+    exact = is_zero(a, negative=True) or (is_zero(a, negative=False) and not floats(op))
+    return w.make(op, negative, b, val=op.val) if exact and same(b, op) else None
 
 
 def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -117,11 +125,6 @@ def signed(op: Operation) -> bool:
 def negated_twice(w: Walk, op: Call, x: Any) -> Any:
     """--x is x."""
     return same(x.args[0], op) if is_call(x, negative) else None
-
-
-def difference_negated(w: Walk, op: Call, x: Any) -> Any:
-    """-(a - b) is b - a, where nothing else needs the difference."""
-    return w.make(op, subtract, x.args[1], x.args[0], val=op.val) if is_call(x, subtract) and w.once(x) and floats(op) else None
 
 
 def floats(op: Operation) -> bool:
@@ -192,7 +195,7 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 
 ALGEBRA = (
     (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero), (subtract, minus_from_zero),
-    (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (negative, difference_negated), (add, plus_negative),
+    (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),
     (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
     (cos, even), (abs, even), (square, even), (pow, even),
     (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
@@ -204,6 +207,6 @@ _NEGATIVE = frozenset([negative])
 LOOKS_AT: dict[Any, frozenset[Any]] = {
     **dict.fromkeys([times_one, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one, squared], _NUMBER),
     **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
-    difference_negated: frozenset([subtract]), times_reciprocal: frozenset([divide]),
+    times_reciprocal: frozenset([divide]),
 }
 """What a rule looks for among the arguments: calls of these, or constants. Rules that are not here look at every call."""

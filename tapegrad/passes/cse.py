@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.brief import is_python
 from tapegrad.ops import add, multiply
 from tapegrad.passes.walk import Walk, pure
 from tapegrad.tape import Call, Constant, Guard, Operation, Tape
@@ -57,6 +58,8 @@ def _key(op: Operation, same: list[Operation]) -> Any:
         if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
             args.reverse()
         kwargs = op.kwargs  # type: ignore[attr-defined]
+        if is_python(op.val):  # math.sin(x) is one, np.sin(x) is not
+            args.append(type(op.val))
         if kwargs:
             return (fn, *args, *((name, number(value, same)) for name, value in sorted(kwargs.items())))
         return (fn, *args)

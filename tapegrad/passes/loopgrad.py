@@ -34,12 +34,14 @@ class NoLoop(TapeError):
         super().__init__(what, where, try_)
 
 
-def trace_loop(op: Call, args: list[Any], tracer: Tracer) -> tuple[tuple[Any, ...], Any]:
+def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
     """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it returns, and its pullback.
+
+    The sweep carries no cotangents but of what the `taken` results depend on: nothing would flow to others, but 0 * inf.
 
     `lax.scan` is differentiated like that (Bradbury et al., JAX); what is summed over the runs, is summed in place.
     """
-    parts = _Gradient(op.fn)
+    parts = _Gradient(op.fn, taken)
     forward, count = parts.forward, op.fn.count
     kept = tuple([(val,) * count for val in parts.kept])
     call = tracer.place(Call(forward, tuple(map(tracer.lift, args)), None, (*op.val, *kept)))
@@ -97,13 +99,14 @@ class _Gradient:
     the loop carries (`seeds`, samples by number) and sums those of what is given to all runs (`totals`, samples by number).
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, taken: set[int]) -> None:
         _, given, listed, carried = loop.sizes
         if listed or len(loop.results) > carried:
             raise NoLoop
         self.loop, self.given = loop, given
         self.totals: dict[int, Any] = {}
-        self.seeds: dict[int, Any] = {j: _zero(x.val) for j, x in enumerate(loop.parts()[3]) if has_gradient(x.val)}
+        self.live = _live(loop, taken)
+        self.seeds: dict[int, Any] = {j: _zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live and has_gradient(x.val)}
         for _ in range(TRIES):
             self._sweep()
             if self._settled():
@@ -120,7 +123,7 @@ class _Gradient:
         leave = interposition.enter(tracer, {}, ())
         try:
             with np.errstate(all="ignore"):
-                shadow = copy_primal(loop.body, new, tracer, trace_loop)
+                shadow = copy_primal(loop.body, new, tracer, trace_loop, [loop.results[j] for j in self.live])
                 self.primal = len(new.ops)
                 _, given, _, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
                 self.dys = {j: new.push(Input(val, f"d{carried[j].name}")) for j, val in self.seeds.items()}
@@ -208,6 +211,16 @@ class _Gradient:
                 put(body, op, at)
         put_results(body, [at[part] if isinstance(part, Operation) else part for part in (*self.results.values(), *self.added.values())])
         return body
+
+
+def _live(loop: Loop, taken: set[int]) -> set[int]:
+    """Return the numbers of what the loop carries that the taken results depend on, in the last run or in one before it."""
+    live, more = set(taken), set(taken)
+    while more:
+        leads = leading(loop.body.ops, [loop.results[j] for j in live])
+        more = {j for j, x in enumerate(loop.parts()[3]) if leads[x.id]} - live
+        live |= more
+    return live
 
 
 def _zero(x: Any) -> Any:

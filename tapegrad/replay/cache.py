@@ -198,7 +198,7 @@ class Compiled:
         self._warned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key = (len(args), *sorted(kwargs)) if kwargs else len(args)
+        key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         for entry in self._entries.get(key, ()):
             tape = entry.tape  # another thread may compile it meanwhile
             try:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.parts import Closure, Container, Leaf, Static
+from tapegrad.parts import Closure, Container, Function, Leaf, Static
 from tapegrad.replay.play import bind as bind_leaves
 from tapegrad.tape import Tape
 from tapegrad.trace import argument_names
-from tapegrad.tree import Signature, Structure
+from tapegrad.tree import Signature, Structure, flatten
 
 Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
 
@@ -116,7 +116,7 @@ class Unpacked:
             if text != name:
                 self.lines.append(f"{name} = {text}")
             self.leaf(node.index, name)
-        elif type(node) is Static:
+        elif type(node) in (Static, Function):
             self.static(node.value, text)
         elif isinstance(node, Container) and node.type in (tuple, list, dict):
             self.container(node, text)
@@ -131,15 +131,15 @@ class Unpacked:
             self.count += 1
             self.lines.append(f"part{self.count} = {text}")
             text = f"part{self.count}"
-        metadata: Any = node.metadata
-        keys = list(metadata) if node.type is dict else list(range(len(node.children)))
+        metadata: Any = node.metadata  # of a dict, the keys as its children are ordered
+        keys = metadata if node.type is dict else list(range(len(node.children)))
         self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
         if node.volatile:
             self.mutable.append(text)
         if node.type is dict:
             if not all(type(key) in (str, int) for key in keys):
                 raise _Intricate
-            self.check(f"{text}.keys() != {self.name(frozenset(keys), 'keys')}")
+            self.check(f"[*{text}] != {node.order()!r}")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 
@@ -176,12 +176,7 @@ def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], m
 
 def _differs(a: Any, b: Any) -> bool:
     """Return whether a static argument is another than the one recorded."""
-    if a is b:
-        return False
-    try:
-        return type(a) is not type(b) or not bool(a == b)
-    except (TypeError, ValueError):
-        return True
+    return a is not b and flatten(a, "", [], []) != flatten(b, "", [], [])
 
 
 # -- the way back: nests around texts
@@ -218,5 +213,6 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
         keys: Any = node.metadata
         if not all(type(key) in (str, int) for key in keys):
             raise _Intricate
-        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(keys, written))}}}"
+        at = dict(zip(keys, written))
+        return f"{{{', '.join(f'{key!r}: {at[key]}' for key in node.order())}}}"
     return f"({', '.join(written)}{',' if len(written) == 1 else ''})"

@@ -6,21 +6,31 @@ a string by identity, an array by its content, a list, dict or object by what is
 
 from __future__ import annotations
 
+import dis
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from tapegrad.alike import alike
+from tapegrad.interpose import original
 from tapegrad.lazy import torch
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
-_MISSING = object()
-_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter"])
+
+class _Missing:
+    """What there is under a name that is not bound."""
+
+
+_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
+_NAMED = (FunctionType, BuiltinFunctionType, np.ufunc, type, ModuleType)
+_FIXED = (*_PLAIN, *_NAMED)  # another one is another object
 
 
 def watch(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], structure: Signature) -> Callable[[], bool] | None:
@@ -34,21 +44,26 @@ def watch(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     checks: list[Callable[[], bool]] = []
     places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
     inputs = {key for part in (structure.function, *structure.args, *structure.kwargs.values()) for key in part.seen}
-    for fn in _reached([f, *args, *kwargs.values()], places):
+    classes: list[Mapping[str, Any]] = []
+    for fn in _reached([f, *args, *kwargs.values()], places, classes):
         if id(fn.__code__) in seen:
             continue
         seen.add(id(fn.__code__))
         checks.append(_same_function(fn, captured=id(fn) not in inputs))
-    quick = [(scope, name, value) for scope, name, value in places.values() if isinstance(value, (*_PLAIN, FunctionType, type))]
-    slow = [_unchanged(scope, name, value) for scope, name, value in places.values() if not isinstance(value, (*_PLAIN, FunctionType, type))]
+    quick = [(scope, name, value) for scope, name, value in places.values() if isinstance(value, _FIXED)]
+    slow = [_unchanged(scope, name, value) for scope, name, value in places.values() if not isinstance(value, _FIXED)]
     code = [check for check in checks if check is not _always]
-    if not quick and not slow and not code:
+    sizes = [(scope, len(scope)) for scope in classes]  # a new attribute may be found by a name that nothing was found by
+    if not quick and not slow and not code and not sizes:
         return None
 
     def fresh() -> bool:
         for scope, name, value in quick:
-            found = scope.get(name, _MISSING)
-            if found is not value and not _equal(found, value):
+            found = scope.get(name, _Missing)
+            if found is not value and not _equal(found, value) and original(found) is not value:
+                return False
+        for scope, size in sizes:
+            if len(scope) != size:
                 return False
         for check in code:
             if not check():
@@ -57,8 +72,9 @@ def watch(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     return fresh
 
 
-def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]]) -> Iterator[FunctionType]:
-    """Yield the user's functions that can be reached from a function and the classes of its arguments; note the names they read."""
+def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]],
+             classes: list[Mapping[str, Any]]) -> Iterator[FunctionType]:
+    """Yield the user's functions that can be reached from a function and the classes of its arguments; note the names they read, and the classes."""
     stack = roots
     known: set[int] = set()
     keep: list[Any] = []  # what is known by its id must live
@@ -79,14 +95,19 @@ def _reached(roots: list[Any], places: dict[tuple[int, str], tuple[Mapping[str, 
             names = _names(thing.__code__)
             for scope in (thing.__globals__, *map(vars, _modules(thing, names))):
                 stack += _note(scope, names, names, places)
+            for name in _global_names(thing.__code__) - thing.__globals__.keys():
+                places[id(thing.__globals__), name] = (thing.__globals__, name, _Missing)  # a builtin, which may be hidden later
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+            own = frozenset(thing.__dict__)
+            stack += _note(thing.__dict__, own, own, places)
             if hasattr(thing, "__wrapped__"):
                 stack.append(thing.__wrapped__)
         elif isinstance(thing, type):
             if not _is_foreign(thing.__module__):
+                classes.append(vars(thing))
                 data = frozenset(name for name, part in vars(thing).items() if not (name.startswith("__") or hasattr(type(part), "__get__")))
-                stack += [*thing.__mro__[1:], *(_function(part) for part in vars(thing).values()), *_note(vars(thing), data, data, places)]
+                stack += [type(thing), *thing.__mro__[1:], *map(_function, vars(thing).values()), *_note(vars(thing), data, data, places)]
         elif isinstance(thing, (list, tuple, set, frozenset, dict)):
             stack += thing.values() if isinstance(thing, dict) else thing
         elif not isinstance(thing, (*_PLAIN, np.ndarray, ModuleType)):
@@ -101,16 +122,11 @@ def _note(scope: Mapping[str, Any], names: frozenset[str], all_names: frozenset[
     for name in names:
         if name not in scope or (id(scope), name) in places:
             continue
-        value = scope[name]
-        if isinstance(value, ModuleType):
-            if not _is_foreign(value.__name__):
-                leads += _note(vars(value), all_names, all_names, places)
-            continue
-        if _is_foreign(getattr(value, "__module__", None) or "") and not isinstance(value, (*_PLAIN, np.ndarray)) \
-                and not is_tensor(value):
-            continue
+        value = original(scope[name])
         places[id(scope), name] = (scope, name, value)
-        if isinstance(value, type):
+        if isinstance(value, _NAMED) and _is_foreign(getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""):
+            continue
+        if isinstance(value, (type, ModuleType)):
             leads += _note(vars(value), all_names, all_names, places)
         leads.append(value)
     return leads
@@ -126,9 +142,24 @@ def _modules(fn: FunctionType, names: frozenset[str]) -> list[ModuleType]:
 @functools.lru_cache(maxsize=1024)
 def _names(code: CodeType) -> frozenset[str]:
     """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
-    inner = [_names(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return frozenset([*code.co_names, *_strings(code)]).union(*map(_names, _inner(code)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _global_names(code: CodeType) -> frozenset[str]:
+    """Return those of the names that are no attributes'."""
+    read = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    return frozenset([*read, *_strings(code)]).union(*map(_global_names, _inner(code)))
+
+
+def _inner(code: CodeType) -> list[CodeType]:
+    return [part for part in code.co_consts if isinstance(part, CodeType)]
+
+
+def _strings(code: CodeType) -> list[str]:
+    """Return the names in the strings of a code object that reads by name."""
     strings = [part for part in code.co_consts if type(part) is str] if _BY_NAME.intersection(code.co_names) else []
-    return frozenset([*code.co_names, *strings]).union(*inner)
+    return [name for part in strings for name in re.findall(r"\w+", part)]
 
 
 def _function(part: Any) -> Any:
@@ -148,7 +179,7 @@ def _always() -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and isinstance(a, _PLAIN) and (a == b or (a != a and b != b))
+    return isinstance(a, _PLAIN) and alike(a, b)
 
 
 def _same_function(fn: FunctionType, captured: bool) -> Callable[[], bool]:
@@ -168,14 +199,14 @@ def _same_function(fn: FunctionType, captured: bool) -> Callable[[], bool]:
 
 def _unchanged(scope: Mapping[str, Any], name: str, value: Any) -> Callable[[], bool]:
     content = _content(value)
-    return lambda: scope.get(name, _MISSING) is value and content()
+    return lambda: original(scope.get(name, _Missing)) is value and content()
 
 
 def _content(value: Any) -> Callable[[], bool]:
     """Return a check that what is in a mutable thing has not changed."""
-    if isinstance(value, (*_PLAIN, FunctionType, type, ModuleType)):
+    if isinstance(value, _FIXED):
         return _always
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         if not value.flags.writeable and value.base is None:
             return _always
         shape, dtype, then = value.shape, value.dtype, value.tobytes()

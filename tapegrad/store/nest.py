@@ -9,9 +9,9 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 from tapegrad.errors import ArgumentError, TapeFormatError
-from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record, Static
+from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record
 from tapegrad.store.format import MAX_DEPTH, MAX_PARTS, spread
-from tapegrad.tree import Structure
+from tapegrad.tree import Structure, fixed
 
 
 class Captured(Record):
@@ -85,7 +85,7 @@ class Nest:
             value = reader.value(leafy)
             if kind == "fresh" and not isinstance(value, (set, bytearray)):
                 raise TapeFormatError("a set that is none")
-            return Static(value) if kind == "static" else Fresh(value)
+            return fixed(value) if kind == "static" else Fresh(value)
         if type(leafy) is not bool:
             raise TapeFormatError("a part that says neither that it has leaves nor that it has none")
         count = len(more[0])
