@@ -39,6 +39,9 @@ class Held(Leaf):
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return None
 
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("held", self.index)  # a tape has no gradient by it; and by what was frozen since, none may be given
+
 
 class Reference:
     """A module's weak reference, to a tensor or a module that it holds or to something else: what is computed does not depend on it."""
@@ -152,6 +155,9 @@ def difference(recorded: Module, given: Module) -> str:
         was, now = recorded.plain.get(key, _NOTHING), given.plain.get(key, _NOTHING)
         if was != now:
             return f"{given.label}.{key[1] if type(key) is tuple else key} was {was!r}, and is {now!r}"
+    for (_, name), was, now in zip(given.names, recorded.children, given.children):
+        if isinstance(was, Leaf) and isinstance(now, Leaf) and was.leafy != now.leafy:
+            return f"{given.label}.{name} was {'trained' if was.leafy else 'held constant'}, and is {'trained' if now.leafy else 'held constant'}"
     return ""
 
 
