@@ -198,6 +198,6 @@ def refuse(module: Any, label: str) -> None:
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
-        if x is not None and not is_proxy(x) and x._backward_hooks:
+        if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
             raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
                                 "remove it, and do to the gradient that is returned what it does")

@@ -445,7 +445,7 @@ def is_empty(cell: CellType) -> bool:
 def _attributes(x: Any) -> dict[str, Any]:
     """Return the attributes of an object of a user's class; what other packages define is left alone."""
     cls = type(x)
-    if cls is SimpleNamespace:
+    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
         return dict(vars(x))
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in FOREIGN_PACKAGES:
         return {}

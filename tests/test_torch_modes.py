@@ -269,3 +269,27 @@ def test_a_module_of_torchs_own_as_a_tape() -> None:
         torch.testing.assert_close(tape.to_fx()(x * scale), model(x * scale).detach())
     with pytest.raises(ArgumentError, match="takes 1 argument"):
         tg.from_fx(torch.fx.symbolic_trace(model), x, x)
+
+
+def test_a_program_with_a_module_as_a_module_of_fx() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    x = torch.tensor(draw(5, 3)).float()
+    tape = tg.gradtape(lambda m, x: (m(x) ** 2).sum(), model, x)
+    value, (_, gradients, dx) = tape.to_fx()(*(p * 0.5 for p in model.parameters()), x)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(0.5)
+    wanted, (_, expected, dx_wanted) = tape.play(model, x)
+    torch.testing.assert_close((value, dx, gradients), (wanted, dx_wanted, expected))
+
+
+def test_what_torch_exports_as_a_tape() -> None:
+    class Nested(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            y[0] = x[1]
+            return {"a": y, "b": (x, y.sum())}
+    x = torch.tensor(draw(5, 3)).float()
+    tape = tg.from_fx(torch.export.export(Nested(), (x,)).module(), x)
+    for run in (tape.play, tg.optimise(tape).play, tape.to_fx(), tg.compile(tape, backend="torch")):
+        torch.testing.assert_close(run(2 * x), Nested()(2 * x))

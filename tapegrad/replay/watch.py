@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.lazy import torch
+from tapegrad.modules import is_module
+from tapegrad.parts import Static
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
@@ -106,8 +108,7 @@ def _note(scope: Mapping[str, Any], names: frozenset[str], all_names: frozenset[
             if not _is_foreign(value.__name__):
                 leads += _note(vars(value), all_names, all_names, places)
             continue
-        if _is_foreign(getattr(value, "__module__", None) or "") and not isinstance(value, (*_PLAIN, np.ndarray)) \
-                and not is_tensor(value):
+        if _is_foreign_code(value):
             continue
         places[id(scope), name] = (scope, name, value)
         if isinstance(value, type):
@@ -138,6 +139,12 @@ def _function(part: Any) -> Any:
 
 def _is_foreign(module: Any) -> bool:
     return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")
+
+
+def _is_foreign_code(value: Any) -> bool:
+    """True for a function or a class of another package; an object of such a class, a module of torch's say, may change."""
+    return callable(value) and not isinstance(value, functools.partial) and not is_module(value) \
+        and _is_foreign(getattr(value, "__module__", None) or "")
 
 
 # -- is it the same?
@@ -185,7 +192,7 @@ def _content(value: Any) -> Callable[[], bool]:
         return lambda: value.shape == held.shape and value.dtype == held.dtype and value.device == held.device and torch.equal(value, held)
     leaves: list[Any] = []
     structure = flatten(value, "", leaves, [])
-    if structure.is_leaf:
+    if structure.is_leaf or type(structure.spec) is Static:  # which the place that holds it is asked for
         return _always
     contents = [(leaf, _content(leaf)) for leaf in leaves]
 
