@@ -69,7 +69,7 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     """Call the meaning of a function, or record it as one operation of torch's own."""
     if AUTOCAST():
         raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
-                              user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) where you want it")
+                              user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) in it")
     meaning = FOREIGN.get(func)
     if "out" in kwargs:
         if kwargs["out"] is not None:
