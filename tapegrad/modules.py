@@ -39,6 +39,9 @@ class Held(Leaf):
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return None
 
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("held", self.index)  # a tape has no gradient by it; and by what was frozen since, none may be given
+
 
 class Reference:
     """A module's weak reference, to a tensor or a module that it holds or to something else: what is computed does not depend on it."""
@@ -152,6 +155,9 @@ def difference(recorded: Module, given: Module) -> str:
         was, now = recorded.plain.get(key, _NOTHING), given.plain.get(key, _NOTHING)
         if was != now:
             return f"{given.label}.{key[1] if type(key) is tuple else key} was {was!r}, and is {now!r}"
+    for (_, name), was, now in zip(given.names, recorded.children, given.children):
+        if isinstance(was, Leaf) and isinstance(now, Leaf) and was.leafy != now.leafy:
+            return f"{given.label}.{name} was {'trained' if was.leafy else 'held constant'}, and is {'trained' if now.leafy else 'held constant'}"
     return ""
 
 
@@ -192,6 +198,6 @@ def refuse(module: Any, label: str) -> None:
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
-        if x is not None and not is_proxy(x) and x._backward_hooks:
+        if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
             raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
                                 "remove it, and do to the gradient that is returned what it does")

@@ -103,7 +103,7 @@ class Structure:
 
 def _static_difference(recorded: Any, given: Any) -> str:
     """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
-    if type(recorded) is not tuple or type(given) is not tuple or _same(recorded, given):
+    if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
         return ""
     if recorded[:1] == given[:1] == ("static",):
         return f"recorded {recorded[1]!r}, given {given[1]!r}"
@@ -454,7 +454,7 @@ def is_empty(cell: CellType) -> bool:
 def _attributes(x: Any) -> dict[str, Any]:
     """Return the attributes of an object of a user's class; what other packages define is left alone."""
     cls = type(x)
-    if cls is SimpleNamespace:
+    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
         return dict(vars(x))
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in FOREIGN_PACKAGES:
         return {}

@@ -11,6 +11,8 @@ import random
 import threading
 import types
 import warnings
+from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +72,21 @@ def test_globals_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     check(5)
     monkeypatch.setitem(globals(), "helper", lambda x: x * 10.0)
     check(6)
+
+
+
+OPTIONS = Namespace(rate=2.0)
+POWER = partial(pow, 2.0)
+
+
+def test_options_and_partial_functions_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = tg.value_and_grad(lambda x: x * OPTIONS.rate * POWER(2.0))
+    assert [step(1.0)[0] for _ in range(3)] == [8.0] * 3
+    monkeypatch.setattr(OPTIONS, "rate", 3.0)
+    assert [step(1.0)[0] for _ in range(2)] == [12.0] * 2
+    monkeypatch.setitem(globals(), "POWER", partial(pow, 3.0))
+    assert [step(1.0)[0] for _ in range(2)] == [27.0] * 2
+    assert step.stats.traces == 3
 
 
 def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

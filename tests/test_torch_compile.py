@@ -390,6 +390,26 @@ def test_globals_are_looked_at_again() -> None:
     assert float(fast(x)) == 3.0 and fast.stats.traces == 2
 
 
+
+MODULE = torch.nn.Sequential(torch.nn.Linear(3, 2))
+
+
+def test_a_module_of_torchs_own_among_the_globals_is_looked_at_again() -> None:
+    def f(x: Any) -> Any:
+        return MODULE(x).sum()
+    step, x = tg.value_and_grad(f, backend="torch"), torch.ones(4, 3)
+    for change in (lambda: None, lambda: None, lambda: MODULE[0].weight.data.mul_(2.0), lambda: MODULE.append(torch.nn.Tanh())):
+        change()
+        for _ in range(2):
+            torch.testing.assert_close(step(x)[0], f(x).detach())
+    assert step.stats.traces == 3
+
+
+def test_what_a_program_says_it_cannot_hold_is_said_as_it_is() -> None:
+    with pytest.raises(tg.UnknownFunction, match=r"torch\.vmap"):
+        tg.value_and_grad(lambda x: torch.vmap(torch.sin)(x).sum(), backend="torch")(torch.ones(2, 3))
+
+
 def test_a_tapes_function_refuses_what_does_not_fit() -> None:
     run = tg.compile(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1], backend="torch")
     assert run(3.0, np.arange(3.0)).tolist() == [0.0, 3.0, 6.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,35 @@ def test_results_of_graphs_are_the_callers(graphs: str) -> None:
     assert second[0].tolist() == first[0].tolist() == [2.0] * 3 and third[0].tolist() == [10.0] * 3 and third[2].tolist() == [5.0] * 3
     third[0].fill_(0.0)
     assert fast(np.full(3, 5.0))[0].tolist() == [10.0] * 3
+
+
+class Net(torch.nn.Module):
+    """Layers whose kernels save something for their gradients, and statistics that move on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm, self.out = torch.nn.Embedding(5, 4), torch.nn.LayerNorm(4), torch.nn.Linear(8, 2)
+        self.conv, self.batch, self.pool = torch.nn.Conv1d(4, 8, 2), torch.nn.BatchNorm1d(8), torch.nn.MaxPool1d(2)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.pool(self.batch(self.conv(self.norm(self.table(x)).mT))).relu().mean(-1))
+
+
+def with_buffers(m: Any, x: Any) -> Any:
+    return m(x).square().mean(), {"kept": dict(m.named_buffers())}
+
+
+@pytest.mark.filterwarnings("ignore:the tape has new running statistics")
+def test_layers_and_what_they_return_besides_as_graphs(graphs: str) -> None:
+    module, x = Net().to(graphs), torch.randint(0, 5, (3, 6), device=graphs)
+    step = compiled(partial(tg.value_and_grad, seed=(1.0, None)), with_buffers, "graph", graphs)
+    for training in (True, False):
+        module.train(training)
+        for _ in range(3):
+            with torch.no_grad():
+                module.out.weight.mul_(1.1)
+            torch.testing.assert_close(step(module, x), tg.grad(with_buffers, module, x, seed=(1.0, None)))
+    assert step.stats.traces == 2
 
 
 @pytest.mark.parametrize("name", ["mlp", "gmm", "lstm", "gp", "recurrence", "tr_mul", "elementwise", "filling"])
@@ -269,3 +299,27 @@ def test_a_module_of_torchs_own_as_a_tape() -> None:
         torch.testing.assert_close(tape.to_fx()(x * scale), model(x * scale).detach())
     with pytest.raises(ArgumentError, match="takes 1 argument"):
         tg.from_fx(torch.fx.symbolic_trace(model), x, x)
+
+
+def test_a_program_with_a_module_as_a_module_of_fx() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    x = torch.tensor(draw(5, 3)).float()
+    tape = tg.gradtape(lambda m, x: (m(x) ** 2).sum(), model, x)
+    value, (_, gradients, dx) = tape.to_fx()(*(p * 0.5 for p in model.parameters()), x)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(0.5)
+    wanted, (_, expected, dx_wanted) = tape.play(model, x)
+    torch.testing.assert_close((value, dx, gradients), (wanted, dx_wanted, expected))
+
+
+def test_what_torch_exports_as_a_tape() -> None:
+    class Nested(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            y[0] = x[1]
+            return {"a": y, "b": (x, y.sum())}
+    x = torch.tensor(draw(5, 3)).float()
+    tape = tg.from_fx(torch.export.export(Nested(), (x,)).module(), x)
+    for run in (tape.play, tg.optimise(tape).play, tape.to_fx(), tg.compile(tape, backend="torch")):
+        torch.testing.assert_close(run(2 * x), Nested()(2 * x))

@@ -76,7 +76,7 @@ class Plan:
 
 def is_known(fn: Any) -> bool:
     """True for a function that keeps nothing of what it is given; a user's may."""
-    return isinstance(fn, Fused) or own(fn)
+    return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
 
 
 def shares(op: Call) -> list[Operation]:

@@ -19,6 +19,7 @@ import numpy as np
 from tapegrad.alike import alike
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
+from tapegrad.parts import Static
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, flatten, is_empty
 
@@ -216,7 +217,7 @@ def _content(value: Any) -> Callable[[], bool]:
         return lambda: value.shape == held.shape and value.dtype == held.dtype and value.device == held.device and torch.equal(value, held)
     leaves: list[Any] = []
     structure = flatten(value, "", leaves, [])
-    if structure.is_leaf:
+    if structure.is_leaf or type(structure.spec) is Static:  # which the place that holds it is asked for
         return _always
     contents = [(leaf, _content(leaf)) for leaf in leaves]
 

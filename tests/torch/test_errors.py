@@ -51,6 +51,11 @@ class Leaking(torch.autograd.Function):
         return dy
 
 
+def in_lower_precision(x: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return LAYER(x)
+
+
 def leak(x: Any) -> Any:
     Leaking.held = x
     return Leaking.apply(x * 2)
@@ -90,6 +95,7 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "np.from_dlpack": (lambda x: np.from_dlpack(x), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
     "no gradient by an argument": (lambda x: torch.nn.functional.multi_margin_loss(torch.full((3, 4), 0.5), torch.tensor([0, 1, 2]), weight=x[0].abs()),
                                    tg.MissingRule, "torch has no gradient of", "tg.stop_gradient"),
+    "autocast": (in_lower_precision, tg.UnknownFunction, "torch.autocast", "torch.bfloat16"),
     "jit.trace": (lambda x: torch.jit.trace(torch.sin, x), tg.UnknownFunction, "does not let others see", "tg.primitive"),
     "a Function that uses what it was not given": (leak, tg.UnknownFunction, "besides its arguments", "pass them as arguments"),
 }
@@ -156,6 +162,38 @@ def test_the_users_own_backward_is_the_gradient() -> None:
     torch.testing.assert_close(tg.gradient(f, X)[0], dx.detach())
     torch.testing.assert_close(tg.gradtape(f, X).play(X)[1][1], dx.detach())
     torch.testing.assert_close(tg.gradient(lambda x: tg.gradient(f, x)[0].square().sum(), X)[0], ddx)
+
+
+
+class Reversed(torch.autograd.Function):
+    """Its argument itself, with the gradient turned round."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return -dy
+
+
+class Tripled(Reversed):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return 3 * dy
+
+
+@pytest.mark.parametrize("function, factor", [(Reversed, -1), (Tripled, 3)])
+def test_a_function_that_returns_its_argument_has_the_users_backward_all_the_same(function: Any, factor: int) -> None:
+    def f(x: Any) -> Any:
+        return function.apply(x.sin()).sum() + function.apply(x).sum()
+    step = tg.value_and_grad(f, backend="torch")
+    for run in (lambda: tg.grad(f, X), lambda: tg.gradtape(f, X).play(X), *[lambda: step(X)] * 3):
+        torch.testing.assert_close(run()[1][1], factor * (1 + X.cos()))
 
 
 def test_checkpointing_changes_nothing() -> None:

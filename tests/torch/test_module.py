@@ -376,12 +376,49 @@ def test_a_tape_is_of_modules_of_one_kind() -> None:
         tape.play(module, X)
 
 
+
+@pytest.mark.parametrize("compiled", [tg.value_and_grad, lambda f, **_: partial(tg.grad, f)])
+def test_a_parameter_that_is_frozen_or_thawed_between_calls(compiled: Any) -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    step = compiled(loss, backend="torch")
+    for frozen in (True, True, False, False, True):
+        module[0].weight.requires_grad_(not frozen)
+        _, (_, gradients, _) = step(module, X)
+        assert (gradients["0.weight"] is None) is frozen and gradients["1.weight"].any()
+    tape = tg.gradtape(loss, module, X)
+    with pytest.raises(tg.ArgumentError, match=r"0\.weight was held constant, and is trained"):
+        tape.play(module.requires_grad_(True), X)
+
+
+def test_a_part_of_a_parameter_goes_into_a_function_of_torch_s_own() -> None:
+    """What a compiled program takes of a parameter requires a gradient as it does, and is on no tape of torch's."""
+    class Cells(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.u = nn.Parameter(torch.randn(2, 4, 3)), nn.Parameter(torch.randn(2, 4, 4))
+
+        def forward(self, x: Any) -> Any:
+            h = x.new_zeros(len(x), 4)
+            for w, u in zip(self.w, self.u):
+                h = torch.rnn_tanh_cell(x, h, w, u)
+            return h
+    module, step = Cells(), tg.value_and_grad(loss, backend="torch")
+    x = X.clone().requires_grad_()
+    wanted = torch.autograd.grad(loss(module, x), [module.w, module.u, x])
+    for _ in range(3):
+        _, (_, gradients, dx) = step(module, x)
+        for found, dp in zip((*gradients.values(), dx), wanted):
+            torch.testing.assert_close(found, dp)
+    assert step.stats.traces == 1
+
+
 @pytest.mark.parametrize("change, message", [
     (lambda m: nn.LazyLinear(2), "lazy LazyLinear has no shape yet"),
     (lambda m: torch.jit.script(m), "compiled by torch.jit"),
     (lambda m: m.register_full_backward_hook(lambda module, dx, dy: None) and m, "backward hook"),
     (lambda m: m.weight.register_hook(lambda dw: 2 * dw) and m, "m.weight has a hook"),
-], ids=["lazy", "script", "backward hook", "hook of a parameter"])
+    (lambda m: m.weight.register_post_accumulate_grad_hook(lambda p: None) and m, "m.weight has a hook"),
+], ids=["lazy", "script", "backward hook", "hook of a parameter", "hook behind a gradient"])
 def test_what_would_have_another_gradient_is_refused(change: Any, message: str) -> None:
     with pytest.raises(tg.ArgumentError, match=message):
         tg.grad(loss, change(nn.Linear(3, 2)), X)

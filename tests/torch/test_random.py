@@ -138,3 +138,15 @@ def test_a_gradient_of_a_gradient_sees_the_same_draw() -> None:
     torch.manual_seed(1)
     (found,) = tg.gradient(lambda x: tg.gradient(f, x)[0].square().sum(), X)
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_compiled_draws_without_tracing_again(name: str) -> None:
+    step = tg.value_and_grad(PROGRAMS[name], backend="torch")
+    for _ in range(3):
+        step(X)
+    seed()
+    first = step(X)
+    seed()
+    torch.testing.assert_close(step(X), first, rtol=0, atol=0)
+    assert step.stats.traces == 1

@@ -115,3 +115,29 @@ def test_a_write_through_a_view_that_no_path_describes_is_refused() -> None:
         return y.sum()
     with pytest.raises(tg.TapeError, match="single memory location"):
         tg.grad(f, X)
+
+
+
+NEW: dict[str, Any] = {
+    "new, of a size": lambda x: x.new(4).fill_(2.0), "new, of a torch.Size": lambda x: x.new(x[0].shape).fill_(2.0),
+    "new, of numbers": lambda x: x.new([1.0, 2.0, 3.0, 4.0]), "new_tensor": lambda x: x.new_tensor([1, 2, 3, 4]),
+    "new_zeros": lambda x: x.new_zeros(4) + 2, "new_full": lambda x: x.new_full((4,), 2.0)}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_tensor_made_like_another(name: str) -> None:
+    f = NEW[name]
+    agree(lambda x: (f(x) * x[0]).sum(), X)
+    step = tg.value_and_grad(lambda x: (f(x) * x[0]).sum(), backend="torch")
+    for _ in range(3):
+        torch.testing.assert_close(step(X)[1][1][0], f(X).expand(4))
+    assert step.stats.traces == 1
+
+
+def test_a_whole_number_becomes_a_float_that_is_guarded() -> None:
+    step = tg.value_and_grad(lambda x, n: x.sum() / float(n) + complex(n).real, backend="torch")
+    for n in (2, 2, 3, 3, 2):
+        value, (_, dx, _) = step(X, torch.tensor(n))
+        torch.testing.assert_close(value, X.sum() / n + n)
+        torch.testing.assert_close(dx, torch.full_like(X, 1 / n))
+    assert step.stats.traces == 2

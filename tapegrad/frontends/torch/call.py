@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.context import LISTENERS, Tracer, running
-from tapegrad.errors import MutationError, TapeError, user_location
+from tapegrad.errors import MutationError, TapeError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
@@ -20,8 +20,7 @@ from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
-
-
+AUTOCAST = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
 
@@ -68,6 +67,9 @@ def is_of_program(frame: Any) -> bool:
 
 def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
+    if AUTOCAST():
+        raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
+                              user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) in it")
     meaning = FOREIGN.get(func)
     if "out" in kwargs:
         if kwargs["out"] is not None:

@@ -13,12 +13,13 @@ from tapegrad.brief import plain
 from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.call import MAKERS
-from tapegrad.frontends.torch.common import brought, result_type
+from tapegrad.frontends.torch.common import brought, result_type, whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tape import Call
 from tapegrad.tensors import is_tensor, numpy_dtype
+from tapegrad.tree import leaves_of
 
 _NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # of no meaning on a tape
 _ops: dict[Any, Op] = {}
@@ -94,6 +95,14 @@ torch_means("Tensor.new_ones")(_new(torch.ones))
 torch_means("Tensor.new_full")(lambda x, size, fill_value, **kwargs: _filled(_new(torch.zeros)(x, tuple(size), **kwargs), fill_value))
 
 
+@torch_means("Tensor.new")
+def new(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a tensor of a size; torch takes a torch.Size for one, and any other sequence for numbers."""
+    if all(isinstance(plain(part), (int, torch.Size)) for part in args):
+        return _new(torch.zeros)(x, *(args or (0,)), **kwargs)
+    return whole("Tensor.new", x, *args, **kwargs)
+
+
 @torch_means("tensor")
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Return a tensor of traced numbers; as in torch no gradient flows through a tensor."""
@@ -104,7 +113,10 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any
 
 @torch_means("Tensor.new_tensor")
 def new_tensor(x: Any, data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    return tensor(data, dtype=dtype or plain(x).dtype, device=device)
+    dtype = dtype or plain(x).dtype
+    if tracer_of(leaves_of(data)) is None:
+        return copied(x._tracer, torch.tensor, data, dtype=dtype, device=device or plain(x).device)
+    return tensor(data, dtype=dtype, device=device)
 
 
 @torch_means("asarray", "as_tensor")

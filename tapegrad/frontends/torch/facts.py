@@ -60,17 +60,25 @@ def steered(fact: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 torch_means("Tensor.__bool__", "Tensor.is_nonzero", "is_nonzero")(steered("bool", bool))
-torch_means("Tensor.__int__")(steered("int", int))
+to_int = steered("int", int)
+torch_means("Tensor.__int__")(to_int)
 torch_means("Tensor.__index__")(steered("index", operator.index))
 
 
-@torch_means("Tensor.__float__", "Tensor.__complex__")
-def to_number(x: Any) -> Any:
-    if x._tracer.independent(views.peek(x)):
-        return x._val.item()
-    raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of {views.peek(x).name}",
-                              user_location(),
-                              "x.item() for a number that the tape knows, with no gradient as in torch; tg.value(x) for a plain one")
+def _number(name: str, kind: Callable[[Any], Any]) -> None:
+    def to_number(x: Any) -> Any:
+        if x._tracer.independent(views.peek(x)):
+            return kind(x._val.item())
+        if not (x._val.is_floating_point() or x._val.is_complex()):
+            return kind(to_int(x))  # has no gradient to lose
+        raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of {views.peek(x).name}",
+                                  user_location(),
+                                  "x.item() for a number that the tape knows, with no gradient as in torch; tg.value(x) for a plain one")
+    torch_means(f"Tensor.{name}")(to_number)
+
+
+_number("__float__", float)
+_number("__complex__", complex)
 
 
 @torch_means("Tensor.item")

@@ -76,13 +76,13 @@ def untraced(x: Any) -> Any:
     return value.detach().clone() if is_tensor(value) else inside(untraced, value)
 
 
-def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
     """Record a call as one operation, with the tracer that its arguments carry."""
-    return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs)
+    return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs, itself)
 
 
-def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a call of a function of torch as one operation."""
+def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
+    """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns as it is is no operation."""
     op = torch_op(func)
     args, names, kwargs = positional(func, *settled(func, args, kwargs))
     known = {"names": names, **kwargs} if names else kwargs
@@ -98,7 +98,7 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         known = {key: value for key, value in known.items() if key != "generator"}
         return drawn.ended(tracer, tracer.record(seeded_op(func, drawn.generator is not None), (begin, *given), known))
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
-    if same is not None:  # `x.contiguous()` of what is: the tensor itself, and no operation
+    if same is not None and itself:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
         return same
     relate(y, [arg for arg in leaves if isinstance(arg, Traced)])

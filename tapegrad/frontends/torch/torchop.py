@@ -272,7 +272,7 @@ def vjp_op(op: TorchOp) -> TorchOp:
     def run(dy: Any, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
         create = torch.is_grad_enabled()
         with torch.enable_grad():
-            y, roots = op.begin(args, names, kwargs, create=True)
+            y, roots = op.begin(args, names, kwargs, create=create)  # a view made under no_grad requires a gradient, and is on no tape
             return tuple(vjp(y, roots, dy, create=create, again=create))
     made = TorchOp(f"{op.__name__}_vjp", run)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]

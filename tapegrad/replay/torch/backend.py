@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.passes import optimise
 from tapegrad.passes.optimise import Pass
 from tapegrad.replay.cache import Backend, First
@@ -86,6 +86,8 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
     try:
         first: First = make(f, args, kwargs)
         return first
+    except TapeError:  # says for itself what to do
+        raise
     except (TypeError, AttributeError) as err:
         raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
                             f"{type(err).__name__}: {err}", None,

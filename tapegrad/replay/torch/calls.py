@@ -93,7 +93,8 @@ def tensors_in(x: Any) -> Iterator[Any]:
 
 
 def _tensors(parts: Any) -> bool:
-    return bool(parts) and all(isinstance(part, torch.Tensor) for part in parts)
+    """True for tensors, and None for what a kernel was not asked for."""
+    return any(part is not None for part in parts) and all(part is None or isinstance(part, torch.Tensor) for part in parts)
 
 
 class Below(TorchDispatchMode):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.ops import pack
 from tapegrad.passes import optimise
 from tapegrad.passes.primitivize import flattened
+from tapegrad.replay.names import Names
 from tapegrad.replay.play import verify
 from tapegrad.replay.torch.calls import name_of
 from tapegrad.replay.torch.enter import tensor_of
@@ -44,7 +45,8 @@ def module_of(program: Program, flat: bool = False) -> GraphModule:
 class _Writer:
     def __init__(self, program: Program, flat: bool) -> None:
         self.graph, self.root = Graph(), torch.nn.Module()
-        self.nodes: dict[Value, Any] = {value: self.graph.placeholder(value.hint) for value in program.leaves}
+        names = Names(lambda value: None)  # `m.weight` of a module's is no name
+        self.nodes: dict[Value, Any] = {value: self.graph.placeholder(names.fresh(value.hint)) for value in program.leaves}
         for number, (value, tensor) in enumerate(program.constants.items()):
             self.root.register_buffer(f"constant{number}", tensor)
             self.nodes[value] = self.graph.get_attr(f"constant{number}")
@@ -79,6 +81,8 @@ class _Writer:
             return self.graph.call_function(getattr(operator, name.strip("_")), args)
         if getattr(torch.Tensor, name, None) is fn:
             return self.graph.call_method(name, args, kwargs)
+        if getattr(fn, "__module__", "") == "torch._tensor":  # `__pow__` is called pow, of a module that has none
+            return self.graph.call_method(next(key for key, value in vars(torch.Tensor).items() if value is fn), args, kwargs)
         return self.graph.call_function(fn, args, kwargs)
 
 
@@ -126,7 +130,7 @@ class _Reader(Interpreter):  # type: ignore[misc]
             raise ArgumentError(f"the module takes {len(names)} argument(s), and got {len(args)}")
         self.tape = Tape(label=type(self.module).__name__)
         given = [self.tape.push(Input(x, name)) for name, x in zip(names, args)]
-        result = self.run(*given, enable_io_processing=False)
+        result = self.graph.process_outputs(self.run(*given, enable_io_processing=False))  # nested as the module returns it
         self.tape.result = result if isinstance(result, Operation) else self.packed(result)
         return self.tape.check()  # type: ignore[no-any-return]
 

@@ -213,12 +213,12 @@ class Lowering:
                 self.known[x].root.written = True
             out: Any = None
             if isinstance(seen.result, (tuple, list)):
-                out = tuple(self.new(part, op, seen) for part in seen.result)
+                out = tuple(Value(f"v{op.id}") if part is None else self.new(part, op, seen) for part in seen.result)
             elif seen.result is not None and not any(seen.result is x for x in seen.written):
                 out = self.new(seen.result, op, seen)
             step = Step(seen.fn, args, kwargs, out, op, draws=seen.draws, writes=bool(seen.written))
             if not seen.draws and all(value in self.held for value in step.used):
-                self.held.update(zip(step.made, tensors_in(seen.result)))
+                self.held.update(zip(step.made, seen.result if isinstance(out, tuple) else [seen.result]))
             self.program.steps.append(step)
 
     def new(self, tensor: Any, op: Call, seen: Seen) -> Value:

@@ -15,7 +15,7 @@ import torch
 from tapegrad.replay.compiled import Miss, Unfit
 from tapegrad.replay.torch.enter import Entered
 from tapegrad.replay.torch.function import check
-from tapegrad.replay.torch.program import Check, Program, Step, Value, values_in
+from tapegrad.replay.torch.program import Check, Program, Step, Value, replaced, values_in
 from tapegrad.replay.torch.unchecked import unchecked
 from tapegrad.replay.torch.write import Text
 from tapegrad.tensors import is_tensor
@@ -34,7 +34,7 @@ class Whole:
         self.leaves = [leaf for leaf in leaves if is_tensor(leaf)]
         self.truths = [step for step in program.checks if step.op.fact == "bool"]
         self.others = [step for step in program.checks if step.op.fact != "bool"]
-        self.results = [i for i, part in enumerate(program.parts) if type(part) is Value]
+        self.results = list(dict.fromkeys(values_in(program.parts)))
         self.program = self.unguarded()
         self.entered, self.source = _entering(program, leaves)
 
@@ -44,7 +44,7 @@ class Whole:
         program.leaves = [value for value in program.leaves if value.dtype is not None]
         program.steps = [step for step in program.steps if not isinstance(step, Check)]
         self.failures = unchecked(program)
-        program.parts = [program.parts[i] for i in self.results]
+        program.parts = list(self.results)
         op: Any = program.tape.result
         found = []
         for step in self.truths:
@@ -74,10 +74,9 @@ class Whole:
         for failure, failed in zip(self.failures, flags[len(self.truths):]):
             if failed:  # and no guard does: the program itself would have come here
                 raise failure.error(self.full.tape)
-        found = list(self.full.parts)
-        for i, part in zip(self.results, parts):
-            kind = self.full.kinds.get(i)
-            found[i] = part if kind is None else kind(part)
+        found = replaced(list(self.full.parts), dict(zip(self.results, parts)).__getitem__)  # a value of several parts is nested
+        for i, kind in self.full.kinds.items():
+            found[i] = kind(found[i])
         return self.full.build(found)
 
 

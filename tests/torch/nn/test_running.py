@@ -59,3 +59,14 @@ def test_statistics_that_the_trace_does_not_own_are_not_written() -> None:
 
 
 OUTSIDE = torch.zeros(3)
+
+
+def test_statistics_of_all_batches_together() -> None:
+    module, x = nn.BatchNorm1d(3, momentum=None), torch.randn(5, 3)
+    for _ in range(3):  # `float(self.num_batches_tracked)`, in torch's own code
+        with pytest.warns(UserWarning, match="keeps its old ones"):
+            (_, buffers), _ = tg.grad(step, module, x, seed=(1.0, None))
+        module(x)
+        for name, new in module.named_buffers():
+            torch.testing.assert_close(buffers[name], new)
+        x = torch.randn(5, 3)

@@ -129,6 +129,7 @@ def _running(x: Any, mean: Any, var: Any, *, axes: tuple[int, ...], momentum: fl
 
 
 running_stats = Op("running_stats", _running, differentiable=False, torch=_running)
+running_stats.is_kernel = True
 
 
 def _moved_on(x: Any, axes: tuple[int, ...], buffers: tuple[Any, Any], momentum: float) -> None:

@@ -31,6 +31,7 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
     back = Op(f"{name}_backward", _on_tensors(run_back), torch=run_back)
     fore = Op(f"{name}_forward", _on_tensors(forward), torch=forward)
     op = Op(name, _on_tensors(whole), torch=whole)
+    op.is_kernel = fore.is_kernel = back.is_kernel = True
 
     def back_vjp(y: Any, dy: Any, *rest: Any, kept: int, **how: Any) -> Any:
         tensors = rest[kept:]
