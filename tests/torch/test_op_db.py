@@ -34,7 +34,8 @@ def one_thread() -> Iterator[None]:
 
 def test_ops_of_the_database_are_torchs(one_thread: None) -> None:
     chosen = op_db.ops(NAMES)
-    assert {op.name for op in chosen} | {op_db.op_name(op) for op in chosen} >= set(NAMES)
+    missing = set(NAMES) - {op.name for op in chosen} - {op_db.op_name(op) for op in chosen}
+    assert missing <= {"aminmax"}  # which some versions of torch have in another place
     outcomes = op_db.run(chosen, limit=2)
     assert [line for line in op_db.remarks(outcomes, verbose=False) if ": left out: " not in line] == []
     agreeing = [found for found in outcomes if found.verdict == "agrees"]

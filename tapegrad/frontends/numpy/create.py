@@ -19,7 +19,7 @@ from tapegrad.frontends.numpy.shape import (
     numpy_dtype,
     rank,
 )
-from tapegrad.rules import FOREIGN, Traced, constructs, means, register, tracer_of
+from tapegrad.rules import FOREIGN, Traced, constructs, means, refused, register, tracer_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
@@ -172,6 +172,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     kind = np.result_type(np.intp, *[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b, d)])
     if kind.kind in "iu":
         return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
+    if kind.kind == "c":
+        raise refused("np.arange between complex numbers", "what it does is not defined", "a + step * np.arange(n)")
     n = max(math.ceil((b - a) / d), 0)  # guarded
     kind = kind if dtype is None else np.dtype(dtype)
     y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
