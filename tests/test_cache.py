@@ -553,3 +553,14 @@ def test_several_threads_compile_a_tape_once() -> None:
     assert len(built) == 1 and len(found) == 4 and step.stats.hits == 4
     for result in found:
         same(result, expected)
+
+
+def test_a_call_that_raises_is_counted() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return np.linalg.inv(x).sum()
+        except np.linalg.LinAlgError:
+            return x.sum()
+    fast, singular = tg.compile(f), np.ones((2, 2))
+    assert [fast(np.eye(2)), fast(np.eye(2)), fast(singular), fast(singular), fast(np.eye(2))] == [2.0, 2.0, 4.0, 4.0, 2.0]
+    assert fast.stats.traces == 2 and fast.stats.guards["whether it raises LinAlgError"] == 1

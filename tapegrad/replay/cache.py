@@ -206,11 +206,12 @@ class Compiled:
             except Miss as miss:
                 if miss.tape is not tape and miss.tape is not entry.tape:
                     raise  # of another compiled tape, in a function of the user's
-                self._missed(miss)
+                self._missed(miss.describe())
                 continue
             except Unfit:
                 raise
-            except Exception:  # the program may catch it: only the program itself can tell
+            except Exception as err:  # the program may catch it: only the program itself can tell
+                self._missed(f"whether it raises {type(err).__name__}")
                 continue
             next(self.stats._hits)
             if self._entries[key][0] is not entry:
@@ -258,9 +259,9 @@ class Compiled:
         warnings.warn(f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
                       "Pass it as an array or a float if it is data, or raise max_tapes", RetraceWarning, stacklevel=4)
 
-    def _missed(self, miss: Miss) -> None:
+    def _missed(self, what: str) -> None:
         next(self.stats._misses)
-        self.stats.guards[miss.describe()] += 1
+        self.stats.guards[what] += 1
 
     def _to_front(self, key: Any, entry: _Entry) -> None:
         with self._lock:
