@@ -26,6 +26,7 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | an array of objects or records, by which to differentiate | ArgumentError |
+| x.shape = (4,) | UnknownFunction |
 | the sweep of a tape that was not rewritten | ArgumentError |
 | a second rule | DuplicateRule |
 | a call that raises in a replay | ReplayError |

@@ -26,7 +26,7 @@ from tapegrad.errors import (
     user_location,
 )
 from tapegrad.path import Path
-from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, tracer_of
+from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tensors import is_memory, is_tensor
@@ -128,6 +128,10 @@ class Proxy(Slotted):
         """The shape. The program may branch on it, so reading it records a guard."""
         return self._fact("shape", self._val.shape)  # type: ignore[no-any-return]
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        raise refused("x.shape = ...", "it changes the array itself, and not its numbers", "x = x.reshape(...)")
+
     @property
     def ndim(self) -> int:
         return self._fact("ndim", self._val.ndim)  # type: ignore[no-any-return]
@@ -140,6 +144,10 @@ class Proxy(Slotted):
     @property
     def dtype(self) -> Any:
         return self._fact("dtype", self._val.dtype)
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        raise refused("x.dtype = ...", "it changes the array itself, and not its numbers", "x = x.astype(...)")
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -46,6 +46,10 @@ def fills(x: Any) -> Any:
     return x
 
 
+def _reshapes(x: Any) -> Any:
+    x.shape = (1, -1)
+
+
 def _branch(x: Any) -> Any:
     return x if x > 0 else -x
 
@@ -80,6 +84,7 @@ TABLE = {
     "an array as output, and no seed": (lambda: tg.grad(lambda x: x * 2, *TWO), "seed"),
     "an output that is no number": (lambda: tg.grad(lambda x: "text", *ONE), "no gradient"),
     "an array of objects or records, by which to differentiate": (lambda: tg.grad(lambda o: o[0], np.array([1.0, "a"], object)), "o is an array of objects"),
+    "x.shape = (4,)": (lambda: tg.grad(_reshapes, SHARED), "changes the array itself"),
     "the sweep of a tape that was not rewritten": (lambda: tg.back(tg.trace(lambda x: np.sin(x) * 2, 1.0)[1]), "a call of sin"),
     "a second rule": (lambda: tg.rrule(np.sin)(lambda x: None), "registered already|has a rule already"),
     "a call that raises in a replay": (lambda: tg.trace(lambda x: np.linalg.inv(x), np.eye(2))[1].play(np.zeros((2, 2))), "Singular matrix"),
