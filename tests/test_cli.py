@@ -190,7 +190,7 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], argv: list[str]
 
 
 @pytest.mark.parametrize(("argv", "words"), [
-    (["folder/file.py:f"], ["of a file it is folder.file:f"]), (["no_such_module:f"], ["there is no module 'no_such_module'"]), (["clipkg.nothing:f"], ["there is no module 'clipkg.nothing'"]),
+    (["file.py:f"], ["of a file it is file:f"]), (["no_such_module:f"], ["there is no module 'no_such_module'"]), (["clipkg.nothing:f"], ["there is no module 'clipkg.nothing'"]),
     (["cliprog:totl"], ["cliprog has no function 'totl'; it has total"]), (["cliprog:constant"], ["cliprog:constant is no function", "int"]),
     (["cliprog:Model.gain"], ["no function 'Model.gain'"]),
     (["clibad:f"], ["clibad cannot be imported: SyntaxError", "clibad.py:1"]),
