@@ -26,7 +26,7 @@ _lock = threading.RLock()
 LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "tapegrad", "optree", "networkx", "rich"}
 
 # But these modules are Python code like the user's, where it is at work on traced values.
-PROGRAMS = ("numpy.polynomial.", "scipy.integrate._quadrature")
+PROGRAMS = ("numpy.polynomial.",)
 
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]

@@ -44,7 +44,9 @@ def matrices(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], shift:
 MATRIX = draw(3, 3) * 0.5 + 2 * np.eye(3)
 CASES = [
     Case("simpson", lambda y: si.simpson(y, dx=0.1) + si.simpson(y[1:], x=np.array([0.0, 1.0, 1.5, 3.0])), [(draw(5),)], ops=("sum",)),
-    Case("simpson:by x", lambda y, x: si.simpson(y, x=x, axis=0), [(draw(5, 2), np.sort(draw(5)))], ops=("sum",)),
+    Case("simpson:by x", lambda y, x: si.simpson(y, x=x, axis=0), [(draw(n, 2), np.sort(draw(n))) for n in (2, 3, 4, 5, 6)]
+         + [(draw(4, 2), np.sort(draw(4, 2), axis=0))], ops=("sum",)),
+    Case("simpson:twice", lambda y: si.simpson(y, x=np.array([0.0, 1.0, 1.0, 2.0, 2.5])), [(draw(5),)], ops=("sum",)),
     unary("gamma", sp.gamma, POSITIVE), unary("gamma:negative", sp.gamma, (-1.8, -1.2)), unary("gammaln", sp.gammaln, POSITIVE, torch.lgamma),
     unary("loggamma", sp.loggamma, POSITIVE), Case("loggamma:complex", sp.loggamma, [(draw(3) + 1j,)]),
     unary("rgamma", sp.rgamma), Case("rgamma:pole", sp.rgamma, [(np.array([0.0, -1.0, -2.0, 1.5]),)], smooth=False),  # by reflection, once
