@@ -26,7 +26,9 @@ def tensor(value: Any, device: str, precision: str) -> Any:
 
 
 def array(value: Any, precision: str) -> Any:
-    """Return a floating array in the precision; what is none stays."""
+    """Return a floating array, or a float as NumPy's number, in the precision; what is neither stays."""
+    if isinstance(value, float):
+        return np.dtype(precision).type(value)
     return value.astype(precision) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
 

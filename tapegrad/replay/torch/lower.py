@@ -158,7 +158,7 @@ class Lowering:
         mixed = any(True for _ in tensors_in((given, op.kwargs)))
         if mixed:
             for i, (value, ref) in enumerate(zip(given, refs)):
-                if isinstance(value, (np.ndarray, np.generic)) and isinstance(ref, Value):  # drawn, or computed on the host
+                if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):  # drawn, or computed on the host
                     given[i], refs[i] = self.on_device(op, value, ref)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
@@ -290,9 +290,11 @@ class Lowering:
             return fn.scalar
         return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 
-    def on_device(self, op: Operation, value: Any, ref: Value) -> tuple[Any, Value]:
-        """Return what was computed on the host as a tensor."""
+    def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Value]:
+        """Return what was computed on the host as a tensor; what is the same in every call, as a constant."""
         tensor = to_tensor(value, self.device)
+        if not isinstance(ref, Value):
+            return tensor, self.constant(tensor, "constant")
         out = self.known[tensor] = Value(ref.hint)
         self.program.steps.append(Step(to_tensor, (ref, self.device), {}, out, op, inside=True))
         return tensor, out
