@@ -405,3 +405,20 @@ def test_no_nothing_flows_through_what_is_infinite() -> None:
             rolled = tg.roll(tg.trace(g, X[:3])[1], saved=0)
             x = np.array([1e200, np.nan, np.inf])
             np.testing.assert_array_equal(tg.flatgrad(rolled).play(x)[1][1], tg.grad(g, x)[1][1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_total_of_any_precision_has_a_gradient_that_is_a_loop(dtype: Any) -> None:
+    def f(x: Any, w: Any) -> Any:
+        total = 0.0
+        for _ in range(30):
+            x = np.tanh(w @ x)
+            total = total + np.sum(x * x)
+        return -total / 30
+    args = np.linspace(0.1, 1.0, 4).astype(dtype), (np.eye(4) + 0.1).astype(dtype)
+    tape = tg.flatgrad(tg.roll(tg.trace(f, *args)[1], saved=0), unrolls=False)
+    value, gradients = tg.compile(tape)(*args)
+    expected = tg.grad(f, *args)
+    assert [x.dtype for x in leaves_of((value, gradients))] == [dtype] * 3
+    for a, b in zip(leaves_of((value, gradients)), leaves_of(expected), strict=True):
+        np.testing.assert_allclose(a, b, 1e-5 if dtype == np.float32 else 1e-12)

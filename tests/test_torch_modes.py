@@ -13,7 +13,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tapegrad as tg
-from bench.on_gpu.run import PROBLEM_NAMES
+from bench.compare import difference
+from bench.on_gpu.peers import PEERS
+from bench.on_gpu.run import PRECISIONS, PROBLEM_NAMES, TOLERANCE
 from bench.problems import PROBLEMS
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.torch import backend
@@ -170,6 +172,22 @@ def test_nothing_waits_within_a_graph(name: str, monkeypatch: pytest.MonkeyPatch
     run = tg.compile(tg.gradtape(problem.objective, *problem.args, **problem.given), backend="torch", mode="graph")
     for _ in range(2):
         close(run(*problem.args, **problem.given), tg.grad(problem.objective, *problem.args, **problem.given), 1e-9)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PROBLEM_NAMES)
+def test_the_peers_of_the_gpu_benchmark(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backend.MODES, "graph", lambda program, leaves: replaying(program, leaves, watched))
+    monkeypatch.setattr(backend, "graph_device", lambda device: device)
+    problem = PROBLEMS[name].made(**{key: n for key, n in SMALL[name].items() if key in PROBLEMS[name].default})
+    torchs = PEERS["torch"](problem, "cpu", precision)
+    torch.set_default_device(None)
+    value, gradient = torchs.read(torchs.call())
+    for mode in ("eager", "graph"):
+        made = PEERS[f"tapegrad {mode}"](problem, "cpu", precision)
+        for _ in range(2):
+            found = made.read(made.call())
+            assert difference((found[0], *found[1]), (value, *gradient)) <= TOLERANCE[precision]
 
 
 def test_what_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def tapegrad(mode: str) -> Callable[..., Gradient]:
     def prepare(problem: Problem, device: str, precision: str) -> Gradient:
         given = {name: array(value, precision) for name, value in problem.given.items()}
         args = [array(arg, precision) for arg in problem.args]
-        tape = tg.flatgrad(tg.trace(problem.objective, *args, **given)[1])
+        tape = tg.flatgrad(tg.roll(tg.trace(problem.objective, *args, **given)[1]))
         run = tg.compile(tape, backend="torch", device=device, mode=mode)
         there = [tensor(arg, device, precision) for arg in args]
         beside_them = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value for name, value in given.items()}

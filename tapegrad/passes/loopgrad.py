@@ -13,7 +13,7 @@ from tapegrad.context import DEFAULT, Tracer
 from tapegrad.errors import Location, TapeError
 from tapegrad.interpose import interposition
 from tapegrad.lazy import torch
-from tapegrad.ops import getfield, read, scalar, setitem, zeros
+from tapegrad.ops import astype, getfield, read, scalar, setitem, zeros
 from tapegrad.passes.loop import Loop, put, put_results
 from tapegrad.passes.shadow import Scalars, copy_primal
 from tapegrad.passes.specialise import FIXED
@@ -68,8 +68,8 @@ def _begin(dy: Any, like: Any) -> Any:
         return dy
     if is_tensor(like) and type(dy) in (int, float) and not like.ndim:
         return torch.full_like(like, dy)
-    if type(like) is np.float64 and _kind(dy) == (float,):
-        return scalar(dy)
+    if isinstance(like, np.floating) and _kind(dy) == (float,):
+        return scalar(dy) if type(like) is np.float64 else astype(dy, dtype=like.dtype)
     raise NoLoop
 
 
