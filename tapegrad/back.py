@@ -150,12 +150,13 @@ def start(y: Any, seed: Any) -> Any:
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
-          order: Callable[[list[Operation]], Iterable[Operation]] = reversed, thrifty: bool = False) -> list[Any]:
+          order: Callable[[list[Operation]], Iterable[Operation]] = reversed, thrifty: bool = False,
+          left: Callable[[Call], Any] | None = None) -> list[Any]:
     """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next; a `thrifty` one makes no large arrays that it need not make. `order` walks the operations
+    and its memory is there for what comes next (`left` makes of a call what stands for its value from then on); a `thrifty` one makes no large arrays that it need not make. `order` walks the operations
     backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
@@ -168,7 +169,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
         for op in order(tape.ops):
             if last:
                 if type(passed) is Call:
-                    passed.val = passed.pb = None
+                    passed.val, passed.pb = None if left is None else left(passed), None
                 passed = op
             dy = cot[op.id]
             if dy is None or type(dy) is ZeroTangent or type(op) is not Call:

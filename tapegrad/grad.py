@@ -10,7 +10,7 @@ from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
 from tapegrad.rewrite import activity, differentiated, rewrite
 from tapegrad.tangent import ZERO, conform
-from tapegrad.tape import Tape
+from tapegrad.tape import Call, Tape
 from tapegrad.trace import collector, record
 
 
@@ -76,15 +76,18 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
         return back(rewrite(tape.check()), seed)
 
 
-def gradients_of(tape: Tape, seed: Any, captured: bool = True, economy: Economy | None = None) -> tuple[Any, ...]:
-    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep: with an `economy` the last one."""
+def gradients_of(tape: Tape, seed: Any, captured: bool = True, economy: Economy | None = None,
+                 left: Callable[[Call], Any] | None = None) -> tuple[Any, ...]:
+    """Return `(df, *dargs)` of a primal tape that has its values, by one reverse sweep: with an `economy` the last one, which leaves
+    in place of each call's value what `left` makes of it.
+    """
     thrifty = economy is not None and economy.begun
     result = tape.result
     assert result is not None
     wrt = differentiated(tape, captured)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun if active[result.id] else None, active, last=economy is not None, thrifty=thrifty)
+    cot = sweep(tape, begun if active[result.id] else None, active, last=economy is not None, thrifty=thrifty, left=left)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):

@@ -14,7 +14,7 @@ from bench.problems import PROBLEMS
 from tapegrad.context import DEFAULT
 from tapegrad.replay import cache
 from tapegrad.replay.compiled import Miss, compile_arguments, compile_tape
-from tapegrad.replay.refill import _values, bare, is_refillable, refilled, strip
+from tapegrad.replay.refill import _values, is_refillable, refilled, strip
 from tapegrad.tape import Call, Unknown
 from tapegrad.testing import contract
 from tapegrad.trace import record
@@ -76,9 +76,10 @@ def test_a_first_call_is_grads(name: str, made: dict[str, int]) -> None:
 
 def test_values_of_a_kind_share_what_is_kept_of_them() -> None:
     tape = record(lambda x: sum(np.exp(x * k).sum() for k in range(9)), (X,), {}, DEFAULT)
-    found = bare(tape)
-    assert len({id(val) for val in found if isinstance(val, Unknown)}) == 1
-    assert all(isinstance(val, Unknown) == (type(op) is Call and isinstance(op.val, np.ndarray)) for op, val in zip(tape.ops, found))
+    before = [op.val for op in tape]
+    strip(tape)
+    assert len({id(op.val) for op in tape if isinstance(op.val, Unknown)}) == 1
+    assert all(isinstance(op.val, Unknown) == (type(op) is Call and isinstance(val, np.ndarray)) for op, val in zip(tape, before))
 
 
 def text(tape: tg.Tape) -> str:
@@ -112,7 +113,7 @@ def test_a_refilled_tape_is_one_recorded_there(case: Case) -> None:
         for at in (args, tuple(map(near, args))):
             tape, other = record(g, args, {}, DEFAULT, grad=True), record(g, at, {}, DEFAULT, grad=True)
             assert is_refillable(tape)
-            strip(tape, bare(tape))
+            strip(tape)
             try:
                 with refilled(tape, compile_arguments(tape)(*at)):
                     assert text(tape) == text(other)
@@ -250,7 +251,7 @@ def test_a_loop_that_fills_an_array_is_refilled_in_one() -> None:
             out[k] = x[k % 3] * k
         return (out * out).sum()
     tape = record(g, (np.arange(3.0),), {}, DEFAULT)
-    strip(tape, bare(tape))
+    strip(tape)
     values = _values(tape, [np.arange(3.0) + 1.0])
     assert sum(type(op) is Call and op.fn is tg.ops.setitem for op in tape) == 300
     assert len({id(val) for val in values if type(val) is np.ndarray and val.size == 300}) <= 3

@@ -31,7 +31,7 @@ from tapegrad.replay.blocks import Blocks
 from tapegrad.replay.compiled import Miss, Unfit, compile_arguments, compile_tape
 from tapegrad.replay.fuse import fuse
 from tapegrad.replay.fused import Fused, Made
-from tapegrad.replay.refill import bare, is_refillable, refilled, strip
+from tapegrad.replay.refill import Bare, is_refillable, refilled, strip
 from tapegrad.replay.watch import watch
 from tapegrad.rules import Traced
 from tapegrad.tangent import conform
@@ -304,7 +304,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
             return First(short, result)
         if not (chosen.refills and is_refillable(tape)):
             return First(tape, result)
-        strip(tape, bare(tape))
+        strip(tape)
         return First(tape, result, lambda primal: primal)
     return Compiled(f, make, f, max_tapes, chosen)
 
@@ -344,9 +344,8 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
             if not (short or refills or economy.begun):
                 tape = differentiated(tape)
                 return First(tape, recorded_result(tape))
-            value, kept = recorded_result(tape), bare(tape) if refills else []
-            gradients = gradients_of(tape, seed, economy=economy)
-            strip(tape, kept)
+            value = recorded_result(tape)
+            gradients = gradients_of(tape, seed, economy=economy, left=Bare() if refills else None)
             economical = economical and (refills or not economy.begun)
             if refills and rolled is not tape:  # once the values are given up
                 short = shortened(rolled, differentiated)

@@ -27,35 +27,38 @@ def is_refillable(tape: Tape) -> bool:
     return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None) for op in tape.ops)
 
 
-def bare(tape: Tape) -> list[Any]:
-    """Return, operation by operation, what is to be seen of the values once they are given up: types, and Python's and NumPy's numbers.
+class Bare:
+    """What is to be seen of a call's value once it is given up: its type, or one of Python's or NumPy's numbers itself.
 
     A replay asks which calls gave numbers; what was drawn stays for one that repeats it.
     """
-    kinds: dict[Any, Unknown] = {}
-    found = []
-    for op in tape.ops:
+
+    __slots__ = ("kinds",)
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, Unknown] = {}
+
+    def __call__(self, op: Call) -> Any:
         val = op.val
-        if type(op) is not Call or type(val) in PYTHON or op.fn is draw:
-            pass
-        elif type(val) is np.ndarray or type(val) is Dropped:
+        if type(val) in PYTHON or op.fn is draw:
+            return val
+        if type(val) is np.ndarray or type(val) is Dropped:
             kind = val.shape, val.dtype
-            known = kinds.get(kind)
+            known = self.kinds.get(kind)
             if known is None:
-                known = kinds[kind] = Unknown(op.type, val.shape[0] if val.ndim else 0)
-            val = known
-        elif op.fn is pack or isinstance(val, dict) or is_tensor(val) or (isinstance(val, (tuple, list)) and not {*map(type, val)} <= PYTHON):
-            val = Unknown(op.type)
-        found.append(val)
-    return found
+                known = self.kinds[kind] = Unknown(op.type, val.shape[0] if val.ndim else 0)
+            return known
+        if op.fn is pack or isinstance(val, dict) or is_tensor(val) or (isinstance(val, (tuple, list)) and not {*map(type, val)} <= PYTHON):
+            return Unknown(op.type)
+        return val
 
 
-def strip(tape: Tape, values: list[Any]) -> None:
-    """Give the operations other values, such as the `bare` ones, and the pullbacks up."""
-    for op, val in zip(tape.ops, values):
-        op.val = val
+def strip(tape: Tape) -> None:
+    """Give the values of a tape's calls up, and their pullbacks."""
+    bare = Bare()
+    for op in tape.ops:
         if type(op) is Call:
-            op.pb = None
+            op.val, op.pb = bare(op), None
 
 
 @contextmanager
@@ -76,7 +79,10 @@ def refilled(tape: Tape, leaves: list[Any]) -> Iterator[Tape]:
             values.clear()  # what is done with the tape may free them
             yield tape
         except BaseException:
-            strip(tape, before)
+            for op, val in zip(tape.ops, before):
+                op.val = val
+                if type(op) is Call:
+                    op.pb = None
             raise
 
 
