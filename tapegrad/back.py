@@ -156,8 +156,8 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
 
     The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
     cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next (`left` makes of a call what stands for its value from then on); a `thrifty` one makes no large arrays that it need not make. `order` walks the operations
-    backwards: what records the sweep follows it there.
+    and its memory is there for what comes next: in its place is what `left` makes of the call. A `thrifty` sweep makes no large arrays that
+    it need not make. `order` walks the operations backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     assert tape.result is not None
