@@ -18,6 +18,7 @@ from tapegrad.replay.torch.function import check
 from tapegrad.replay.torch.program import Check, Program, Step, Value, replaced, values_in
 from tapegrad.replay.torch.unchecked import unchecked
 from tapegrad.replay.torch.write import Text
+from tapegrad.rules import Op
 from tapegrad.tensors import is_tensor
 
 
@@ -85,8 +86,10 @@ def _refuse(program: Program, mode: str) -> None:
     step: Any = program.inside or next((step for step in program.checks if len(values_in(step.args)) != 1), None)
     if step is not None:
         name = getattr(step.op, "fact", "") or getattr(step.fn, "__name__", "a call")
-        raise Unfit(f"{program.tape.name} cannot run in {mode} mode: `{step.op!r}` ({name}) is computed on the host, from numbers that have to be "
-                    "waited for", step.op.where, 'mode="eager"')
+        fn = getattr(step.op, "fn", None)
+        why = "is one call of torch's own, which may wait for numbers on the host" if isinstance(fn, Op) and type(fn) is not Op else \
+            "is computed on the host, from numbers that have to be waited for"
+        raise Unfit(f"{program.tape.name} cannot run in {mode} mode: `{step.op!r}` ({name}) {why}", step.op.where, 'mode="eager"')
 
 
 def _entering(program: Program, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
