@@ -89,7 +89,7 @@ class Economy:
                 if isinstance(x, Operation) and is_large(x.val):
                     self.read.update(needed(op, self.active))
                     break
-        if is_apart(op.val) and not (op.fn.view or op.fn.owns or op.fn is setitem):
+        if makes_apart(op, op.val):
             self.held.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -162,3 +162,8 @@ def is_mapped(x: Any) -> bool:
 def is_apart(x: Any) -> bool:
     """True for a large array of numbers in memory of its own."""
     return is_large(x) and x.base is None and x.dtype != object
+
+
+def makes_apart(op: Operation, val: Any) -> bool:
+    """True for a call of a large value in memory of its own, into which nothing is written."""
+    return is_apart(val) and type(op) is Call and not (op.fn.view or op.fn.owns or op.fn is setitem)

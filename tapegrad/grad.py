@@ -9,7 +9,6 @@ from tapegrad.back import back, start, sweep, taken
 from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
 from tapegrad.rewrite import activity, differentiated, rewrite
-from tapegrad.tangent import ZERO, conform
 from tapegrad.tape import Call, Tape
 from tapegrad.trace import collector, record
 
@@ -92,9 +91,5 @@ def gradients_of(tape: Tape, seed: Any, captured: bool = True, economy: Economy 
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):
         if k in wrt:
-            if thrifty:
-                dxs[k - 1] = taken(cot, x.id, x.val)
-            else:
-                found = cot[x.id]
-                dxs[k - 1] = conform(ZERO if found is None else found, x.val)
+            dxs[k - 1] = taken(cot, x.id, x.val)
     return tape.structure.gradients(dxs)  # type: ignore[no-any-return]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
-from tapegrad.ops import pack, setitem
+from tapegrad.ops import getfield, pack, setitem
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.tree import flatten
 
@@ -100,6 +101,16 @@ def range_of(values: Sequence[Any]) -> range | None:
 def has_guards(op: Any) -> bool:
     """True for the call of a loop that stops a replay which takes another path: it may be needed though its results are not."""
     return is_loop(op) and any(isinstance(inner, Guard) or has_guards(inner) for inner in op.fn.body.ops)
+
+
+def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
+    """Return, by loop, the numbers of its results that some operations take."""
+    found: defaultdict[Operation, set[int]] = defaultdict(set)
+    for op in ops:
+        for arg in op.args:
+            if is_loop(arg):
+                found[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield else range(len(arg.fn.results)))
+    return found
 
 
 def written(loop: Loop) -> set[Operation]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from tapegrad.ops import getfield
 from tapegrad.passes.dce import dce
-from tapegrad.passes.loop import Loop, has_guards, is_loop, put, put_results, with_bodies
+from tapegrad.passes.loop import Loop, has_guards, is_loop, put, put_results, taken, with_bodies
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import Walk, literal, pure
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -30,7 +29,7 @@ def pruned(tape: Tape) -> Tape:
     """Return a tape whose loops return, carry and take only what is needed, and compute only what differs from run to run."""
     while any(map(is_loop, tape.ops)):
         tape = dce(tape)
-        used = _used(tape)
+        used = taken(tape.ops)
         new = {op: _Pruned(op, used[op]) for op in tape.ops if is_loop(op)}  # type: ignore[arg-type]
         if all(made.same for made in new.values()):
             break
@@ -53,16 +52,6 @@ def _unguarded(body: Tape) -> Tape:
         if not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input)):
             walk.keep(op)
     return walk.done()
-
-
-def _used(tape: Tape) -> dict[Operation, set[int]]:
-    """Return which results of each loop are taken."""
-    used: dict[Operation, set[int]] = defaultdict(set)
-    for op in tape.ops:
-        for arg in op.args:
-            if is_loop(arg):
-                used[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield else range(len(arg.fn.results)))
-    return used
 
 
 class _Pruned:

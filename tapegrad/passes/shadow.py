@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tapegrad.context import Tracer, number_kind
 from tapegrad.ops import getfield, pack
-from tapegrad.passes.loop import Loop, is_loop
+from tapegrad.passes.loop import Loop, is_loop, taken
 from tapegrad.passes.walk import own, typed_by_value
 from tapegrad.rewrite import leading
 from tapegrad.rules import Op, Traced
@@ -39,28 +39,24 @@ class Scalars(Tracer):
         return super().record(op, args, kwargs, val)
 
 
-def _taken(tape: Tape, results: Iterable[Any]) -> dict[Operation, set[int]]:
+def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
     """Return, by loop, the numbers of its results that `results` depend on."""
-    taken: dict[Any, set[int]] = {op: set() for op in tape.ops if is_loop(op)}
-    leads = leading(tape.ops, results) if taken else b""
-    for op in tape.ops if taken else ():
-        for arg in op.args:
-            if is_loop(arg) and leads[op.id]:
-                taken[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield else range(len(arg.fn.results)))
-    for op in results:
-        if is_loop(op):
-            taken[op].update(range(len(op.fn.results)))
-    return taken
+    if not any(map(is_loop, tape.ops)):
+        return {}
+    leads = leading(tape.ops, results)
+    found = taken(op for op in tape.ops if leads[op.id])
+    found.update((op, set(range(len(op.fn.results)))) for op in results if is_loop(op))
+    return found
 
 
-def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Iterable[Any] | None = None) -> Tape:
+def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Sequence[Any] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
     `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape without them; it returns
     what the loop returns, and its pullback.
     """
     shadow = tape.blank()
-    taken = _taken(tape, [tape.result] if results is None else results)
+    wanted = _taken(tape, [tape.result] if results is None else results)
     flat: dict[Operation, Operation | None] = {}
     ghost: dict[Operation, Operation] = {}
 
@@ -79,7 +75,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
             if type(op.fn) is Loop:
-                seen.val, seen.pb = trace_loop(op, args, tracer, taken[op])
+                seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
             elif op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
                 seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
             else:

@@ -160,11 +160,9 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        released = is_released(tape)
-        flat = typed(copy_tape(tape.check())) if released else flattened(tape)
-        best = self.finish(flat)
+        best = self.finish(typed(copy_tape(tape.check())) if is_released(tape) else flattened(tape))
         run = self.function(best)
-        if released or best is not flat:
+        if best is not tape:
             forget(best)
         return run
 

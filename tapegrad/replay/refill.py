@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import PYTHON
-from tapegrad.economy import Dropped, is_apart
+from tapegrad.economy import Dropped, makes_apart
 from tapegrad.errors import GuardError
 from tapegrad.needs import needed
-from tapegrad.ops import draw, pack, setitem
+from tapegrad.ops import draw, pack
 from tapegrad.passes.blank import blank
 from tapegrad.replay.compiled import Miss
 from tapegrad.replay.play import Run
@@ -103,7 +103,7 @@ def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
     try:
         for op in run:
             val = run.values[op.id]
-            if is_apart(val) and type(op) is Call and not (op.fn.view or op.fn.owns or op.fn is setitem):
+            if makes_apart(op, val):
                 read = _read(tape) if read is None else read
                 val = val if op in read else blank(val)
             values.append(val)

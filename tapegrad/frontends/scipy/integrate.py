@@ -49,13 +49,13 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integrate parabolas through three samples each; with an even number of samples the last interval by Cartwright (2017), eq. 8."""
     y = np.moveaxis(as_array(y), static(axis), -1)
     n = shape_of(y)[-1]
-    if x is None:
-        h = np.broadcast_to(as_array(dx), (n - 1,))
-    else:
-        at = as_array(x) if len(shape_of(as_array(x))) == 1 else np.moveaxis(as_array(x), static(axis), -1)
-        if shape_of(at)[-1] != n or len(shape_of(at)) not in (1, len(shape_of(y))):
+    if x is not None:
+        x = as_array(x)
+        x = x if len(shape_of(x)) == 1 else np.moveaxis(x, static(axis), -1)
+        if shape_of(x)[-1] != n or len(shape_of(x)) not in (1, len(shape_of(y))):
             raise ValueError("If given, shape of `x` must be 1-D or the same as `y`.")
-        h = at[..., 1:] - at[..., :-1]
+    h = widths(y, x, dx, -1)
+    h = np.broadcast_to(h, (n - 1,)) if x is None else h
     if n == 2:
         return 0.5 * h[..., 0] * (y[..., 0] + y[..., 1])
     odd = n - (n + 1) % 2

@@ -19,7 +19,7 @@ from tapegrad.replay.torch.calls import name_of
 from tapegrad.replay.torch.lower import Lowering, is_dense
 from tapegrad.replay.torch.program import Root, Step, Value, holds_value, values_in
 from tapegrad.tape import Call, Input
-from tapegrad.tensors import is_tensor, to_tensor
+from tapegrad.tensors import is_tensor
 
 SUMS = {"add": torch.Tensor.add_, "addcmul": torch.Tensor.addcmul_, "addmm": torch.Tensor.addmm_}
 
@@ -80,11 +80,7 @@ class Body(Lowering):
         for i, (value, ref) in enumerate(zip(values, refs)):
             number = isinstance(value, np.generic) or type(value) in PYTHON
             if isinstance(value, np.ndarray) or (number and wanted[i:i + 1] == [True]):
-                if isinstance(ref, Value):
-                    values[i], refs[i] = self.on_device(op, value, ref)
-                else:
-                    values[i] = to_tensor(value, self.device)
-                    refs[i] = self.ref_of(values[i], op)
+                values[i], refs[i] = self.on_device(op, value, ref)
         self.program.parts = refs
         return values
 

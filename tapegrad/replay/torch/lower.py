@@ -314,8 +314,7 @@ class Lowering:
         """Append a part of the result: NumPy's arrays and numbers become tensors."""
         assert self.tape.result is not None
         if isinstance(value, (np.ndarray, np.generic)):
-            value, ref = self.on_device(self.tape.result, value, ref) if isinstance(ref, Value) else (to_tensor(value, self.device),) * 2
-            ref = self.ref_of(value, self.tape.result)
+            value, ref = self.on_device(self.tape.result, value, ref)
         self.program.parts.append(ref)
         return value
 
