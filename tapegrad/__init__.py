@@ -22,8 +22,9 @@ from tapegrad.errors import (
 from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.grad import grad, gradient, gradtape, pullback
 from tapegrad.passes import flatgrad, optimise, primitivize, roll, unroll
-from tapegrad.replay.cache import RetraceWarning, compile, value_and_grad
+from tapegrad.replay.cache import compile, value_and_grad
 from tapegrad.replay.exchange import from_fx
+from tapegrad.replay.path import RetraceWarning
 from tapegrad.rewrite import rewrite
 from tapegrad.rules import primitive, rrule
 from tapegrad.store.read import load

@@ -70,13 +70,22 @@ def number_kind(x: Any) -> str:
 
 
 class _Running(threading.local):
-    """The tracers that run in this thread, innermost last. Only constructors ask: what has a proxy asks that."""
+    """The tracers that run in this thread, innermost last, and who observes them. Only constructors ask: what has a proxy asks that."""
 
     def __init__(self) -> None:
         self.tracers: list[Tracer] = []
+        self.observers: list[Any] = []
 
 
 running = _Running()
+
+
+def unrepeatable(what: str) -> None:
+    """Tell who observes this thread's trace that the program took what no replay gives again."""
+    for observer in running.observers:
+        observer.refuse(what)
+
+
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 _levels = itertools.count(1)

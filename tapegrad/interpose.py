@@ -274,6 +274,12 @@ class Interposition:
 
 interposition = Interposition()
 
+
+def code_of(fn: FunctionType) -> CodeType:
+    """Return the code of a function, its own also while a trace has replaced it."""
+    return _stand_in_code(fn)[0] if fn in interposition.swapped else fn.__code__
+
+
 _seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to what is replaced
 
 

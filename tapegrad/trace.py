@@ -72,10 +72,10 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None) -> Tape:
+           once: Economy | None = None, observer: Any = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
-    One that is swept `once`, at once, lacks large values that the sweep does not read.
+    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs.
     """
     register_imported()
     signature, leaves, labels = flatten_call(f, args, kwargs)
@@ -102,6 +102,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     leave = interposition.enter(tracer, _globals(fn), [g for g in ctx.primitives if isinstance(g, FunctionType)])
     with collector:
         try:
+            if observer is not None:
+                observer.start(signature)
             out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
@@ -113,6 +115,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 raise tracer.hidden from None
             raise
         finally:
+            if observer is not None:
+                observer.close()
             tracer.close()
             leave()
     if tracer.economy is not None:

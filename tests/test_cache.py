@@ -177,7 +177,7 @@ def test_what_stands_in_while_another_trace_runs_is_no_other_function(monkeypatc
     for k in range(3):
         assert tg.grad(lambda x: x * inner(2.0), float(k)) == (k * math.sin(2.0), (None, math.sin(2.0)))
         assert inner(float(k)) == math.sin(k)
-    assert inner.stats.traces == 1
+    assert inner.stats.traces == 2  # the second call compares, and draws: what it compiles draws no second time
 
 
 def test_attributes_that_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,6 +345,7 @@ def test_the_least_recently_used_tape_leaves() -> None:
         warnings.simplefilter("error")
         for times in "123123":
             assert step(2.0, times)[0] == 2.0 ** int(times)
+    step(2.0, "4")
     with pytest.warns(tg.RetraceWarning, match="what keeps changing is the type, shape or static value"):
         step(2.0, "4")
     assert len(step.tapes) == 3 and step.stats.traces == 4
@@ -360,7 +361,8 @@ def test_the_least_recently_used_tape_leaves() -> None:
     with pytest.warns(tg.RetraceWarning, match="what keeps changing"):
         for limit in range(4):
             LIMIT["now"] = float(limit)
-            same(step(2.5), tg.grad(g, 2.5))
+            for _ in range(2):
+                same(step(2.5), tg.grad(g, 2.5))
 
 
 LIMIT = {"now": 0.0}
@@ -550,7 +552,7 @@ def test_several_threads_compile_a_tape_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(built) == 1 and len(found) == 4 and step.stats.hits == 4
+    assert len(built) == 1 and len(found) == 4 and step.stats.hits > 0 and step.stats.hits + step.stats.traces == 5
     for result in found:
         same(result, expected)
 
@@ -563,4 +565,4 @@ def test_a_call_that_raises_is_counted() -> None:
             return x.sum()
     fast, singular = tg.compile(f), np.ones((2, 2))
     assert [fast(np.eye(2)), fast(np.eye(2)), fast(singular), fast(singular), fast(np.eye(2))] == [2.0, 2.0, 4.0, 4.0, 2.0]
-    assert fast.stats.traces == 2 and fast.stats.guards["whether it raises LinAlgError"] == 1
+    assert fast.stats.traces == 2 and fast.stats.guards["whether it raises LinAlgError"] == 2

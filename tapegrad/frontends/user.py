@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
+from tapegrad import ops, views
+from tapegrad.context import unrepeatable
 from tapegrad.rules import Traced
 
 
@@ -23,12 +24,15 @@ def stop_gradient(x: Any) -> Any:
 def value(x: Any) -> Any:
     """Return the plain number or array behind a traced value; the gradient through it is dropped on purpose.
 
-    The tape does not know of the number: a replay uses the one that was read while tracing. An array is a copy.
+    The tape does not know of the number: a replay uses the one that was read while tracing, and `value_and_grad` compiles no such path.
+    An array is a copy.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: x * tg.value(x), 3.0)
     (3.0,)
     """
+    if isinstance(x, Traced) and not x._tracer.independent(views.peek(x)):
+        unrepeatable("it takes the plain number of a traced value by tg.value")
     while isinstance(x, Traced):
         x = x._val
     return x.copy() if isinstance(x, np.ndarray) else x

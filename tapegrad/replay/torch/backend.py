@@ -12,7 +12,7 @@ import torch
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.passes import optimise
 from tapegrad.passes.optimise import Pass
-from tapegrad.replay.cache import Backend, First
+from tapegrad.replay.backend import Backend, First
 from tapegrad.replay.torch.graph import graph, graph_device
 from tapegrad.replay.torch.inductor import inductor
 from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
@@ -37,7 +37,7 @@ class Torch(Backend):
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:
             raise ArgumentError(f"there is no mode {mode!r} on torch", None, " or ".join(f'mode="{name}"' for name in MODES))
-        super().__init__(partial(optimise, passes=passes))
+        super().__init__(partial(optimise, passes=passes), mode)
         self.device = None if device is None else torch.device(device)
         self.make = MODES[mode]
         if mode == "graph":
@@ -58,7 +58,7 @@ class Torch(Backend):
         else:
             first = make(f, args, kwargs)
             self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
-        return First(first.tape, on_device(first.result, device))
+        return First(first.tape, on_device(first.result, device), first.flat)
 
 
 def on_host(args: Any) -> Any:

@@ -1,0 +1,218 @@
+"""freshness: what a run read besides its arguments, and whether that is still the same.
+
+A place is a name in a namespace: a global, an attribute, a default, a captured variable. What stood there when the code that reads it began to run
+is what a tape was recorded with. A compiled call asks each place again: a number by its value, an array by its content, a list or dict by what
+is in it, an object by those of its attributes that the code names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from operator import is_
+from types import (
+    CodeType,
+)
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.alike import alike
+from tapegrad.interpose import original
+from tapegrad.lazy import torch
+
+
+class Missing:
+    """What there is under a name that is not bound."""
+
+
+PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
+Check = Callable[[Any], bool]
+"""Says of what is found whether it is the same as what there was."""
+
+
+class Place(NamedTuple):
+    """A name in a namespace, what stood there when it was read, and how that is compared with what stands there now."""
+
+    namespace: Mapping[Any, Any]
+    name: Any
+    value: Any
+    same: Check
+    label: str
+
+
+class Freshness:
+    """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
+
+    __slots__ = ("places", "quick", "sizes", "slow")
+
+    def __init__(self, places: Iterable[Place], sizes: Iterable[tuple[Mapping[Any, Any], int, str]]) -> None:
+        self.places, self.sizes = list(places), list(sizes)
+        self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
+        self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
+
+    def __call__(self) -> bool:
+        for namespace, name, value, same in self.quick:
+            found = namespace.get(name, Missing)
+            if found is not value and not same(found):
+                return False
+        for names, size, _ in self.sizes:
+            if len(names) != size:
+                return False
+        for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
+            if not check(namespace.get(name, Missing)):
+                return False
+        return True
+
+    def changed(self) -> tuple[str, str, str] | None:
+        """Return the label of a place that has changed, what stood there, and what does now; None where there is none."""
+        for place in self.places:
+            found = place.namespace.get(place.name, Missing)
+            if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
+                return place.label, _told(place.value), _told(original(found))
+        for names, size, label in self.sizes:
+            if len(names) != size:
+                return label, f"{size} attributes", f"{len(names)}"
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self.places or self.sizes)
+
+
+def _told(x: Any) -> str:
+    text = "nothing" if x is Missing else repr(x)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+# -- is what is found what there was?
+
+
+class Plain:
+    """What is one thing for good: a number, a text, a function, an object, known by identity or, where it has one, by value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, found: Any) -> bool:
+        value = self.value
+        return found is value or original(found) is value or (isinstance(value, PLAIN) and alike(found, value))
+
+
+class Sequence:
+    """What is in a list, tuple or deque, item by item."""
+
+    __slots__ = ("items", "kind", "then")
+
+    def __init__(self, value: Any, checks: list[Any]) -> None:
+        self.kind, self.then = type(value), list(value)
+        self.items = None if all(type(check) is Plain for check in checks) else checks
+
+    def __call__(self, found: Any) -> bool:
+        then = self.then
+        if type(found) is not self.kind or len(found) != len(then):
+            return False
+        if self.items is not None:
+            return all(check(part) for check, part in zip(self.items, found))
+        return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
+
+
+class Table:
+    """What is in a dict, key by key, in its order."""
+
+    __slots__ = ("items", "keys", "kind", "values")
+
+    def __init__(self, value: Any, checks: list[Any]) -> None:
+        self.kind, self.keys, self.values = type(value), list(value), list(value.values())
+        self.items = None if all(type(check) is Plain for check in checks) else checks
+
+    def __call__(self, found: Any) -> bool:
+        if type(found) is not self.kind or len(found) != len(self.keys):
+            return False
+        if not (all(map(is_, found, self.keys)) or alike(list(found), self.keys)):
+            return False
+        if self.items is not None:
+            return all(check(part) for check, part in zip(self.items, found.values()))
+        return all(map(is_, found.values(), self.values)) or all(Plain(value)(part) for value, part in zip(self.values, found.values()))
+
+
+class Array:
+    """The numbers of an array: unless nobody can write to it, they are compared."""
+
+    __slots__ = ("then", "value")
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        self.value = value
+        self.then = None if not value.flags.writeable and value.base is None else (value.shape, value.strides, value.dtype, _bytes(value))
+
+    def __call__(self, found: Any) -> bool:
+        if self.then is None and found is self.value:
+            return True
+        shape, strides, dtype, content = self.then or (self.value.shape, self.value.strides, self.value.dtype, _bytes(self.value))
+        return type(found) is type(self.value) and found.shape == shape and found.dtype == dtype and found.strides == strides \
+            and _bytes(found) == content
+
+
+def _bytes(x: np.ndarray[Any, Any]) -> Any:
+    return [(id(part), repr(part)) for part in x.flat] if x.dtype.hasobject else x.tobytes()
+
+
+class Tensor:
+    """The numbers of a tensor, and what torch knows besides."""
+
+    __slots__ = ("held", "kind", "trained", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.kind, self.trained, self.held = value, type(value), value.requires_grad, value.detach().clone()
+
+    def __call__(self, found: Any) -> bool:
+        held = self.held
+        return type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape and found.dtype == held.dtype \
+            and found.device == held.device and torch.equal(found.detach(), held)
+
+
+class Bytes:
+    """What is in a bytearray, or in an array of the standard library's."""
+
+    __slots__ = ("kind", "then")
+
+    def __init__(self, value: Any) -> None:
+        self.kind, self.then = type(value), bytes(value)
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and bytes(found) == self.then
+
+
+class Members:
+    """What is in a set."""
+
+    __slots__ = ("kind", "then")
+
+    def __init__(self, value: Any) -> None:
+        self.kind, self.then = type(value), frozenset(value)
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and alike(frozenset(found), self.then)
+
+
+class Cached:
+    """A function with a cache, as long as that is not cleared: then it would be run again."""
+
+    __slots__ = ("info", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.info = value, value.cache_info()
+
+    def __call__(self, found: Any) -> bool:
+        now = self.value.cache_info()
+        return found is self.value and now.misses >= self.info.misses and now.currsize >= self.info.currsize
+
+
+class Never:
+    """What nobody can compare: an iterator, which is used up."""
+
+    __slots__ = ()
+
+    def __call__(self, found: Any) -> bool:
+        return False

@@ -1,0 +1,46 @@
+"""glance: what the code that recorded a tape reads, as far as the tape tells: enough to say whether somebody has changed it since.
+
+A trace that nobody observed leaves the code objects of its operations. What those read is noted after the run: so that where the next trace is
+another, and what they read was changed between the two, that explains it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from tapegrad.replay.freshness import Freshness
+from tapegrad.replay.reads import Reads
+from tapegrad.replay.skeleton import Skeleton
+from tapegrad.tree import FOREIGN_PACKAGES
+
+_modules: dict[str, dict[str, Any]] = {}  # by file
+_count = [0]
+
+
+def glance(f: Any, skeleton: Skeleton) -> Freshness:
+    """Return what tells whether what the code of a trace's operations read is what it was after that."""
+    reads = Reads()
+    reads.reach(skeleton.structure)
+    codes = {where[0] for where in skeleton.where if type(where[0]) is CodeType}
+    fn = f.__func__ if type(f) is MethodType else f
+    if type(fn) is FunctionType:
+        reads.enter(fn.__code__, fn.__globals__)
+        codes.discard(fn.__code__)
+    for code in codes:
+        scope = fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename else _scope(code.co_filename)
+        if scope is not None:
+            reads.enter(code, scope)
+    return reads.result()
+
+
+def _scope(file: str) -> dict[str, Any] | None:
+    """Return the globals of the user's module in a file, None where there is none."""
+    if _count[0] != len(sys.modules):
+        _count[0] = len(sys.modules)
+        for name, module in list(sys.modules.items()):
+            place = getattr(module, "__dict__", {}).get("__file__")
+            if place and name.partition(".")[0] not in FOREIGN_PACKAGES:
+                _modules[place] = vars(module)
+    return _modules.get(file)

@@ -1,0 +1,146 @@
+"""observe: hears, while a function is traced, which code runs and what is called in C.
+
+`sys.setprofile` tells, in this thread alone; a profiler that was there before comes back. From Python 3.12 on, `sys.monitoring` does, which asks
+once for each code object.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tapegrad.context import running
+from tapegrad.errors import INTERNAL, Location, user_frame
+from tapegrad.replay.freshness import Freshness
+from tapegrad.replay.reads import Reads
+from tapegrad.replay.world import heard_in_c, heard_in_python
+from tapegrad.tree import FOREIGN_PACKAGES, Signature
+
+_SILENT = FOREIGN_PACKAGES  # modules whose own reading is not the program's, but for what is listed in `world`
+
+
+class Observer:
+    """One observed run: what the code that ran read, and why its tape must not be compiled, if there is a reason."""
+
+    def __init__(self) -> None:
+        self.reads = Reads()
+        self.reason = ""
+        self.where: Location | None = None
+        self.known: set[Any] = set()
+        self.stop: Callable[[], None] | None = None
+
+    def start(self, structure: Signature) -> None:
+        """Begin to listen, in this thread, to a function that runs on arguments of this structure."""
+        self.reads.reach(structure)
+        running.observers = [*running.observers, self]
+        self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
+
+    def close(self) -> None:
+        """End listening; once is enough."""
+        if self.stop is not None:
+            self.stop()
+            self.stop = None
+            running.observers = [other for other in running.observers if other is not self]
+
+    def entered(self, code: CodeType, frame: FrameType) -> None:
+        """Hear of a code object that begins to run for the first time."""
+        if code in self.known:
+            return
+        self.known.add(code)
+        if code.co_filename in INTERNAL:
+            return
+        module = frame.f_globals.get("__name__", "")
+        if module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
+            self.ask(heard_in_python(module, code.co_name), frame)
+        else:
+            self.reads.enter(code, frame.f_globals)
+
+    def called(self, fn: Any, frame: FrameType) -> None:
+        """Hear of a call in C, by the program itself."""
+        key = id(fn) if getattr(fn, "__self__", None) is None else (fn.__name__, id(fn.__self__))
+        if key in self.known:
+            return
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _SILENT:
+            return
+        self.known.add(key)
+        self.ask(heard_in_c(fn), frame)
+
+    def ask(self, what: str, frame: FrameType) -> None:
+        """Note a call that reads the world, if this is one."""
+        if what:
+            self.refuse(f"it asks {what}", frame)
+
+    def refuse(self, what: str, frame: FrameType | None = None) -> None:
+        """Note what the program took that is no input, and where; the first time."""
+        if not self.reason:
+            frame = user_frame(frame or sys._getframe(1))
+            self.reason, self.where = what, Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+    def result(self) -> tuple[Freshness, str, Location | None]:
+        """Return what tells whether what was read is the same, and why that is not enough, if it is not, and where."""
+        self.close()
+        fresh = self.reads.result()
+        if not self.reason and self.reads.refused:
+            self.reason = self.reads.refused
+        if not self.reason and (changed := fresh.changed()) is not None:
+            label, was, now = changed
+            self.reason = f"it changes {label}, which it reads: from {was} to {now}"
+        return fresh, self.reason, self.where
+
+
+def _profile(observer: Observer) -> Callable[[], None]:
+    """Listen by `sys.setprofile`; return how to end."""
+    known, entered, called = observer.known, observer.entered, observer.called
+
+    def hear(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            if frame.f_code not in known:
+                entered(frame.f_code, frame)
+        elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
+            called(arg, frame)
+    before = sys.getprofile()
+    sys.setprofile(hear)
+    return lambda: sys.setprofile(before)
+
+
+def _monitor(observer: Observer) -> Callable[[], None]:
+    """Listen by `sys.monitoring`; return how to end."""
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+    with _lock:
+        tool = next((number for number in (3, 4, 0, 1, 2, 5) if monitoring.get_tool(number) is None), None)
+        if tool is None:
+            return _profile(observer)
+        monitoring.use_tool_id(tool, "tapegrad")
+    thread, quiet = threading.get_ident(), monitoring.DISABLE
+
+    def entered(code: CodeType, offset: int) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        observer.entered(code, sys._getframe(1))
+        return quiet
+
+    def called(code: CodeType, offset: int, fn: Any, first: Any) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        if code.co_filename in INTERNAL:
+            return quiet
+        observer.called(fn, sys._getframe(1))
+        return None
+    events = monitoring.events
+    monitoring.register_callback(tool, events.PY_START, entered)
+    monitoring.register_callback(tool, events.CALL, called)
+    monitoring.set_events(tool, events.PY_START | events.CALL)
+    monitoring.restart_events()
+
+    def end() -> None:
+        monitoring.set_events(tool, 0)
+        monitoring.register_callback(tool, events.PY_START, None)
+        monitoring.register_callback(tool, events.CALL, None)
+        monitoring.free_tool_id(tool)
+    return end
+
+
+_lock = threading.Lock()

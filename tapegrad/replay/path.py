@@ -1,0 +1,146 @@
+"""path: one way through a function, from its first trace until it is compiled, or until it turns out that it must not be."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from tapegrad.errors import Location, user_frame
+from tapegrad.passes.blank import drop
+from tapegrad.replay.backend import Backend, Step
+from tapegrad.replay.compiled import compile_arguments
+from tapegrad.replay.freshness import Freshness
+from tapegrad.replay.refill import refilled
+from tapegrad.replay.skeleton import Skeleton
+from tapegrad.tape import Tape
+
+
+class RetraceWarning(UserWarning):
+    """A compiled function traces again and again: what its tapes are specialised to keeps changing, or something steers it that is no input."""
+
+
+def warn(message: str) -> None:
+    """Give a RetraceWarning at the user's line."""
+    frame = user_frame()
+    warnings.warn_explicit(message, RetraceWarning, frame.f_code.co_filename, frame.f_lineno,
+                           registry=frame.f_globals.setdefault("__warningregistry__", {}))
+
+
+class Stats:
+    """How often a compiled function traced, found a tape that fits, and met a guard that did not hold."""
+
+    def __init__(self) -> None:
+        self._hits, self._traces, self._misses = count(), count(), count()
+        self.guards: Counter[str] = Counter()
+
+    @property
+    def hits(self) -> int:
+        """Calls that a compiled tape served."""
+        return _value(self._hits)
+
+    @property
+    def traces(self) -> int:
+        """Calls that a trace served."""
+        return _value(self._traces)
+
+    @property
+    def misses(self) -> int:
+        """Tapes that were tried and did not fit."""
+        return _value(self._misses)
+
+    def __repr__(self) -> str:
+        return f"Stats(traces={self.traces}, hits={self.hits}, misses={self.misses})"
+
+
+def _value(counter: Any) -> int:
+    """Return how far a counter has come; counting with `next` is atomic, and `+= 1` is not."""
+    return int(repr(counter)[len("count("):-1])  # nothing else tells without counting on
+
+
+class Pace:
+    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each kind of operation on it; learned as it goes."""
+
+    def __init__(self, once: float = 2e-3, each: float = 4e-4) -> None:
+        self.once, self.each = once, each
+
+    def estimate(self, kinds: int) -> float:
+        """Return how long it will take to compile a tape of so many kinds of operations."""
+        return self.once + self.each * kinds
+
+    def learn(self, kinds: int, seconds: float) -> None:
+        """Take in how long it took."""
+        ratio = min(max(seconds / self.estimate(kinds), 0.2), 5.0) ** 0.3  # one that was disturbed says little
+        self.once, self.each = self.once * ratio, self.each * ratio
+
+
+class Entry:
+    """A tape that is kept, and the function that it is compiled to when it is used."""
+
+    __slots__ = ("arguments", "backend", "flat", "fresh", "kinds", "lock", "pace", "run", "tape")
+
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, kinds: int) -> None:
+        self.tape, self.flat, self.backend, self.fresh, self.pace, self.kinds = tape, flat, backend, fresh, pace, kinds
+        self.arguments: Callable[..., list[Any]] | None = None
+        self.run, self.lock = self.compile_and_run, threading.RLock()
+
+    def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where the tape does not fit it."""
+        with self.lock:
+            if self.run == self.compile_and_run:
+                start = perf_counter()
+                self.tape, self.run = self.build(args, kwargs)  # type: ignore[method-assign]
+                self.pace.learn(self.kinds, perf_counter() - start)
+                self.flat = self.arguments = None
+        return self.run(*args, **kwargs)
+
+    def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
+        """Return the tape that is kept from now on, and the function that it is compiled to; what is kept so far stays as it is."""
+        if self.flat is None:
+            return self.backend.build(self.tape, self.fresh)
+        if self.arguments is None:
+            self.arguments = compile_arguments(self.tape, self.fresh)
+        with refilled(self.tape, self.arguments(*args, **kwargs)) as primal:
+            flat = self.flat(primal)
+            drop(flat)
+            return self.backend.build(flat, self.fresh)
+
+
+class Path:
+    """One way through a function: what its traces did, what they cost, and, once it is worth it, its tape.
+
+    Every trace of it is held against the first. A path that something steers which is no input is `refused`, for good.
+    """
+
+    __slots__ = ("calls", "entry", "glance", "refused", "skeleton", "spent")
+
+    def __init__(self, skeleton: Skeleton, glance: Freshness) -> None:
+        self.skeleton, self.glance, self.calls, self.spent = skeleton, glance, 0, 0.0
+        self.entry: Entry | None = None
+        self.refused = False
+
+    def spend(self, seconds: float) -> None:
+        """Count a call that was traced."""
+        self.calls += 1
+        self.spent += seconds
+
+    def is_due(self, warmup: int | None, pace: Pace) -> bool:
+        """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
+        if self.refused or self.entry is not None or not self.calls:
+            return False
+        return self.spent >= pace.estimate(len(self.skeleton.kinds)) if warmup is None else self.calls >= warmup
+
+    def is_stale(self) -> bool:
+        """Return whether something that was read besides the arguments is known to have changed."""
+        return not (self.glance() and (self.entry is None or self.entry.fresh is None or self.entry.fresh()))
+
+
+def describe(name: str, why: str, where: Location | None) -> str:
+    """Return why a path is not compiled."""
+    line = "" if where is None else f"\n  at {where}" + (f":  {where.source}" if where.source else "")
+    return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each anew, and stay right{line}"
+            "\n  try: pass it as an argument")

@@ -1,0 +1,190 @@
+"""skeleton: what one trace did, without its values, so that another can be held against it.
+
+Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do not, and no guard says
+why, something that is no input steered the program: a counter, a clock, a file, a generator that nobody recorded.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.brief import brief
+from tapegrad.errors import Location, locate
+from tapegrad.lazy import torch
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tensors import ORDINARY, is_tensor
+from tapegrad.tree import Signature, is_empty, is_generator
+
+_NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
+_EXACT = frozenset([int, bool])
+
+
+class Difference(NamedTuple):
+    """Where two traces part although no guard told them to: the line, and what stood there in each."""
+
+    where: Location | None
+    was: str
+    now: str
+
+
+class Skeleton:
+    """The operations of a tape, each as the number of its kind: its function, its operands, its constants and options.
+
+    Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
+    """
+
+    __slots__ = ("kinds", "leaves", "steps", "structure", "where")
+
+    def __init__(self, tape: Tape) -> None:
+        self.structure: Signature = tape.structure
+        self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
+        self.kinds: dict[Any, int] = {}
+        self.steps = array("q")
+        self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
+        kinds, add = self.kinds, self.steps.append
+        for op in tape.ops:
+            kind = _kind(op)
+            number = kinds.get(kind)
+            if number is None:
+                number = kinds[kind] = len(kinds)
+                self.where.append((op.code, op.lasti))
+            add(number)
+        result = tape.result
+        add(-1 if result is None else result.id)
+
+    def is_like(self, other: Skeleton) -> bool:
+        """Return whether two were traced for the same kinds of arguments."""
+        return self.leaves == other.leaves and self.structure == other.structure
+
+    def difference(self, other: Skeleton) -> Difference | bool:
+        """Return False for the same path, True where a guard parts the two, or what is another though no guard says so."""
+        known = list(self.kinds)
+        found = list(other.kinds)
+        if self.steps == other.steps and known == found:
+            return False
+        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
+            one, two = known[a], found[b]
+            if one == two:
+                continue
+            if (one[0] is two[0] is Guard and one[1:3] == two[1:3]) or self.raises(at) or other.raises(at):
+                return True
+            return Difference(_place(other.where[b]), _text(one), _text(two))
+        return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
+
+    def raises(self, at: int) -> bool:
+        """Return whether a guard stands there that a call raised: what it was given, and the guard."""
+        kinds = list(self.kinds)
+        steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
+        return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
+
+
+def _leaf(x: Any) -> Any:
+    """Return what a compiled tape is specialised to of a leaf."""
+    return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
+
+
+def _kind(op: Operation) -> Any:
+    """Return what tells one operation from others, apart from its value."""
+    if type(op) is Call:
+        at = op.id
+        args = tuple([_operand(at, arg) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
+        return (_operand(at, op.fn) if isinstance(op.fn, Operation) else op.fn, args, _fixed(op.kwargs) if op.kwargs else None)
+    if type(op) is Guard:
+        return (Guard, _operand(op.id, op.args[0]), op.fact, _fixed(op.expected))
+    if type(op) is Constant:
+        return (Constant, _fixed(op.val))
+    return (Input, op.id)
+
+
+def _operand(at: int, arg: Any) -> int:
+    """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
+    return -arg.id if type(arg) is Input or type(arg) is Constant else at - arg.id
+
+
+class _Same(NamedTuple):
+    """A constant that is compared by what it is, and shown as it was."""
+
+    key: Any
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def _fixed(x: Any) -> Any:
+    """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and True differ, 0.0 and -0.0."""
+    kind = type(x)
+    if kind is float:
+        return (float, x) if x == x and x != 0.0 else (float, repr(x))
+    if kind in _EXACT:
+        return (kind, x)
+    if kind in _NAMED:
+        return x
+    if kind is tuple or kind is list:
+        return (kind, *map(_fixed, x))
+    if kind is dict:
+        return (dict, *[(key, _fixed(part)) for key, part in x.items()])
+    if kind is slice:
+        return (slice, _fixed(x.start), _fixed(x.stop), _fixed(x.step))
+    if isinstance(x, np.ndarray):
+        content = tuple(map(id, x.flat)) if x.dtype.hasobject else hash(x.tobytes())
+        return _Same((kind, x.dtype, x.shape, content), brief(x))
+    if isinstance(x, (complex, np.generic)):
+        return (kind, repr(x))
+    if kind not in ORDINARY and is_tensor(x):
+        return _Same((kind, x.dtype, tuple(x.shape), x.device, _content(x)), brief(x))
+    if is_generator(x):
+        return (kind, id(x))
+    if isinstance(x, tuple):
+        return (kind, *map(_fixed, x))
+    if kind is FunctionType:  # made anew in each run
+        cells = [_fixed(cell.cell_contents) for cell in x.__closure__ or () if not is_empty(cell)]
+        return (FunctionType, x.__code__, _fixed(x.__defaults__), _fixed(x.__kwdefaults__), *cells)
+    if kind is partial:
+        return (partial, _fixed(x.func), _fixed(x.args), _fixed(x.keywords))
+    try:
+        hash(x)
+    except TypeError:
+        return (kind, id(x))
+    return x
+
+
+def _content(x: Any) -> Any:
+    """Return what stands for the numbers of a tensor."""
+    x = x.detach().cpu()
+    try:
+        return hash(x.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    except (RuntimeError, TypeError):  # sparse, say
+        return repr(x)
+
+
+def _place(where: tuple[Any, int]) -> Location | None:
+    return None if where[0] is None else locate(*where)
+
+
+def _text(kind: Any) -> str:
+    """Show one kind of operation: its function, its constants."""
+    if kind[0] is Constant:
+        return _shown(kind[1])
+    if kind[0] is Guard:
+        return f"{kind[2]} == {_shown(kind[3])}"
+    if kind[0] is Input:
+        return "an input"
+    shown = ["·" if type(arg) is int else _shown(arg) for arg in kind[1]]
+    return f"{getattr(kind[0], '__name__', kind[0])}({', '.join(shown)})"
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, _Same):
+        return key.text
+    if type(key) is tuple and len(key) == 2 and isinstance(key[0], type):
+        return str(key[1])
+    return brief(key)

@@ -1,0 +1,77 @@
+"""world: calls and objects that answer by what is outside the program: clocks, files, the environment, generators that nobody recorded.
+
+What they answer is no input, and nothing tells whether it will be the same. A path on which one of them was asked is not compiled.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import decimal
+import io
+import mmap
+import os
+import queue
+import random
+import socket
+import threading
+import weakref
+from types import BuiltinFunctionType, GeneratorType, ModuleType
+from typing import Any
+
+OBJECTS: dict[type, str] = {
+    contextvars.ContextVar: "a context variable", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
+    weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
+    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket", mmap.mmap: "a mapped file",
+    random.Random: "a random generator of the standard library", decimal.Context: "a decimal context", type(os.environ): "the environment",
+    ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
+    memoryview: "memory of another object's",
+    GeneratorType: "a generator that goes on",
+}
+"""What an object is whose answers may change without a trace; those of its subclasses too."""
+
+_SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg", "getrandom", "scandir"])
+
+CALLS: dict[str, frozenset[str] | None] = {
+    "time": None, "posix": _SYSTEM, "nt": _SYSTEM, "_io": frozenset(["open", "open_code"]), "io": frozenset(["open"]),
+    "builtins": frozenset(["input", "globals"]), "_random": None, "_socket": None, "_contextvars": None,
+    "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_ident", "get_native_id"]), "_weakref": None, "gc": None,
+    "_tracemalloc": None, "select": None, "_posixsubprocess": None, "sys": frozenset(["getrefcount", "_getframe", "exc_info"]),
+}
+"""Functions in C that read the world, by their module; None for all of them."""
+
+METHODS = frozenset(["now", "utcnow", "today"])  # of datetime's classes
+
+CODE: dict[str, frozenset[str] | None] = {
+    "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
+    "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
+    "os": frozenset(["getenv", "__getitem__"]), "datetime": METHODS, "weakref": frozenset(["get", "__getitem__", "items", "values", "__call__"]),
+}
+"""Functions of the standard library's Python code that read the world, by their module; None for all of them."""
+
+
+def reads_the_world(x: Any) -> str:
+    """Return what an object is that answers by the world, "" for others."""
+    return next((OBJECTS[cls] for cls in type(x).__mro__ if cls in OBJECTS), "")
+
+
+def heard_in_c(fn: Any) -> str:
+    """Return the name of a function in C that reads the world, "" for others."""
+    owner = getattr(fn, "__self__", None)
+    name = getattr(fn, "__name__", "")
+    if type(fn) is not BuiltinFunctionType or type(owner) is ModuleType or owner is None:
+        module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
+        return f"{module}.{name}" if _is_listed(CALLS, str(module), name) else ""
+    if isinstance(owner, type):
+        return f"{owner.__name__}.{name}" if name in METHODS else ""
+    return f"{type(owner).__name__}.{name}" if reads_the_world(owner) else ""
+
+
+def heard_in_python(module: str, name: str) -> str:
+    """Return the name of a function of the standard library that reads the world, "" for others."""
+    return f"{module}.{name}" if _is_listed(CODE, module, name) else ""
+
+
+def _is_listed(table: dict[str, frozenset[str] | None], module: str, name: str) -> bool:
+    names = table.get(module, frozenset())
+    return names is None or name in names
