@@ -53,6 +53,8 @@ class Visit:
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
+        if compiled._lost >= LOST:
+            return False
         self.path = path = compiled._find(self.key, Skeleton(tape), self.stale)
         if observer is None or path.refused or path.entry is not None:
             return False
@@ -175,12 +177,16 @@ class Compiled:
                     if not path.refused:
                         self._refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now", apart.where)
             self._lost += 1
+            if self._lost == LOST:
+                self._give_up()
             if belied is not None:
                 return belied
-            paths.insert(0, Path(skeleton, glance(self.__wrapped__, skeleton)))
+            path = Path(skeleton, glance(self.__wrapped__, skeleton))
+            if self._lost < LOST:
+                paths.insert(0, path)
             if sum(map(len, self._paths.values())) > SEEN * self.max_tapes:
                 self._forget(max(self._paths.values(), key=len)[-1])
-            return paths[0]
+            return path
 
     def _keep(self, visit: Visit, tape: Tape | None, flat: Step | None) -> Entry | None:
         """Keep the tape of a path whose traces agree."""
@@ -201,6 +207,12 @@ class Compiled:
         path.refused = True
         self._forget(path, paths=False)
         self._warn("refused", describe(self.__name__, why, where))
+
+    def _give_up(self) -> None:
+        """Compile nothing more: every call takes a path of its own."""
+        self._entries, self._paths = {}, {}
+        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} took another path than those before, by its arguments or its "
+                   "branches: from now on it is not compiled. Pass numbers that change as floats or arrays, or use tg.grad")
 
     def _postpone(self, key: Any) -> None:
         """Let the paths that are due wait: another one was taken."""

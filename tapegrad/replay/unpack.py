@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.parts import Closure, Container, Function, Leaf, Static
+from tapegrad.parts import Bound, Closure, Container, Function, Instance, Leaf, Static
 from tapegrad.replay.play import bind as bind_leaves
 from tapegrad.tape import Tape
 from tapegrad.trace import argument_names
@@ -84,6 +86,10 @@ class Unpacked:
     def captured(self, structure: Signature) -> None:
         """Read what the function captured, anew at each call."""
         spec = structure.function.spec
+        if isinstance(spec, (Instance, Bound)) and not self.standalone:
+            owner = self.name(structure.fn, "bound")
+            self.node(spec if isinstance(spec, Instance) else spec.children[1], owner if isinstance(spec, Instance) else f"{owner}.__self__")
+            return
         if not isinstance(spec, Closure):
             raise _Intricate
         cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
@@ -120,17 +126,38 @@ class Unpacked:
             self.static(node.value, text)
         elif isinstance(node, Container) and node.type in (tuple, list, dict):
             self.container(node, text)
+        elif type(node) is Instance and is_open(type(node.prototype)) and not self.standalone:
+            self.instance(node, text)
         else:
             raise _Intricate
+
+    def instance(self, node: Instance, text: str) -> None:
+        """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
+        if id(node) in self.seen:
+            raise _Intricate  # one object in two places
+        self.seen.add(id(node))
+        owner, held = self.part(text), self.part("")
+        self.check(f"type({owner}) is not {self.name(type(node.prototype), 'cls')}")
+        self.lines.append(f"{held} = {owner}.__dict__")
+        self.mutable.append(owner)
+        self.check(f"[*{held}] != {self.name(list(node.names), 'names')}")
+        for name, child in zip(node.names, node.children):
+            self.node(child, f"{held}[{name!r}]")
+
+    def part(self, text: str) -> str:
+        """Return a name for a part of the arguments, which the text gives it unless it has one."""
+        if text.isidentifier():
+            return text
+        self.count += 1
+        if text:
+            self.lines.append(f"part{self.count} = {text}")
+        return f"part{self.count}"
 
     def container(self, node: Container, text: str) -> None:
         if id(node) in self.seen:
             raise _Intricate  # one list in two places
         self.seen.add(id(node))
-        if not text.isidentifier():
-            self.count += 1
-            self.lines.append(f"part{self.count} = {text}")
-            text = f"part{self.count}"
+        text = self.part(text)
         metadata: Any = node.metadata  # of a dict, the keys as its children are ordered
         keys = metadata if node.type is dict else list(range(len(node.children)))
         self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
@@ -149,7 +176,8 @@ class Unpacked:
         elif type(value) is str:
             self.check(f"{text} != {value!r}")
         else:
-            self.check(f"{self.name(_differs)}({text}, {self.name(value, 'static')})")
+            name = self.name(value, "static")
+            self.check(f"{text} is not {name} and {self.name(_differs)}({text}, {name})")
 
     def leaf(self, number: int, name: str) -> None:
         """Check the type of a leaf, and of an array its dtype and shape."""
@@ -161,6 +189,13 @@ class Unpacked:
 
     def check(self, wrong: str) -> None:
         self.lines.append(f"if {wrong}: {self.miss}")
+
+
+def is_open(cls: type) -> bool:
+    """True for a class whose objects keep all that they have in a `__dict__`, which is theirs to show."""
+    slotted = any(vars(base).get("__slots__") for base in cls.__mro__)
+    plain: Any = object.__getattribute__
+    return cls is not SimpleNamespace and "__dict__" in dir(cls) and not slotted and cls.__getattribute__ is plain
 
 
 class _Intricate(Exception):
@@ -185,13 +220,13 @@ def _differs(a: Any, b: Any) -> bool:
 def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> str:
     """Write the nesting of a structure around the texts of its leaves: of the gradients, if `mirror`, else of the values."""
     try:
-        return _nested(structure.spec, texts, mirror, set())
+        return _nested(structure.spec, texts, name, mirror, set())
     except _Intricate:
         text = f"[{', '.join(text or 'None' for text in texts)}]"
         return f"{name(structure.mirror if mirror else structure.build, 'nest')}({text})"
 
 
-def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
+def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int]) -> str:
     if isinstance(node, Leaf):
         return texts[node.index]
     if mirror and not node.leafy:
@@ -203,10 +238,15 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
         return "None"
     if isinstance(node, Closure) and mirror:
         parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy and child is not node]
-        return f"{{{', '.join(f'{label!r}: {_nested(child, texts, mirror, seen)}' for label, child in parts)}}}"
+        return f"{{{', '.join(f'{label!r}: {_nested(child, texts, name, mirror, seen)}' for label, child in parts)}}}"
+    if isinstance(node, Bound) and mirror:
+        return _nested(node.children[1], texts, name, mirror, seen)
+    if type(node) is Instance and mirror and is_open(type(node.prototype)):
+        inside = [_nested(child, texts, name, mirror, seen) for child in node.children]
+        return f"{name(partial(_instance, type(node.prototype), node.names), 'instance')}({', '.join(inside)})"
     if not isinstance(node, Container) or node.type not in (tuple, list, dict):
         raise _Intricate
-    written = [_nested(child, texts, mirror, seen) for child in node.children]
+    written = [_nested(child, texts, name, mirror, seen) for child in node.children]
     if node.type is list:
         return f"[{', '.join(written)}]"
     if node.type is dict:
@@ -216,3 +256,10 @@ def _nested(node: Any, texts: list[str], mirror: bool, seen: set[int]) -> str:
         at = dict(zip(keys, written))
         return f"{{{', '.join(f'{key!r}: {at[key]}' for key in node.order())}}}"
     return f"({', '.join(written)}{',' if len(written) == 1 else ''})"
+
+
+def _instance(cls: type, names: list[str], *parts: Any) -> Any:
+    """Return an object of a class with these attributes; no `__init__` runs."""
+    new: Any = object.__new__(cls)
+    new.__dict__.update(zip(names, parts))
+    return new
