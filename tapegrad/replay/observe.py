@@ -31,10 +31,12 @@ class Observer:
         self.where: Location | None = None
         self.known: set[Any] = set()
         self.stop: Callable[[], None] | None = None
+        self.depth = 0
 
     def start(self, structure: Signature) -> None:
         """Begin to listen, in this thread, to a function that runs on arguments of this structure."""
         self.reads.reach(structure)
+        self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
         self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
 
@@ -45,9 +47,13 @@ class Observer:
             self.stop = None
             running.observers = [other for other in running.observers if other is not self]
 
+    def is_outside(self) -> bool:
+        """Return whether a primitive of the user's runs: each replay calls it, and it reads what it reads."""
+        return len(running.tracers) < self.depth
+
     def entered(self, code: CodeType, frame: FrameType) -> None:
         """Hear of a code object that begins to run for the first time."""
-        if code in self.known:
+        if code in self.known or self.is_outside():
             return
         self.known.add(code)
         if code.co_filename in INTERNAL:
@@ -61,7 +67,7 @@ class Observer:
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program itself."""
         key = id(fn) if getattr(fn, "__self__", None) is None else (fn.__name__, id(fn.__self__))
-        if key in self.known:
+        if key in self.known or self.is_outside():
             return
         if frame.f_globals.get("__name__", "").partition(".")[0] in _SILENT:
             return
@@ -87,7 +93,7 @@ class Observer:
             self.reason = self.reads.refused
         if not self.reason and (changed := fresh.changed()) is not None:
             label, was, now = changed
-            self.reason = f"it changes {label}, which it reads: from {was} to {now}"
+            self.reason = f"it changes {label}, which it reads" + (f": from {was} to {now}" if was != now else "")
         return fresh, self.reason, self.where
 
 
