@@ -242,8 +242,9 @@ def by_names(net: Any, state: Any, x: Any) -> Any:
 @pytest.mark.parametrize("order", [(NET, OTHER), (OTHER, NET)], ids=["first the object with a name", "last the object with a name"])
 def test_a_compiled_tape_holds_for_the_objects_with_the_same_names(order: tuple[Net, Net]) -> None:
     step = tg.value_and_grad(by_names, warmup=1)
+    other = {"w": 7.0}
     for net in order * 3:
-        state = STATE if net is NET else {"w": 3.0}
+        state = STATE if net is NET else other
         (got, (_, dn, ds, dx)), (want, (_, wn, ws, wx)) = step(net, state, 1.5), tg.grad(by_names, net, state, 1.5)
         assert (got, dn.w, ds, dx) == (want, wn.w, ws, wx)
     assert step.stats.traces == 2
