@@ -37,7 +37,7 @@ LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts thems
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype, np.ufunc,
                     slice, range])
-_UNTRACKED = frozenset([dict, bytearray, ContextVar])  # what the garbage collector may not follow, though it matters
+_UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator", "queue"])  # modules
 
 
@@ -224,7 +224,7 @@ class Routes:
             found = ((part, "") for part in list((_own(node) or {}).values()) if id(part) in self.known)
         for child, how in found:
             if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in _UNTRACKED):
-                continue  # what that does not follow leads nowhere
+                continue  # what the garbage collector does not follow leads nowhere
             if is_a(child, (FunctionType, type)):
                 if self.is_foreign(child.__module__) and id(child) not in self.known:
                     continue
