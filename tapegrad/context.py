@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
@@ -13,6 +12,7 @@ from weakref import ref
 import numpy as np
 
 from tapegrad.brief import PYTHON, plain
+from tapegrad.copies import running
 from tapegrad.economy import Economy, is_large
 from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
 from tapegrad.lent import lent
@@ -69,17 +69,6 @@ def number_kind(x: Any) -> str:
     return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
 
 
-class _Running(threading.local):
-    """The tracers that run in this thread, innermost last, and who observes them. Only constructors ask: what has a proxy asks that."""
-
-    def __init__(self) -> None:
-        self.tracers: list[Tracer] = []
-        self.observers: list[Any] = []
-
-
-running = _Running()
-
-
 def unrepeatable(what: str) -> None:
     """Tell who observes this thread's trace that the program took what no replay gives again."""
     for observer in running.observers:
@@ -88,6 +77,7 @@ def unrepeatable(what: str) -> None:
 
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
+NO_COPIES: dict[int, Any] = {}
 _levels = itertools.count(1)
 
 
@@ -99,8 +89,8 @@ class Tracer:
     once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
     """
 
-    __slots__ = ("apart", "constants", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "hidden", "inputs", "laid", "level", "once",
-                 "overridden", "paths", "proxy", "push", "settings", "special", "tape", "written")
+    __slots__ = ("apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "hidden", "inputs", "laid",
+                 "level", "once", "overridden", "paths", "proxy", "push", "rerouting", "settings", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
@@ -112,7 +102,9 @@ class Tracer:
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
+        self.copies: dict[int, Any] = NO_COPIES  # id of what was copied, and of what leads to it: what the program has instead
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
+        self.rerouting: Any = None  # what leads to those copies
         self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
         self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
@@ -121,7 +113,7 @@ class Tracer:
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
         self.push, self.custom, self.overridden, self.error, self.paths, self.once = _closed, False, False, None, None, None
-        self.inputs, self.constants, self.written = [], {}, []
+        self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
 
     def meet(self, x: Any) -> None:
         """Look after large values from now on, if this is one."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.context import LISTENERS, running
+from tapegrad.context import LISTENERS
+from tapegrad.copies import CODE, Attribute, code_of, running
 from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tensors import is_tensor
@@ -161,6 +162,8 @@ def original(x: Any) -> Any:
     """Return what a stand-in among a module's globals replaces while a trace runs; other things as they are."""
     if type(x) is GlobalGenerator:
         return x._generator
+    if type(x) is Attribute:
+        return x.value
     fn = getattr(x, "__wrapped__", None) if type(x) is FunctionType else None
     return fn if fn is not None and stand_in(fn) is x else x
 
@@ -262,6 +265,7 @@ class Interposition:
         count = self.swapped.get(fn, 0)
         self.swapped[fn] = count + 1
         if not count:
+            CODE[fn] = fn.__code__
             fn.__code__ = _stand_in_code(fn)[1]
 
     def restore(self, fn: FunctionType) -> None:
@@ -269,15 +273,10 @@ class Interposition:
         self.swapped[fn] -= 1
         if not self.swapped[fn]:
             del self.swapped[fn]
-            fn.__code__ = _stand_in_code(fn)[0]
+            fn.__code__ = CODE.pop(fn)
 
 
 interposition = Interposition()
-
-
-def code_of(fn: FunctionType) -> CodeType:
-    """Return the code of a function, its own also while a trace has replaced it."""
-    return _stand_in_code(fn)[0] if fn in interposition.swapped else fn.__code__
 
 
 _seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to what is replaced
@@ -295,13 +294,13 @@ def imported(globals_: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
     """Return the code of a function, and what replaces it."""
-    code = fn.__code__
+    code = code_of(fn)
     original = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
     original.__kwdefaults__ = fn.__kwdefaults__
-    return code, _trampoline(code, functools.partial(_dispatch, fn, original))
+    return code, trampoline(code, functools.partial(_dispatch, fn, original))
 
 
-def _trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
+def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Return code that passes its arguments to `target`, for a function with `code`'s free variables."""
     template = _template(code.co_freevars)
     return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts), co_name=code.co_name)

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from tapegrad.copies import class_of
 from tapegrad.errors import ArgumentError
 from tapegrad.parts import Leaf, Record
 from tapegrad.tensors import is_tensor
@@ -102,12 +103,13 @@ class Module(Record):
             yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:
-        return (type(self.prototype), self.plain)
+        return (class_of(self.prototype), self.plain)
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        new = memo[id(self)] = object.__new__(type(self.prototype))  # before its parts, which may refer to it
+        new: Any = object.__new__(class_of(self.prototype))
+        memo[id(self)] = new  # before its parts, which may refer to it
         own = vars(new)
         for name, value in vars(self.prototype).items():
             own[name] = type(value)() if type(value) in _EMPTY and not value else value

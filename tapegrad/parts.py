@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import optree
 
 from tapegrad.alike import snapshot
+from tapegrad.copies import class_of, code_of
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 _OPEN = object()  # stands for the mirror of a part that is being made
@@ -59,7 +60,7 @@ class Function(Static):
 
     def key(self, seen: dict[int, int]) -> Any:
         fn = self.value
-        return ("function", fn.__code__, id(fn.__globals__), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
+        return ("function", code_of(fn), id(fn.__globals__), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
 
 
 class Content(Static):
@@ -161,7 +162,7 @@ class Record:
 
     def kind(self) -> tuple[Any, ...]:
         """Return what must agree, apart from the parts."""
-        return (type(self.prototype),)
+        return (class_of(self.prototype),)
 
 
 class Instance(Record):
@@ -171,7 +172,8 @@ class Instance(Record):
     volatile = True
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        new = type(self.prototype)() if type(self.prototype) is SimpleNamespace else object.__new__(type(self.prototype))
+        cls = class_of(self.prototype)
+        new = cls() if cls is SimpleNamespace else object.__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
             for name, part in parts.items():
@@ -192,7 +194,7 @@ class Extended(Instance):
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base = dict if isinstance(self.prototype, dict) else list
-        new = base.__new__(type(self.prototype))
+        new: Any = base.__new__(class_of(self.prototype))
 
         def fill(parts: dict[Any, Any]) -> None:
             for name, part in parts.items():
@@ -218,16 +220,15 @@ class Closure(Record):
 
     def kind(self) -> tuple[Any, ...]:
         fn = self.prototype
-        return (fn.__code__, fn.__defaults__, fn.__kwdefaults__)
+        return (code_of(fn), fn.__defaults__, fn.__kwdefaults__)
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        fn = self.prototype
+        fn, code = self.prototype, code_of(self.prototype)
         cells = {}
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__):
+        for name, cell in zip(code.co_freevars, fn.__closure__):
             # one cell for all functions that share the variable, so that `nonlocal` means what it means
             cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell  # an empty one is assigned later, or never
-        new = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__,
-                           tuple(cells[name] for name in fn.__code__.co_freevars))
+        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[name] for name in code.co_freevars))
         new.__kwdefaults__, new.__qualname__ = fn.__kwdefaults__, fn.__qualname__
         new.__dict__.update(fn.__dict__)
 

@@ -6,7 +6,7 @@ import gc
 import threading
 from collections import Counter
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from tapegrad.errors import MutationError, TapeError
 from tapegrad.frontends.imported import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
+from tapegrad.reroute import Rerouting
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tensors import detached, duplicate, is_tensor
-from tapegrad.tree import Recorded, Signature, Structure, changed, flatten
+from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
 
 SMALL = 4096  # bytes of an array of which all is looked at
 
@@ -55,8 +56,8 @@ def apart(value: Any, constants: list[Any]) -> Any:
     return value
 
 
-def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any], list[str]]:
-    """Return how a call's inputs are nested, the inputs in order, and their labels."""
+def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
+    """Return how a call's inputs are nested, the inputs in order, and their labels; add to `walks` what was met on the way."""
     leaves: list[Any] = []
     labels: list[str] = []
     if type(f) is Recorded:
@@ -64,10 +65,10 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
         leaves += f.leaves
         labels += [""] * len(leaves)
     else:
-        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels)
+        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks)
     names = argument_names(f, len(args))
-    positional = tuple(flatten(arg, name, leaves, labels) for arg, name in zip(args, names))
-    keyword = {key: flatten(arg, key, leaves, labels) for key, arg in kwargs.items()}
+    positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
+    keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
     return Signature(f, function, positional, keyword), leaves, labels
 
 
@@ -78,7 +79,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs.
     """
     register_imported()
-    signature, leaves, labels = flatten_call(f, args, kwargs)
+    walks: list[Walk] = []
+    signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
     if grad:
@@ -100,13 +102,19 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1: 1 + len(args)]
     leave = interposition.enter(tracer, _globals(fn), [g for g in ctx.primitives if isinstance(g, FunctionType)])
+    rerouting = Rerouting() if any(memos) else None
     with collector:
         try:
+            if rerouting is not None:
+                rerouting.begin(tracer, walks, memos)
             if observer is not None:
                 observer.start(signature)
             out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
+            if rerouting is not None:
+                rerouting.check()
+                signature.reached = rerouting.reached(walks)
             put_result(tape, tracer, out)
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
@@ -117,8 +125,12 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         finally:
             if observer is not None:
                 observer.close()
-            tracer.close()
-            leave()
+            try:
+                if rerouting is not None:
+                    rerouting.end()
+            finally:
+                tracer.close()
+                leave()
     if tracer.economy is not None:
         del out
         tracer.economy.release(last=True)
@@ -135,6 +147,12 @@ def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies:
             if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
                 raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and the function, was changed",
                                     None, "pass it once")
+    held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen if type(memo.get(key)) is CellType]
+    cells = Counter(key for key, _, _ in held)
+    for key, structure, memo in held:
+        if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
+            raise MutationError("a variable that two arguments captured, or an argument and the function, was assigned", None,
+                                "pass one function that captured it")
 
 
 def print_of(x: np.ndarray[Any, Any]) -> bytes:

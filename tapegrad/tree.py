@@ -16,6 +16,7 @@ import optree
 
 from tapegrad.alike import alike, changes
 from tapegrad.brief import plain
+from tapegrad.copies import code_of, current
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.parts import (
@@ -110,13 +111,28 @@ def _static_difference(recorded: Any, given: Any) -> str:
     return next(filter(None, map(_static_difference, recorded, given)), "")
 
 
+class Reached:
+    """The objects that a program reaches by names of its own, and which of the arguments' they are: a compiled tape holds while that is so."""
+
+    __slots__ = ("known", "places")
+
+    def __init__(self, known: dict[int, Any], walks: Sequence[Walk]) -> None:
+        self.known = known
+        self.places = self.among(walks)
+
+    def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
+        """Return which of the objects among a call's arguments are reached by names, by their places and ids."""
+        return [(place, id(x)) for place, (x, _) in enumerate(met for walk in walks for met in walk.keep) if id(x) in self.known]
+
+
 class Signature:
     """How the inputs of a tape are nested in its function, its positional and its keyword arguments."""
 
-    __slots__ = ("args", "fn", "function", "kwargs")
+    __slots__ = ("args", "fn", "function", "kwargs", "reached")
 
     def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure]) -> None:
         self.fn, self.function, self.args, self.kwargs = fn, function, args, kwargs
+        self.reached: Reached | None = None  # known of a traced function alone
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Signature) and self.args == other.args and self.kwargs == other.kwargs and self.function == other.function
@@ -269,20 +285,22 @@ def fixed(x: Any) -> Static:
     return Content(x) if changes(x) else Static(x)
 
 
-def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True) -> Structure:
-    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
+def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True, walks: list[Walk] | None = None) -> Structure:
+    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested; add to `walks` what else was met.
 
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
     """
     start = len(leaves)
-    walk = _Walk(leaves, labels, shared)
+    walk = Walk(leaves, labels, shared)
     spec = walk.visit(x, label)
+    if walks is not None:
+        walks.append(walk)
     return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
     """Return whether a program has put something else into the list, dict or object that was built of a part."""
-    found = _Walk([], []).take_apart(built, "")
+    found = Walk([], []).take_apart(built, "")
     now = [] if found is None else [value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]
     return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
@@ -313,7 +331,7 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
     return type(x) in _STATIC
 
 
-class _Walk:
+class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True) -> None:
@@ -323,36 +341,44 @@ class _Walk:
         self.opaque: list[tuple[str, Any]] = []
         self.modules: list[Module] = []  # those that are open: what is in them is theirs
         self.held: set[int] = set()
-        self.keep: list[Any] = []  # what was seen must live as long as its id is a key
+        self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
+        self.called: list[Any] = []  # functions and classes, which are passed on as they are
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
             return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
         if type(x) in _STATIC:
+            if type(x) is type:
+                self.called.append(x)
             return Static(x)
+        if "_redirects_for" in type(x).__dict__:
+            x = current(x)
         if id(x) in self.seen:
             return self.seen[id(x)]
         if type(x) is ReferenceType and self.modules:
             return Reference(x, self.seen.get(id(x())))
         if type(x) is CellType:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
-            self.keep.append(x)
+            self.keep.append((x, label))
             return node
         if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:  # by torch.compile, which would see proxies
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
-            self.keep.append(x)
+            self.keep.append((x, label))
             return node
         if isinstance(x, (set, bytearray)):
             self.seen[id(x)] = Fresh(x)
+            self.keep.append((x, label))
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
             if isinstance(x, np.ndarray):
                 self.opaque.append((label, x))
+            elif callable(x):
+                self.called.append(x)
             return fixed(x)
         node, parts = found
         self.seen[id(x)] = node
-        self.keep.append(x)
+        self.keep.append((x, label))
         self.open.append(node)
         if type(node) is Module:
             self.modules.append(node)
@@ -389,7 +415,7 @@ class _Walk:
             module.extra.append((label[len(module.label):].removeprefix("."), node))
         if self.shared:
             self.seen[id(x)] = node
-            self.keep.append(x)
+            self.keep.append((x, label))
         return node
 
     def leads_out(self, node: Any) -> bool:
@@ -410,7 +436,7 @@ class _Walk:
         if isinstance(x, FunctionType):
             if x.__closure__ is None or x in OPAQUE:
                 return None
-            cells = {name: cell for name, cell in zip(x.__code__.co_freevars, x.__closure__) if not is_empty(cell)}
+            cells = {name: cell for name, cell in zip(code_of(x).co_freevars, x.__closure__) if not is_empty(cell)}
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])

@@ -27,8 +27,8 @@ from tapegrad.replay.refill import Bare, is_refillable, strip
 from tapegrad.replay.skeleton import Skeleton
 from tapegrad.rules import Traced
 from tapegrad.tape import Call, Tape
-from tapegrad.trace import collector, record
-from tapegrad.tree import leaves_of
+from tapegrad.trace import collector, flatten_call, record
+from tapegrad.tree import Reached, Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
@@ -95,6 +95,8 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         for entry in self._entries.get(key, ()):
+            if entry.reached is not None and not self._reaches(entry.reached, args, kwargs):
+                continue
             tape = entry.tape  # another thread may compile it meanwhile
             try:
                 result = entry.run(*args, **kwargs)
@@ -218,6 +220,15 @@ class Compiled:
         """Let the paths that are due wait: another one was taken."""
         for path in self._paths.get(key, ()):
             path.spent /= 2
+
+    def _reaches(self, reached: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether the same objects among the arguments have names of their own in the program as when a tape was recorded."""
+        walks: list[Walk] = []
+        flatten_call(self.__wrapped__, args, kwargs, walks)
+        if reached.among(walks) == reached.places:
+            return True
+        self._missed("which of the arguments the program reaches by other names")
+        return False
 
     def _evict(self) -> None:
         key = max(self._entries, key=lambda k: len(self._entries[k]))

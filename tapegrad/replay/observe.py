@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from tapegrad.context import running
+from tapegrad.copies import running
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.reads import Reads
@@ -62,7 +62,7 @@ class Observer:
         if module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
             self.ask(heard_in_python(module, code.co_name), frame)
         else:
-            self.reads.enter(code, frame.f_globals)
+            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
 
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program itself."""

@@ -18,6 +18,7 @@ from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.refill import refilled
 from tapegrad.replay.skeleton import Skeleton
 from tapegrad.tape import Tape
+from tapegrad.tree import Reached
 
 
 class RetraceWarning(UserWarning):
@@ -81,10 +82,11 @@ class Pace:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "flat", "fresh", "kinds", "lock", "pace", "run", "tape")
+    __slots__ = ("arguments", "backend", "flat", "fresh", "kinds", "lock", "pace", "reached", "run", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, kinds: int) -> None:
         self.tape, self.flat, self.backend, self.fresh, self.pace, self.kinds = tape, flat, backend, fresh, pace, kinds
+        self.reached: Reached | None = tape.structure.reached
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.interpose import code_of, original
+from tapegrad.copies import class_of, code_of
+from tapegrad.interpose import original
 from tapegrad.modules import is_module
 from tapegrad.parts import Record, Static
 from tapegrad.replay.freshness import PLAIN, Array, Bytes, Cached, Check, Freshness, Members, Missing, Never, Place, Plain, Sequence, Table, Tensor
@@ -266,7 +267,7 @@ class Reads:
 
     def object(self, x: Any, label: str) -> None:
         """Note what an object has: the attributes that code names, of its own and of its class."""
-        cls = type(x)
+        cls = class_of(x)
         module = str(cls.__module__).partition(".")[0]
         if module in _INERT or isinstance(x, BaseException):
             if module == "tapegrad" and (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
@@ -341,7 +342,7 @@ class _Attributes(Mapping[str, Any]):
         self.owner = owner
 
     def get(self, name: str, default: Any = None) -> Any:
-        return type(self.owner) if name == "__class__" else getattr(self.owner, name, default)
+        return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
 
     __getitem__ = get
 

@@ -38,10 +38,12 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("kinds", "leaves", "steps", "structure", "where")
+    __slots__ = ("kinds", "leaves", "reached", "steps", "structure", "where")
 
     def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
+        reached = self.structure.reached
+        self.reached = [] if reached is None else reached.places  # which of the arguments the program reaches by other names too
         self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
         self.kinds: dict[Any, int] = {}
         self.steps = array("q")
@@ -59,7 +61,7 @@ class Skeleton:
 
     def is_like(self, other: Skeleton) -> bool:
         """Return whether two were traced for the same kinds of arguments."""
-        return self.leaves == other.leaves and self.structure == other.structure
+        return self.leaves == other.leaves and self.structure == other.structure and self.reached == other.reached
 
     def difference(self, other: Skeleton) -> Difference | bool:
         """Return False for the same path, True where a guard parts the two, or what is another though no guard says so."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.copies import class_of
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.parts import Bound, Closure, Container, Function, Instance, Leaf, Static
 from tapegrad.replay.play import bind as bind_leaves
@@ -126,7 +127,7 @@ class Unpacked:
             self.static(node.value, text)
         elif isinstance(node, Container) and node.type in (tuple, list, dict):
             self.container(node, text)
-        elif type(node) is Instance and is_open(type(node.prototype)) and not self.standalone:
+        elif type(node) is Instance and is_open(class_of(node.prototype)) and not self.standalone:
             self.instance(node, text)
         else:
             raise _Intricate
@@ -137,7 +138,7 @@ class Unpacked:
             raise _Intricate  # one object in two places
         self.seen.add(id(node))
         owner, held = self.part(text), self.part("")
-        self.check(f"type({owner}) is not {self.name(type(node.prototype), 'cls')}")
+        self.check(f"type({owner}) is not {self.name(class_of(node.prototype), 'cls')}")
         self.lines.append(f"{held} = {owner}.__dict__")
         self.mutable.append(owner)
         self.check(f"[*{held}] != {self.name(list(node.names), 'names')}")
@@ -241,9 +242,9 @@ def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int
         return f"{{{', '.join(f'{label!r}: {_nested(child, texts, name, mirror, seen)}' for label, child in parts)}}}"
     if isinstance(node, Bound) and mirror:
         return _nested(node.children[1], texts, name, mirror, seen)
-    if type(node) is Instance and mirror and is_open(type(node.prototype)):
+    if type(node) is Instance and mirror and is_open(class_of(node.prototype)):
         inside = [_nested(child, texts, name, mirror, seen) for child in node.children]
-        return f"{name(partial(_instance, type(node.prototype), node.names), 'instance')}({', '.join(inside)})"
+        return f"{name(partial(_instance, class_of(node.prototype), node.names), 'instance')}({', '.join(inside)})"
     if not isinstance(node, Container) or node.type not in (tuple, list, dict):
         raise _Intricate
     written = [_nested(child, texts, name, mirror, seen) for child in node.children]

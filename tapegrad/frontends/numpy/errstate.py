@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.context import running
+from tapegrad.copies import running
 from tapegrad.rules import constructs, refused
 
 

@@ -11,7 +11,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
-from tapegrad.context import LISTENERS, Tracer, running
+from tapegrad.context import LISTENERS, Tracer
+from tapegrad.copies import running
 from tapegrad.errors import MutationError, TapeError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic

@@ -1,0 +1,71 @@
+"""copies: the objects that a trace has copied, and the copy that each stands for in the thread that traces."""
+
+from __future__ import annotations
+
+import threading
+from types import CodeType, FunctionType
+from typing import Any
+
+from tapegrad.errors import MutationError, user_location
+
+CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given other code: their own
+
+
+class _Running(threading.local):
+    """The tracers that run in this thread, innermost last, and who observes them. Only constructors and what was copied ask: what has a proxy
+    asks that.
+    """
+
+    def __init__(self) -> None:
+        self.tracers: list[Any] = []
+        self.observers: list[Any] = []
+
+
+running = _Running()
+
+
+class Refused:
+    """Stands for the copy that cannot be told, or not be made: whoever reaches the original by another name is told so."""
+
+    __slots__ = ("try_", "what")
+
+    def __init__(self, what: str, try_: str) -> None:
+        self.what, self.try_ = what, try_
+
+
+def current(x: Any) -> Any:
+    """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace inside; `x` itself elsewhere."""
+    for tracer in running.tracers:
+        if tracer.copies:
+            found = tracer.copies.get(id(x))
+            if found is not None:
+                if type(found) is Refused:
+                    raise MutationError(found.what, user_location(), found.try_)
+                tracer.rerouting.used[id(x)] = x
+                x = found
+    return x
+
+
+def class_of(x: Any) -> type:
+    """Return the class of an object, also while it redirects to its copy."""
+    cls = type(x)
+    found: type = cls.__dict__.get("_redirects_for", cls)
+    return found
+
+
+def code_of(fn: FunctionType) -> CodeType:
+    """Return a function's own code, also while it redirects."""
+    return CODE.get(fn) or fn.__code__
+
+
+class Attribute:
+    """Stands for the value of a class's attribute while a trace runs: the copy in the thread that traces, the value in others."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        value = current(self.value)
+        return value.__get__(instance, owner) if hasattr(type(value), "__get__") else value
