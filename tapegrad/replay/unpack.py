@@ -60,7 +60,7 @@ class Unpacked:
         """Write the parameters, and take each apart."""
         if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
             self.captured(structure)
-        shared = Counter(key for part in (*structure.args, *structure.kwargs.values()) for key, node in part.seen.items()
+        shared = Counter(key for part in (structure.function, *structure.args, *structure.kwargs.values()) for key, node in part.seen.items()
                          if getattr(node, "volatile", False))
         if any(count > 1 for count in shared.values()):
             raise _Intricate  # one list for two arguments
