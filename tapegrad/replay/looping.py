@@ -130,7 +130,7 @@ class _Body(Writer):
         storage = self.plan.storage.get(part) if isinstance(part, Operation) else None
         if storage is None:
             return text
-        if storage in self.given or (written and not there and not (storage.owned and _is_whole(part.val))):
+        if storage in self.given or (written and not there and (not storage.owned or part in self.plan.locked)):
             return f"{text}.copy('K')"
         if written:
             self.given.add(storage)
@@ -157,11 +157,6 @@ def _written(loop: Loop) -> set[Operation]:
     """Return the carried arrays that the body writes to, or does nothing with but add to them."""
     sums = {x for new, x in zip(loop.results, loop.parts()[3]) if is_array(x.val) and _is_sum(new, x)}
     return sums | {x for x in written(loop) if is_array(x.val)}
-
-
-def _is_whole(val: Any) -> bool:
-    """True for an array that has memory for each of its elements, and may be written to."""
-    return 0 not in val.strides
 
 
 def _is_sum(new: Any, x: Input) -> bool:
