@@ -36,11 +36,13 @@ class _Body(Writer):
         self.outer, self.loop = outer, op.fn
         loop: Loop = op.fn
         self.steps, self.fixed, self.parts, self.carried = loop.parts()
-        super().__init__(loop.body, outer.shared, _written(loop))
+        source = dict(zip(loop.body.inputs[1 + len(self.steps):], op.args))
+        varies = {x for x, arg in source.items() if isinstance(arg, Operation) and arg in outer.plan.varies}
+        super().__init__(loop.body, outer.shared, _written(loop), varies.union(self.carried) if varies else ())
         self.reads = Counter({x: count * loop.count for x, count in self.reads.items()})
         self.before: list[str] = []
         self.over: dict[Operation, str] = {}  # sums that are added to in place
-        self.sources = dict(zip([*self.fixed, *self.parts, *self.carried], op.args))
+        self.sources = source
         self.now = [self.names.fresh("c") for _ in self.carried]
         self.last = [self.names.fresh("c") for _ in self.carried]  # a name of its own: the function may be parted behind the loop
         self.collected = [self.names.fresh("y") for _ in loop.results[len(self.carried):]]

@@ -82,15 +82,15 @@ def is_known(fn: Any) -> bool:
     return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
 
 
-def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = ()) -> Plan:
+def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> Plan:
     """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place.
 
-    Inputs that are `owned` may be written to.
+    Inputs that are `owned` may be written to; values decide the shape of those that `varies` names.
     """
     plan, last = Plan(), _last(tape)
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
-    plan.varies = varying(tape)
+    plan.varies = varying(tape, varies)
     for op in tape.ops:
         if type(op) is Call and op.fn is getfield and fields_of(op) is not None:
             plan.fields[op.args[0]].append(op)
@@ -131,10 +131,10 @@ def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
     return found
 
 
-def varying(tape: Tape) -> set[Operation]:
-    """Return the arrays whose shape depends on values, and those computed from them."""
-    found: set[Operation] = set()
-    if not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
+def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
+    """Return the arrays whose shape depends on values, and those computed from them; those of the inputs that are `given` do."""
+    found: set[Operation] = set(given)
+    if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
         return found
     for op in tape.ops:
         if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):

@@ -184,8 +184,8 @@ class Writer(Texts):
         out = self.out(op) if writes else ""
         args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
         site = Site(self, op, args, out)
-        if op in self.plan.varies and op.fn in SHAPED:
-            row = None
+        if (op.fn in SHAPED or "through" in op.kwargs) and self.varies(op):
+            row = None  # which writes a shape down
         if self.reads_often(op):
             text = f"{self.listed(op)}[{args[1]}]"
         elif op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
@@ -204,6 +204,10 @@ class Writer(Texts):
             self.float.add(op)
             self.shared.floats = True
         self.named(op, text)
+
+    def varies(self, op: Call) -> bool:
+        """True where values decide the shape of a call's value, or of what that is computed from."""
+        return op in self.plan.varies or any(arg in self.plan.varies for arg in op.args if isinstance(arg, Operation))
 
     def reads_often(self, op: Call) -> bool:
         """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""

@@ -32,10 +32,10 @@ class Site:
 class Texts:
     """What is known of a tape's values while it is written: their names, and where they lie."""
 
-    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = ()) -> None:
+    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> None:
         self.tape, self.shared = tape, shared
         self.names, self.buffers, self.allowed, self.setup, self.kept = shared.names, shared.buffers, shared.allowed, shared.setup, shared.kept
-        self.plan: Plan = make_plan(tape, shared.buffers, owned)
+        self.plan: Plan = make_plan(tape, shared.buffers, owned, varies)
         self.first = shared.memory  # the number of its first buffer
         self.turned = self.plan.turned()
         self.uses = count_uses(tape)
