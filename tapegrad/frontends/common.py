@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.brief import plain
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules import Traced, holds_traced, means
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.views import peek
 
 

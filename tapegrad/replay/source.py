@@ -22,6 +22,7 @@ from tapegrad.replay.spelling import (
     UFUNCS,
     UNARY,
     is_elementwise,
+    is_narrow,
     reads_float,
     to_python,
     write_sum_of_products,
@@ -120,7 +121,7 @@ class Writer(Texts):
             self.array(op)
             return
         if op.fn is ops.pack:
-            self.named(op, nested(op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind, mirror=False))
+            self.named(op, nested(op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind, mirror=False))
             return
         if is_loop(op):
             from tapegrad.replay.looping import write_loop  # which writes a tape as this file does
@@ -152,7 +153,8 @@ class Writer(Texts):
         if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
             self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
             self.shared.floats = self.shared.floats or (floats and op.fn in FLOATING)
-            args = [self.operand(arg) for arg in op.args]
+            stay = type(op.val) in PYTHON or (floats and op.fn in FLOATING) or not self.must_be_strong(op)
+            args = [self.operand(arg) if stay or not self.is_weak(arg) else self.strong(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
         if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
@@ -162,6 +164,13 @@ class Writer(Texts):
             self.inline(op, f"{name}({', '.join(self.bare(arg) for arg in op.args)})")
             return True
         return False
+
+    def must_be_strong(self, op: Call) -> bool:
+        """True where a Python float would make something else of a call of numbers: of less precision, or a bool that counts as 1."""
+        if any(map(is_narrow, op.args)):
+            return True
+        numpys = [arg for arg in op.args if isinstance(value_of(arg), np.generic) and not self.is_weak(arg)]
+        return not numpys and not 0 < self.uses[op.id] == self.asked[op]
 
     def is_float(self, arg: Any) -> bool:
         """True for what is a Python float here, or a Python int."""
@@ -182,7 +191,8 @@ class Writer(Texts):
             return
         row, ufunc, writes = self.plan.how(op)
         out = self.out(op) if writes else ""
-        args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
+        write = self.strong if (row is None and ufunc is None) or any(map(is_narrow, op.args)) else self.bare
+        args = [self.along(op, arg) or write(arg) for arg in op.args]
         site = Site(self, op, args, out)
         if (op.fn in SHAPED or "through" in op.kwargs) and self.varies(op):
             row = None  # which writes a shape down
@@ -267,7 +277,7 @@ class Writer(Texts):
             if self.plan.slot(y) is not None:
                 places[0 if fn.single else y.args[1]] = self.buffer(y)
         out = [f"out=({', '.join(places)},)"] if set(places) != {"None"} else []
-        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.bare, op.args), *out])})"
+        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.strong, op.args), *out])})"
         if fn.single and out:
             self.statement(op, text)
             self.expr[op] = places[0]

@@ -16,7 +16,7 @@ from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.shared import Shared
 from tapegrad.replay.spelling import comment, dense_strides, index_text, path_text, reads_float, turned_strides
 from tapegrad.tangent import order_of
-from tapegrad.tape import Call, Operation, Tape
+from tapegrad.tape import Call, Guard, Operation, Tape
 
 
 class Site:
@@ -49,6 +49,7 @@ class Texts:
         self.lists: dict[Any, str] = {}  # arguments whose elements are read one by one
         self.copies: dict[Any, str] = {}  # of arguments, which lie column by column
         self.given: set[Storage] = set()  # what lies in the result already
+        self.asked = Counter(op.args[0] for op in tape.ops if isinstance(op, Guard) and op.fact == "bool")
         self.line = ""
         for number, size in enumerate(self.plan.sizes, self.first):
             self.setup.append(f"buffer{number} = {self.names.bind(np.empty)}({size}, {self.names.bind(np.uint8)})")
@@ -100,6 +101,15 @@ class Texts:
         inline = isinstance(arg, Operation) and arg in self.pending
         text = self.text(arg)
         return text[1:-1] if inline else text
+
+    def is_weak(self, arg: Any) -> bool:
+        """True for a number of NumPy's that is a Python float here: beside an array or number of less precision it would give way."""
+        return isinstance(arg, Operation) and arg in self.float and type(arg.val) is np.float64
+
+    def strong(self, arg: Any) -> str:
+        """Return the text of an argument between parentheses or commas, as NumPy's number where it is one."""
+        text = self.bare(arg)
+        return f"{self.names.bind(np.float64)}({text})" if self.is_weak(arg) else text
 
     # -- memory that is kept between calls
 
