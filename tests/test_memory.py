@@ -126,6 +126,11 @@ def test_results_can_be_written_to(f: Any) -> None:
     agrees(f, (A,), (A * 2,), gradient=False)
 
 
+def test_what_is_the_same_everywhere_can_be_written_to() -> None:
+    agrees(lambda x: np.sum(stretched_and_written(x) * x), (W,), (W * 2,))
+    agrees(lambda x: np.full(6, x[1]) * x[0] + stretched_and_written(x), (W,), (W * 2,), gradient=False)
+
+
 @pytest.mark.parametrize("f", [lambda x: [x.T, x, x[1:]], lambda x: [y := x * 2.0, y.T, y[0], y.reshape(-1)]])
 def test_results_lie_in_memory_of_their_own(f: Any) -> None:
     fast = tg.compile(f)
