@@ -66,7 +66,7 @@ class Op:
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
-    `dynamic` op returns depends on values. What a `view` op returns shares the memory of its first argument where it can.
+    `dynamic` op returns depends on values, or may. What a `view` op returns shares the memory of its first argument where it can.
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
     a `direct` op are calls of ops and arithmetic: what tensors of one dtype mean as arrays do, and so take them as they are.
     The torch implementation of an `opaque` op is one call that nothing looks into: it may run torch's own autograd.
@@ -445,7 +445,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     >>> tg.grad(cube, 2.0)
     (8.0, (None, 12.0))
     """
-    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True)
+    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)  # of the shape of what it returns nobody knows
     op.read = reading(fn, op.__name__)
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)

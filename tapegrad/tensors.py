@@ -235,6 +235,11 @@ def is_memory(x: Any) -> bool:
     return isinstance(x, np.ndarray) or is_tensor(x)
 
 
+def is_writable(x: Any) -> bool:
+    """True unless it is an array that may only be read."""
+    return bool(getattr(getattr(x, "flags", None), "writeable", True))
+
+
 def duplicate(x: Any) -> Any:
     """Return an array or a tensor in memory of its own, laid out as it is."""
     return x.clone() if is_tensor(x) else x.copy(order="K")

@@ -26,7 +26,7 @@ from tapegrad.rules import Op, Slotted, Traced, tracer_of
 from tapegrad.tangent import shape_of
 from tapegrad.tape import Call, Input, Operation, value_of
 from tapegrad.tensorarray import wrap
-from tapegrad.tensors import duplicate, is_memory, is_tensor, overlap
+from tapegrad.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 
 
 class Storage:
@@ -58,7 +58,7 @@ class Storage:
         """Raise as NumPy does where the array may only be read; MutationError where its content is not known any more."""
         if self.lost:
             raise MutationError(self.lost, user_location(), CLONE)
-        if not getattr(getattr(self.val, "flags", None), "writeable", True):
+        if not is_writable(self.val):
             raise ValueError("assignment destination is read-only")
 
     def relate(self, other: Storage) -> None:
@@ -296,6 +296,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     parts = tuple(map(tracer.lift, index))
     if storage.reshaped:
         tracer.guard_layout()
+    _guard_writable(storage, tracer)
     buffer = storage.writable()
     known, *where = map(value_of, (lifted, *parts))
     outer = tracer_of((known, *where))
@@ -305,6 +306,12 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     assign(wrap(buffer) if is_tensor(buffer) and not isinstance(buffer, Traced) else buffer, known, tuple(where), view.path)
     call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
     put(x, tracer.place(call), buffer)
+
+
+def _guard_writable(storage: Storage, tracer: Any) -> None:
+    """Guard, at the first write to an input, whether it may be written to: on the tape each is a copy of it."""
+    if isinstance(storage.op, Input):
+        tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
 
 
 def _lose_overlaps(x: Input, tracer: Any) -> None:
@@ -349,6 +356,7 @@ def replace(x: Traced, value: Any) -> None:
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
+        _guard_writable(view.storage, x._tracer)
         view.storage.check_writable()
         put(x, value._op, val, owned=False)
     else:

@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.brief import plain
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules import Traced, holds_traced, means
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.views import peek
 
 
@@ -34,7 +34,7 @@ def static(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return tuple(map(static, x))
     if isinstance(x, Traced) and shape_of(plain(x)):
-        return np.array(plain(x)) if x._tracer.independent(peek(x)) else np.array([static(part) for part in x])  # type: ignore[attr-defined]
+        return np.array(plain(x)) if x._tracer.independent(peek(x)) else np.array([static(part) for part in x], dtype_of(x))  # type: ignore[attr-defined]
     if isinstance(x, (bool, np.bool_)):
         return bool(x)
     return operator.index(x) if isinstance(x, (Traced, np.integer)) else x  # type: ignore[arg-type]

@@ -174,7 +174,12 @@ def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimi
     return dx if len(kept) == len(axes) else dx[tuple(slice(None) if letter in known else None for letter in axes)]
 
 
-einsum = define("einsum", np.einsum, _einsum_cotangent, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
+def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
+    y = np.einsum(subscripts, *xs, **kwargs)
+    return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y  # that of one operand is a view of it where nothing is summed
+
+
+einsum = define("einsum", _einsum, _einsum_cotangent, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
 
 # -- parts of a matrix, the last two axes
 

@@ -214,7 +214,8 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
         return None
     args = [base for _, base in parts]
     passed = _passed(op, given)
-    if passed is not None and _fits(passed):
+    alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)  # else it would be multiplied in another precision
+    if passed is not None and _fits(passed) and alike:
         return Scaled(passed, walk.make(op, op.fn, *args, val=op.val if is_blank(op.val) else UNKNOWN, **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:
         return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
@@ -239,6 +240,10 @@ def _passed(op: Call, given: list[float]) -> float | None:
     if fn in LINEAR or (fn is scatter and len(op.kwargs["ranks"]) == 1):
         return given[0]
     return given[1] * given[2] if fn is where and (_zero(op.args[1]) or _zero(op.args[2])) else None
+
+
+def _dtype(x: Operation) -> Any:
+    return getattr(x.val, "dtype", np.dtype(np.float64))
 
 
 def _split(x: Any) -> tuple[float, Any]:

@@ -36,11 +36,13 @@ class _Body(Writer):
         self.outer, self.loop = outer, op.fn
         loop: Loop = op.fn
         self.steps, self.fixed, self.parts, self.carried = loop.parts()
-        super().__init__(loop.body, outer.shared, _written(loop))
+        source = dict(zip(loop.body.inputs[1 + len(self.steps):], op.args))
+        varies = {x for x, arg in source.items() if isinstance(arg, Operation) and arg in outer.plan.varies}
+        super().__init__(loop.body, outer.shared, _written(loop), varies.union(self.carried) if varies else ())
         self.reads = Counter({x: count * loop.count for x, count in self.reads.items()})
         self.before: list[str] = []
         self.over: dict[Operation, str] = {}  # sums that are added to in place
-        self.sources = dict(zip([*self.fixed, *self.parts, *self.carried], op.args))
+        self.sources = source
         self.now = [self.names.fresh("c") for _ in self.carried]
         self.last = [self.names.fresh("c") for _ in self.carried]  # a name of its own: the function may be parted behind the loop
         self.collected = [self.names.fresh("y") for _ in loop.results[len(self.carried):]]
@@ -130,7 +132,7 @@ class _Body(Writer):
         storage = self.plan.storage.get(part) if isinstance(part, Operation) else None
         if storage is None:
             return text
-        if storage in self.given or (written and not there and not (storage.owned and _is_whole(part.val))):
+        if storage in self.given or (written and not there and (not storage.owned or part in self.plan.locked)):
             return f"{text}.copy('K')"
         if written:
             self.given.add(storage)
@@ -157,11 +159,6 @@ def _written(loop: Loop) -> set[Operation]:
     """Return the carried arrays that the body writes to, or does nothing with but add to them."""
     sums = {x for new, x in zip(loop.results, loop.parts()[3]) if is_array(x.val) and _is_sum(new, x)}
     return sums | {x for x in written(loop) if is_array(x.val)}
-
-
-def _is_whole(val: Any) -> bool:
-    """True for an array that has memory for each of its elements, and may be written to."""
-    return 0 not in val.strides
 
 
 def _is_sum(new: Any, x: Input) -> bool:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import getfield, reshape, scatter, setitem, where
-from tapegrad.passes.blank import is_blank
+from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatter, setitem, where
 from tapegrad.passes.loop import is_loop
 from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import How, gathers, goes_along, how, is_tall
+from tapegrad.rules import Op
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -48,6 +49,8 @@ class Plan:
     def __init__(self) -> None:
         self.varies: set[Operation] = set()
         self.storage: dict[Operation, Storage] = {}
+        self.holds: dict[Operation, list[Storage]] = {}  # of values that are no arrays, what the arrays in them lie in, or may
+        self.locked: set[Operation] = set()  # views that may only be read
         self.in_place: set[Operation] = set()
         self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
         self.sizes: list[int] = []
@@ -79,34 +82,20 @@ def is_known(fn: Any) -> bool:
     return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
 
 
-def shares(op: Call) -> list[Operation]:
-    """Return the arguments whose memory an operation's value lies in, or may."""
-    arrays = [arg for arg in operands(op) if isinstance(arg.val, np.ndarray)]
-    if not is_known(op.fn):
-        return arrays  # a user's function may return what it was given
-    if op.fn is setitem or isinstance(op.fn, Fused):
-        return []  # setitem copies, though the trace wrote in place
-    if op.fn.view and not any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
-        return arrays[:1]  # its value on the tape may be a copy, and this not be one
-    if not isinstance(op.val, np.ndarray) or is_blank(op.val) or (op.val.base is None and not any(arg.val is op.val for arg in arrays)):
-        return []  # it owns its memory: what is no view, and was dropped, does
-    return [arg for arg in arrays if np.may_share_memory(op.val, arg.val)]
-
-
-def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = ()) -> Plan:
+def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> Plan:
     """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place.
 
-    Inputs that are `owned` may be written to.
+    Inputs that are `owned` may be written to; values decide the shape of those that `varies` names.
     """
     plan, last = Plan(), _last(tape)
     assert tape.result is not None
     kept = {tape.result, *operands(tape.result)}
-    plan.varies = varying(tape)
+    plan.varies = varying(tape, varies)
     for op in tape.ops:
         if type(op) is Call and op.fn is getfield and fields_of(op) is not None:
             plan.fields[op.args[0]].append(op)
     _share_storages(tape, plan, buffers, owned)
-    for op, storage in plan.storage.items():
+    for op, storage in chain(plan.storage.items(), ((op, storage) for op, found in plan.holds.items() for storage in found)):
         end = last[op.id]
         if op in kept:
             end, storage.free = len(tape.ops) + 1, False
@@ -142,10 +131,10 @@ def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
     return found
 
 
-def varying(tape: Tape) -> set[Operation]:
-    """Return the arrays whose shape depends on values, and those computed from them."""
-    found: set[Operation] = set()
-    if not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
+def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
+    """Return the arrays whose shape depends on values, and those computed from them; those of the inputs that are `given` do."""
+    found: set[Operation] = set(given)
+    if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
         return found
     for op in tape.ops:
         if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
@@ -167,30 +156,43 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Ope
             free = buffers and plan.how(op).writes and op.val.size > 0 and op not in plan.varies
             plan.storage[op] = Storage(True, free, op.val.nbytes)
             continue
-        known = is_known(op.fn)
-        if not known:
-            for arg in operands(op):
-                if arg in plan.storage:
-                    plan.storage[arg].free = False  # a user's function may keep what it is given
-        if is_loop(op):
-            for arg in operands(op):
-                if arg in plan.storage:  # it may be among what is collected, or come out as it went in
-                    plan.storage[arg].free = plan.storage[arg].owned = False
+        alone = is_known(op.fn) and not is_loop(op)
+        used = [storage for arg in operands(op) for storage in _held(arg, plan)]
+        if not alone:  # a user's function may keep what it is given, or return it; a loop collect it, or leave it as it is
+            used.append(Storage(False, False))  # what another run, a sweep or the function itself may read again
+            for storage in used:
+                storage.free = storage.owned = False
         if not isinstance(op.val, np.ndarray):
+            if not alone or op.fn in (pack, getfield):
+                plan.holds[op] = used
             continue
-        if op.fn is getfield and is_loop(op.args[0]):
-            plan.storage[op] = Storage(False, False, op.val.nbytes)  # what another run, or a sweep, may read
-            continue
-        of = [plan.storage[arg] for arg in shares(op) if arg in plan.storage]
+        of = used if not alone or op.fn is getfield else _viewed(op, plan)
         if not of:
             free = buffers and is_array(op.val) and op.val.size > 0 and op not in plan.varies and (op.fn is setitem or plan.how(op).writes)
-            plan.storage[op] = Storage(known, free, op.val.nbytes)
-        elif len(of) == 1:
-            plan.storage[op] = of[0]
+            plan.storage[op] = Storage(True, free, op.val.nbytes)
         else:
-            for storage in of:
-                storage.free = storage.owned = False
             plan.storage[op] = of[0]
+            if len(of) > 1:
+                for storage in of:
+                    storage.free = storage.owned = False
+
+
+def _held(op: Operation, plan: Plan) -> list[Storage]:
+    """Return what a value lies in, or the arrays in it do."""
+    storage = plan.storage.get(op)
+    return [storage] if storage is not None else plan.holds.get(op, [])
+
+
+def _viewed(op: Call, plan: Plan) -> list[Storage]:
+    """Return what the value of a call of tapegrad's own lies in: of a `view` its first argument's memory, of any other nothing but its own."""
+    if type(op.fn) is not Op or not op.fn.view:
+        return []
+    if any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
+        return []  # read by an array: a copy
+    x = op.args[0]
+    if op.fn is broadcast_to or op.fn is diagonal or (isinstance(x, Operation) and x in plan.locked):
+        plan.locked.add(op)
+    return _held(x, plan) if isinstance(x, Operation) else []
 
 
 def _write_in_place(tape: Tape, plan: Plan) -> None:
@@ -206,7 +208,7 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             continue
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
         x = op.args[0].val
-        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and 0 not in x.strides  # no stretched view
+        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
         if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)

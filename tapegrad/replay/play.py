@@ -29,14 +29,14 @@ from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.tensorarray import wrap
-from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, numpy_dtype, share_memory, to_tensor, torch_dtype
+from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, is_writable, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
 from tapegrad.tree import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, **FIXED,
+    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable, **FIXED,
 }
 
 
@@ -342,7 +342,7 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
         return expected if issubclass(expected, stands_for) else stands_for[-1]
     if fact == "layout" and (expected == "tensor" or expected[0] == "tensor"):
         return layout_of(x)
-    if fact in ("layout", "strides") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
+    if fact in ("layout", "strides", "writeable") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)

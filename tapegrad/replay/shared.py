@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tapegrad.replay.names import Names
 from tapegrad.tape import Guard
 
@@ -14,7 +18,7 @@ class Shared:
         self.setup: list[str] = []
         self.memory = 0  # buffers
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
-        self.kept: dict[str, None] = {}  # a set, in order
+        self.kept: dict[str, np.ndarray[Any, Any]] = {}  # names, in order: what each lies in memory as
         self.lines: dict[tuple[int, int], str] = {}
         self.guards: list[Guard] = []
         self.floats = False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +11,8 @@ from tapegrad import ops
 from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.passes.loop import is_loop
 from tapegrad.passes.specialise import FIXED
-from tapegrad.passes.walk import count_uses
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.names import Names, Spelled
-from tapegrad.replay.plan import Plan, Storage, make_plan
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.shared import Shared
 from tapegrad.replay.spelling import (
@@ -25,18 +21,14 @@ from tapegrad.replay.spelling import (
     SHAPED,
     UFUNCS,
     UNARY,
-    comment,
-    dense_strides,
-    has_path_text,
-    index_text,
     is_elementwise,
-    path_text,
+    is_narrow,
     reads_float,
     to_python,
-    turned_strides,
     write_sum_of_products,
     write_ufunc,
 )
+from tapegrad.replay.texts import Site, Texts
 from tapegrad.replay.unpack import nested
 from tapegrad.rules import Op
 from tapegrad.tangent import order_of
@@ -93,41 +85,8 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     return Writer(tape, Shared(buffers, floats, miss, Names(spelled))).write()
 
 
-class _Site:
-    """What a spelling sees of the call that is being written."""
-
-    args: Sequence[str]
-
-    def __init__(self, writer: Writer, op: Call, args: Sequence[str], out: str) -> None:
-        self.op, self.args, self.out, self.text, self.floats = op, args, out, writer.text, writer.allowed
-        self.name = writer.names.bind
-
-
-class Writer:
+class Writer(Texts):
     """Writes one tape, operation by operation."""
-
-    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = ()) -> None:
-        self.tape, self.shared = tape, shared
-        self.names, self.buffers, self.allowed, self.setup, self.kept = shared.names, shared.buffers, shared.allowed, shared.setup, shared.kept
-        self.plan: Plan = make_plan(tape, shared.buffers, owned)
-        self.first = shared.memory  # the number of its first buffer
-        self.turned = self.plan.turned()
-        self.uses = count_uses(tape)
-        self.slots: dict[Any, str] = {}  # places in buffers -> their names
-        self.expr: dict[Operation, str] = {}
-        self.pending: set[Operation] = set()  # expressions that will be written into what uses them
-        self.float: set[Operation] = set()  # those that are Python's floats here
-        self.body: list[str] = []
-        self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
-        self.reads = Counter(op.args[0] for op in tape.ops if isinstance(op, Call) and reads_float(op))
-        self.lists: dict[Any, str] = {}  # arguments whose elements are read one by one
-        self.copies: dict[Any, str] = {}  # of arguments, which lie column by column
-        self.given: set[Storage] = set()  # what lies in the result already
-        self.line = ""
-        for number, size in enumerate(self.plan.sizes, self.first):
-            self.setup.append(f"buffer{number} = {self.names.bind(np.empty)}({size}, {self.names.bind(np.uint8)})")
-            self.names.taken.add(f"buffer{number}")
-        shared.memory += len(self.plan.sizes)
 
     def write(self) -> Source:
         result = ""
@@ -155,44 +114,6 @@ class Writer:
                 self.expr[op] = self.text(op.val)
             self.float.update([op] if type(op.val) is float else [])
 
-    # -- pieces of text
-
-    def text(self, value: Any) -> str:
-        """Write what stands among a call's arguments."""
-        if isinstance(value, Operation):
-            return self.use(value)
-        if value is None or type(value) in (bool, int, str) or value is Ellipsis:
-            return repr(value)
-        if type(value) is float:
-            return repr(value) if math.isfinite(value) else self.names.bind(value, "inf" if math.isinf(value) else "nan")
-        if type(value) is tuple:
-            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
-        if type(value) is list:
-            return f"[{', '.join(map(self.text, value))}]"
-        if type(value) is slice:
-            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
-        if isinstance(value, np.dtype) and value == np.dtype(value.type):
-            value = value.type
-        return self.names.bind(value)
-
-    def use(self, op: Operation) -> str:
-        """Return the text by which an operation's value is used."""
-        if op in self.pending:
-            self.pending.discard(op)
-            return f"({self.expr[op]})"
-        return self.expr[op]
-
-    def statement(self, op: Operation, text: str) -> None:
-        """Append a statement, below the user's line that it comes from."""
-        place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
-        line = self.shared.lines.get(place)
-        if line is None:
-            line = self.shared.lines[place] = "" if op.where is None else comment(op.where)
-        if line and line != self.line:
-            self.line = line
-            self.body.append(line)
-        self.body.append(text)
-
     # -- calls
 
     def call(self, op: Call) -> None:
@@ -200,7 +121,7 @@ class Writer:
             self.array(op)
             return
         if op.fn is ops.pack:
-            self.named(op, nested(op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind, mirror=False))
+            self.named(op, nested(op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind, mirror=False))
             return
         if is_loop(op):
             from tapegrad.replay.looping import write_loop  # which writes a tape as this file does
@@ -212,10 +133,9 @@ class Writer:
             return
         if self.scalar(op):
             return
-        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) \
-                and has_path_text(op.args[0].val, op.kwargs.get("through", ())):
-            self.setitem(op)
-        elif op.fn is ops.scatter and self.plan.how(op).writes:
+        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) and self.setitem(op):
+            return
+        if op.fn is ops.scatter and self.plan.how(op).writes:
             self.scatter(op)
         elif isinstance(op.fn, Fused):
             self.fused(op, op.fn)
@@ -233,7 +153,8 @@ class Writer:
         if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
             self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
             self.shared.floats = self.shared.floats or (floats and op.fn in FLOATING)
-            args = [self.operand(arg) for arg in op.args]
+            stay = type(op.val) in PYTHON or (floats and op.fn in FLOATING) or not self.must_be_strong(op)
+            args = [self.operand(arg) if stay or not self.is_weak(arg) else self.strong(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
         if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
@@ -244,19 +165,16 @@ class Writer:
             return True
         return False
 
+    def must_be_strong(self, op: Call) -> bool:
+        """True where a Python float would make something else of a call of numbers: of less precision, or a bool that counts as 1."""
+        if any(map(is_narrow, op.args)):
+            return True
+        numpys = [arg for arg in op.args if isinstance(value_of(arg), np.generic) and not self.is_weak(arg)]
+        return not numpys and not 0 < self.uses[op.id] == self.asked[op]
+
     def is_float(self, arg: Any) -> bool:
         """True for what is a Python float here, or a Python int."""
         return arg in self.float if isinstance(arg, Operation) else type(arg) in (float, int)
-
-    def operand(self, arg: Any) -> str:
-        text = self.text(arg)
-        return f"({text})" if text.startswith("-") else text
-
-    def bare(self, arg: Any) -> str:
-        """Return the text of an argument that stands between parentheses or commas."""
-        inline = isinstance(arg, Operation) and arg in self.pending
-        text = self.text(arg)
-        return text[1:-1] if inline else text
 
     def inline(self, op: Call, text: str) -> None:
         """Keep an expression for its only use, or give it a name."""
@@ -273,10 +191,11 @@ class Writer:
             return
         row, ufunc, writes = self.plan.how(op)
         out = self.out(op) if writes else ""
-        args = [self.along(op, arg) or self.bare(arg) for arg in op.args]
-        site = _Site(self, op, args, out)
-        if op in self.plan.varies and op.fn in SHAPED:
-            row = None
+        write = self.strong if (row is None and ufunc is None) or any(map(is_narrow, op.args)) else self.bare
+        args = [self.along(op, arg) or write(arg) for arg in op.args]
+        site = Site(self, op, args, out)
+        if (op.fn in SHAPED or "through" in op.kwargs) and self.varies(op):
+            row = None  # which writes a shape down
         if self.reads_often(op):
             text = f"{self.listed(op)}[{args[1]}]"
         elif op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
@@ -295,6 +214,10 @@ class Writer:
             self.float.add(op)
             self.shared.floats = True
         self.named(op, text)
+
+    def varies(self, op: Call) -> bool:
+        """True where values decide the shape of a call's value, or of what that is computed from."""
+        return op in self.plan.varies or any(arg in self.plan.varies for arg in op.args if isinstance(arg, Operation))
 
     def reads_often(self, op: Call) -> bool:
         """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""
@@ -323,7 +246,7 @@ class Writer:
             self.copies[arg] = name = self.names.fresh(f"t{len(self.copies)}")
             shape = (val.shape[-1], *val.shape[:-1])
             self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(val.dtype)}), 0, -1)")
-            self.kept[name] = None
+            self.kept[name] = np.moveaxis(np.empty(shape, val.dtype), 0, -1)
             self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
         return name
 
@@ -341,84 +264,11 @@ class Writer:
         return f"{self.names.bind(to_python)}({text})" if scalar else text
 
     def named(self, op: Call, text: str) -> None:
-        if self.is_kept_view(op):
-            self.expr[op] = self.place(text, f"view{len(self.shared.places)}")
+        if (view := self.kept_view(op)) is not None:
+            self.expr[op] = self.place(text, f"view{len(self.shared.places)}", view)
             return
         self.expr[op] = name = self.names.fresh(f"v{op.id}")
         self.statement(op, f"{name} = {text}")
-
-    def place(self, text: str, hint: str) -> str:
-        """Return the name of an array that is made once, by an expression: the same for the same one."""
-        name = self.shared.places.get(text)
-        if name is None:
-            self.shared.places[text] = name = self.names.fresh(hint)
-            self.setup.append(f"{name} = {text}")
-            self.kept[name] = None
-        return name
-
-    def is_kept_view(self, op: Call) -> bool:
-        """True for a view of a buffer by constants: made once, when the buffer is."""
-        if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not is_array(op.val):
-            return False
-        return self.expr[op.args[0]] in self.kept and not any(isinstance(arg, Operation) for arg in op.args[1:]) and not self.may_copy(op)
-
-    def may_copy(self, op: Call) -> bool:
-        """True for a view that may be a copy: by an array of integers, through a path, or a reshape of what is not contiguous."""
-        if op.fn is ops.getitem:
-            return any(isinstance(part, (np.ndarray, list)) for part in op.args[1:])
-        x, storage = op.args[0].val, self.plan.storage[op]
-        return op.fn is ops.reshape and (storage.turned or not (x.flags.c_contiguous and x.nbytes == storage.nbytes))
-
-    def out(self, op: Call) -> str:
-        """Return the name of the array that a call may write its value into, "" where there is none."""
-        return self.buffer(op) if self.plan.slot(op) is not None else ""
-
-    def buffer(self, op: Call) -> str:
-        """Return the name of an operation's place in a buffer."""
-        val, storage = op.val, self.plan.storage[op]
-        key = (storage.slot, val.shape, id(val.dtype), None if val.flags.c_contiguous else val.strides, storage.turned)
-        name = self.slots.get(key)
-        if name is None:
-            strides = turned_strides(val) if storage.turned else dense_strides(val)
-            number = self.first + storage.slot  # type: ignore[operator]
-            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{number}" + ("" if strides is None else f", 0, {strides}")
-            name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{number}")
-        return name
-
-    def setitem(self, op: Call) -> None:
-        """Write into the array itself where nothing uses what was in it, else into a copy."""
-        x, value, *index = op.args
-        texts = [self.bare(part) for part in index]
-        if op in self.plan.in_place:
-            name = self.use(x)
-        elif self.plan.slot(op) is not None:
-            name = self.buffer(op)
-            self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.use(x)})")
-        else:
-            name = self.names.fresh(f"v{op.id}")
-            self.statement(op, f"{name} = {self.use(x)}.copy('K')")
-        site = _Site(self, op, [], "")
-        target = path_text(site, name, op.val, op.kwargs.get("through", ()))
-        self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
-        self.expr[op] = name
-
-    def scatter(self, op: Call) -> None:
-        """Add pieces into zeros: the first of basic indices is written, the others are added in place."""
-        parts, at = list(op.args), 0
-        if self.plan.slot(op) is not None:
-            name = self.buffer(op)
-            self.statement(op, f"{name}.fill(0)")
-        else:
-            name = self.names.fresh(f"v{op.id}")
-            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.val.shape)}, {self.text(op.val.dtype)})")
-        ranks, site = op.kwargs["ranks"], _Site(self, op, [], "")
-        for rank, path in zip(ranks, op.kwargs.get("through", ((),) * len(ranks))):
-            piece, index = parts[at], parts[at + 1: at + 1 + rank]
-            at += 1 + rank
-            text = index_text(site, index, [self.bare(part) for part in index])
-            sign = "=" if at == 1 + rank else "+="  # the first is written into the zeros
-            self.statement(op, f"{path_text(site, name, op.val, path)}[{text}] {sign} {self.bare(piece)}")
-        self.expr[op] = name
 
     def fused(self, op: Call, fn: Fused) -> None:
         """Call a group, and tell it the buffers that its results go into."""
@@ -427,7 +277,7 @@ class Writer:
             if self.plan.slot(y) is not None:
                 places[0 if fn.single else y.args[1]] = self.buffer(y)
         out = [f"out=({', '.join(places)},)"] if set(places) != {"None"} else []
-        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.bare, op.args), *out])})"
+        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.strong, op.args), *out])})"
         if fn.single and out:
             self.statement(op, text)
             self.expr[op] = places[0]
@@ -472,7 +322,7 @@ class Writer:
             return f"{self.names.bind(np.float64)}({text})"
         storage = self.plan.storage.get(op)
         order = order_of(op.val) if op in self.turned else "K"
-        if storage is not None and (not storage.owned or storage in self.given):
+        if storage is not None and (not storage.owned or storage in self.given or op in self.plan.locked):
             return f"{text}.copy({order!r})"
         if storage is not None:
             self.given.add(storage)

@@ -58,6 +58,8 @@ _BLAS = frozenset("fdFD")
 def ufunc_of(op: Call) -> np.ufunc | None:
     """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
     found = UFUNCS.get(op.fn) if not op.kwargs else None
+    if found is np.power and getattr(value_of(op.args[0]), "dtype", None) == np.bool_:
+        return None  # the operator's are small integers, the ufunc's large ones
     if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
         exponent = op.args[1]
         if type(exponent) in (int, float) and exponent in _POWERS:
@@ -428,6 +430,15 @@ def how(op: Call) -> How:
 
 FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.positive])
 """Ops that mean the same of Python's floats as of NumPy's, but for errors."""
+
+
+_WIDE = frozenset("?bBhHiIlLqQdD")  # beside arrays and numbers of these dtypes a Python float means what NumPy's float64 does
+
+
+def is_narrow(arg: Any) -> bool:
+    """True for an array or number of NumPy's beside which a Python float gives way, and NumPy's float64 does not."""
+    dtype = getattr(value_of(arg), "dtype", None)
+    return dtype is not None and getattr(dtype, "char", "") not in _WIDE
 
 
 # -- pieces of text

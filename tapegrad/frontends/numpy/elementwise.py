@@ -57,7 +57,7 @@ def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: 
     dtypes = [dtype_of(x) for x in xs if dtype_of(x) is not None]
     # Python's numbers are spread too, and so take the dtype that they leave to the arrays
     xs = [ops.astype(x, dtype=np.result_type(*dtypes, type(plain(x))(0))) if dtype_of(x) is None else x for x in xs]
-    y = _call(ufunc, tuple(ops.getitem(ops.broadcast_to(x, shape), mask) for x in xs), **options)
+    y = _call(ufunc, tuple(ops.read(ops.broadcast_to(x, shape), (mask,)) for x in xs), **options)
     if y is NotImplemented:
         return y
     np.empty(0, dtype_of(y)).astype(dtype_of(out[0]), casting=casting)  # TypeError, in NumPy's words

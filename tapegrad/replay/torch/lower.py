@@ -38,7 +38,7 @@ from tapegrad.tree import ValueAndGradients
 # What passes a Python number on to torch as it is, whatever number it is.
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
-FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart"])  # facts of a tensor that no number changes
+FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])  # that no number changes
 
 
 def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Program, list[Any]]:
