@@ -279,10 +279,13 @@ class _Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return _into_out(self._meaning, (self._self, *args), kwargs)
+            return _into_out(self._plainly, self._meaning, (self._self, *args), kwargs)
         except Exception as err:
             self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
             raise
+
+    def _plainly(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return _method(x, self._name.rpartition(".")[2], *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._name} of {self._self!r}>"
@@ -380,7 +383,7 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
         try:
-            return _into_out(meaning, args, kwargs)
+            return _into_out(func, meaning, args, kwargs)
         except Exception as err:
             tracer.raised(func, args, kwargs, err)
             raise
@@ -391,16 +394,16 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     raise unknown(func)
 
 
-def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a meaning; `out=`, also where it is given by position, is the same for all: the result is written into it."""
-    out = kwargs.get("out")
+def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
+    out, given = kwargs.get("out"), (args, kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     elif len(args) > 2 and len(args) > (at := _place_of_out(meaning)) > 0 and args[at] is not None:
         out, args = args[at], (*args[:at], None, *args[at + 1:])
     else:
         return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **kwargs))
+    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
 
 
 @functools.cache
