@@ -33,8 +33,9 @@ from tapegrad.parts import (
     Partial,
     Static,
 )
-from tapegrad.tangent import Absorbing, accumulate, dtype_of
+from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.unmirror import is_nothing, unmirror
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -79,13 +80,13 @@ class Structure:
         """Put gradients into the nesting: None for static parts, a dict by name for what a function captured."""
         return self.spec.mirror(leaves, {})
 
-    def unmirror(self, value: Any) -> list[Any]:
+    def unmirror(self, value: Any, whole: bool = False) -> list[Any]:
         """Take a cotangent or a seed of this nesting apart: one part per leaf, None where it has none.
 
-        Raises ArgumentError where the nesting differs.
+        Raises ArgumentError where the nesting differs; if it is to be `whole`, where a key of a dict is missing too.
         """
         parts: list[Any] = [None] * (self.start + self.size)
-        _unmirror(self.spec, value, parts, "", ())
+        unmirror(self.spec, value, parts, whole)
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
@@ -197,8 +198,8 @@ class ValueAndGradients:
 
     def unmirror(self, value: Any) -> list[Any]:
         """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
-        value, gradients = (None, None) if _is_nothing(value) else value
-        nests: Any = [None] * len(self.signature.parts) if _is_nothing(gradients) else gradients
+        value, gradients = (None, None) if is_nothing(value) else value
+        nests: Any = [None] * len(self.signature.parts) if is_nothing(gradients) else gradients
         return [value, *(leaf for part, given in zip(self.signature.parts, nests) for leaf in part.unmirror(given))]
 
     def __repr__(self) -> str:
@@ -212,45 +213,6 @@ def _shapes(value: Any) -> list[str]:
         is_complex = isinstance(leaf, complex) or getattr(dtype_of(leaf), "kind", "") == "c"
         found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
     return found
-
-
-def _is_nothing(cotangent: Any) -> bool:
-    return cotangent is None or isinstance(cotangent, Absorbing)
-
-
-def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
-    if _is_nothing(value) or not node.leafy or id(node) in inside:
-        return
-    inside = (*inside, id(node))
-    if isinstance(node, Leaf):
-        known = parts[node.index]
-        parts[node.index] = value if known is None else accumulate(known, value)
-    elif isinstance(node, Container):
-        fields = _fields(value)
-        if fields is None or len(fields) != len(node.children):
-            raise ArgumentError(f"{path or 'the value'} is a {node.type.__name__} of {len(node.children)}, "
-                                f"and what was given for it is {value!r}", try_="give the same nesting")
-        for number, (child, field) in enumerate(zip(node.children, fields)):
-            _unmirror(child, field, parts, f"{path}[{number}]", inside)
-    elif isinstance(node, Bound):
-        _unmirror(node.children[1], value, parts, path, inside)
-    elif isinstance(node, Module):
-        for name, child in node.named():
-            _unmirror(child, value.get(name), parts, f"{path}[{name!r}]", inside)
-    else:
-        for name, child in zip(node.names, node.children):
-            if type(name) is Item:
-                field = value[name.key] if isinstance(value, list) or name.key in value else None
-            else:
-                field = value.get(name) if isinstance(value, dict) and not isinstance(node, Extended) else getattr(value, name, None)
-            _unmirror(child, field, parts, f"{path}.{name}", inside)
-
-
-def _fields(value: Any) -> list[Any] | None:
-    if optree.tree_is_leaf(value, none_is_leaf=True, namespace=NAMESPACE):
-        return None
-    return optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[0]
 
 
 class _Stars:
