@@ -6,6 +6,7 @@ import enum
 import functools
 import numbers
 import sys
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -35,6 +36,8 @@ from tapegrad.parts import (
 )
 from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.text import Text
+from tapegrad.text import plain as plain_text
 from tapegrad.unmirror import is_nothing, unmirror
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
@@ -65,7 +68,7 @@ class Structure:
                  held: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
-        self.opaque = opaque  # arrays that are no leaves, of objects or records, with their labels
+        self.opaque = opaque  # arrays and sets that are no leaves, with their labels
         self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
 
     @property
@@ -146,8 +149,8 @@ class Signature:
         for part in self.args:
             for label, x in part.opaque:
                 if _holds_numbers(x):
-                    what = "objects" if x.dtype == object else "records"
-                    raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
+                    what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+                    raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
 
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
@@ -155,8 +158,18 @@ class Signature:
         return tuple(part.mirror(leaves) for part in self.parts)
 
 
-def _holds_numbers(x: np.ndarray[Any, Any]) -> bool:
-    """True for an array of objects or records among which are numbers that have a gradient elsewhere."""
+def _is_sparse(x: Any) -> bool:
+    return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "dtype")
+
+
+def _holds_numbers(x: Any) -> bool:
+    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that have a gradient elsewhere."""
+    if isinstance(x, (set, frozenset)):
+        return any(isinstance(part, (float, complex, np.inexact)) for part in x)
+    if isinstance(x, array):
+        return x.typecode in "fd"
+    if _is_sparse(x):
+        return bool(x.dtype.kind in "iufc")
     if x.dtype == object:
         return any(map(is_leaf, x.flat))
     kinds = [x.dtype.base]
@@ -290,8 +303,8 @@ class _Walk:
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
             return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
-        if type(x) in _STATIC:
-            return Static(x)
+        if type(x) in _STATIC or type(x) is Text:
+            return Static(x if type(x) is not Text else plain_text(x))
         if id(x) in self.seen:
             return self.seen[id(x)]
         if type(x) is ReferenceType and self.modules:
@@ -304,12 +317,14 @@ class _Walk:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append(x)
             return node
+        if isinstance(x, (set, frozenset)):
+            self.opaque.append((label, x))
         if isinstance(x, (set, bytearray)):
             self.seen[id(x)] = Fresh(x)
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
-            if isinstance(x, np.ndarray):
+            if isinstance(x, (np.ndarray, array)) or _is_sparse(x):
                 self.opaque.append((label, x))
             return fixed(x)
         node, parts = found
