@@ -129,7 +129,7 @@ def start(y: Any, seed: Any) -> Any:
         if type(seed) is int and seed == 1:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
                                 try_="seed= with one cotangent per number of the output, nested like it (None: nothing flows)")
-        return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed))])
+        return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed, whole=True))])
     shape = shape_of(y)
     if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
@@ -137,7 +137,7 @@ def start(y: Any, seed: Any) -> Any:
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):
-        seed = np.asarray(seed, float)
+        seed = _array(seed, y)
     if type(seed) is np.ndarray:
         seed = seed.copy()  # the caller may write to it
     if not is_leaf(seed):
@@ -147,6 +147,14 @@ def start(y: Any, seed: Any) -> Any:
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
     return project(float(seed) if type(seed) is int else seed, y)
+
+
+def _array(seed: Any, y: Any) -> Any:
+    """Return a seed that is a list as an array."""
+    try:
+        return np.asarray(seed, complex if getattr(dtype_of(y), "kind", "f") == "c" else float)
+    except (TypeError, ValueError) as err:
+        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape") from err
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,

@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad.brief import PYTHON, plain
 from tapegrad.copies import running
 from tapegrad.economy import Economy, is_large
-from tapegrad.errors import EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
+from tapegrad.errors import HEARERS, ConcretizationError, EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
 from tapegrad.lent import lent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
@@ -69,12 +69,27 @@ def number_kind(x: Any) -> str:
     return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
 
 
+NUMERIC = "biufc"  # kinds of dtypes
+
+
+def number_type(x: Any) -> str:
+    """Return the kind of a number's dtype; "f" of what has none."""
+    x = plain(x)
+    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f")
+
+
 def unrepeatable(what: str) -> None:
     """Tell who observes this thread's trace that the program took what no replay gives again."""
     for observer in running.observers:
         observer.refuse(what)
 
 
+def _hear(err: TapeError) -> None:
+    if running.tracers:
+        running.tracers[-1].refuse(err)
+
+
+HEARERS.append(_hear)
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 NO_COPIES: dict[int, Any] = {}
@@ -89,8 +104,8 @@ class Tracer:
     once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
     """
 
-    __slots__ = ("apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "hidden", "inputs", "laid",
-                 "level", "once", "overridden", "paths", "proxy", "push", "rerouting", "settings", "special", "tape", "written")
+    __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
+                 "level", "once", "overridden", "paths", "proxy", "push", "refusal", "rerouting", "settings", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
@@ -108,12 +123,21 @@ class Tracer:
         self.special = self.dynamic = self.laid = self.apart = False
         self.error: Exception | None = None  # the last that a call raised
         self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
-        self.hidden: TapeError | None = None  # one that an operator has raised, which Python makes a TypeError of its own of
+        self.refusal: TapeError | None = None  # the first, which the program may have caught, or a library, or Python made an error of its own of
 
     def close(self) -> None:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
-        self.push, self.custom, self.overridden, self.error, self.paths, self.once = _closed, False, False, None, None, None
+        self.push, self.custom, self.overridden, self.error, self.refusal, self.paths, self.once = _closed, False, False, None, None, None, None
         self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
+
+    def refuse(self, err: TapeError) -> None:
+        """Remember what the trace refused first: it cannot be good any more, whoever catches the error."""
+        self.refusal = self.refusal or err
+
+    @property
+    def closed(self) -> bool:
+        """True once the trace has ended."""
+        return self.push is _closed
 
     def meet(self, x: Any) -> None:
         """Look after large values from now on, if this is one."""
@@ -161,11 +185,21 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
+        if (kwargs and "dtype" in kwargs) or type(val) is np.ndarray:
+            self.check_numeric(lifted, kwargs.get("dtype"), val)
         if self.once is not None:
             self.meet(val)
         call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
         call.pb = pb
         return self.fields(self.place(call), args)
+
+    def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
+        """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
+        if getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or val.dtype.kind in NUMERIC):
+            return
+        if any(isinstance(arg, Operation) and number_type(arg.val) in "fc" and not self.independent(arg) for arg in args):
+            raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and their gradient would be lost",
+                                      user_location(), "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
 
     def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content is needed."""
@@ -342,6 +376,8 @@ class Tracer:
 
     def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
+        if isinstance(err, TapeError) and err.refuses:
+            self.refuse(err)
         if err is self.error or isinstance(err, TapeError) or self.push is _closed:
             return
         self.error = err

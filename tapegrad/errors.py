@@ -37,7 +37,10 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import re
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -149,8 +152,16 @@ def user_location() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+HEARERS: list[Callable[[TapeError], None]] = []  # what is told of each refusal: the trace that runs
+
+
 class TapeError(Exception):
-    """Any error of tapegrad's own: `what` happened, `where` in the user's code, what to `try_`."""
+    """Any error of tapegrad's own: `what` happened, `where` in the user's code, what to `try_`.
+
+    One that `refuses` says that a program cannot be followed. Its trace knows of it, whoever catches it: the program would not have got it untraced.
+    """
+
+    refuses = False
 
     def __init__(self, what: str, where: Location | None = None, try_: str = "") -> None:
         self.what, self.where, self.try_ = what, where, try_
@@ -161,6 +172,8 @@ class TapeError(Exception):
         if try_:
             lines.append(f"  try: {try_}")
         Exception.__init__(self, "\n".join(lines))  # no other base's: a ReplayError may be an error of any class
+        for hear in HEARERS if self.refuses else ():
+            hear(self)
 
 
 class ArgumentError(TapeError, ValueError):
@@ -169,6 +182,8 @@ class ArgumentError(TapeError, ValueError):
 
 class UnknownFunction(TapeError, TypeError):
     """A function got a traced value, and tapegrad has no op or composite for it."""
+
+    refuses = True
 
 
 class MissingRule(TapeError, NotImplementedError):
@@ -234,6 +249,8 @@ class ConcretizationError(TapeError):
     No TypeError: NumPy would take that for a value it should try to convert otherwise.
     """
 
+    refuses = True
+
 
 class MutationError(TapeError):
     """An in-place write that cannot be recorded.
@@ -241,9 +258,13 @@ class MutationError(TapeError):
     No TypeError: torch's operators would make NotImplemented of that, and Python would do `x += y` as `x = x + y`.
     """
 
+    refuses = True
+
 
 class EscapedProxy(TapeError, RuntimeError):
     """A proxy was used after its trace had ended."""
+
+    refuses = True
 
 
 def unknown(func: Any, name: str = "") -> UnknownFunction:
@@ -256,3 +277,16 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
     short = getattr(func, "__name__", name.rpartition(".")[2])
     return UnknownFunction(f"tapegrad has no op for {name}, which was called with a traced value", user_location(),
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
+
+
+_NAMES = re.compile(r"\b(?:(?:type|from|not|component:) |')(?:Proxy|Scalar|Items|Tracked)\b")  # as Python's own errors name the type of an argument
+
+
+def in_our_words(err: Exception) -> ConcretizationError | None:
+    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not have got it untraced."""
+    if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
+        return None
+    frame = user_frame(list(traceback.walk_tb(err.__traceback__))[-1][0])
+    where = Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return ConcretizationError(f"compiled code takes no traced value, and said: {err}", where,
+                               "a function that tapegrad knows, or tg.value(x) to drop the gradient on purpose")

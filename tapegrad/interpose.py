@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.context import LISTENERS
 from tapegrad.copies import CODE, Attribute, code_of, running
+from tapegrad.errors import in_our_words
 from tapegrad.proxy import apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tensors import is_tensor
@@ -62,7 +63,12 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     raise
             if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
                 return meaning(*args, **kwargs)
-        return fn(*args, **kwargs)
+        try:
+            return fn(*args, **kwargs)
+        except TypeError as err:
+            if (refusal := in_our_words(err)) is not None:
+                raise refusal from err
+            raise
     return shim
 
 

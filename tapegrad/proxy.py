@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
 import math
@@ -10,7 +9,6 @@ import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from sys import _getframe
-from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -27,9 +25,10 @@ from tapegrad.errors import (
 )
 from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tangent import dtype_of, largest_fraction, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.text import formats, text_of
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
@@ -112,7 +111,7 @@ class Proxy(Slotted):
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
         if meaning is None:
-            if not callable(found) and isinstance(found, _STATIC_ATTRIBUTES):
+            if name in _STATIC_ATTRIBUTES and isinstance(val, (np.ndarray, np.generic)):
                 self._fact("shape", shape_of(val))
                 self._fact("dtype", dtype_of(val))
                 if name in ("flags", "strides"):
@@ -184,7 +183,7 @@ class Proxy(Slotted):
         return self._steer("bool", bool)
 
     def __int__(self) -> Any:
-        return self._steer("int", int)
+        return self._whole("int", int)
 
     def __index__(self) -> Any:
         return self._steer("index", operator.index)
@@ -197,17 +196,17 @@ class Proxy(Slotted):
         return self._steer("hash", hash)
 
     def __floor__(self) -> Any:
-        return self._steer("floor", math.floor)
+        return self._whole("floor", math.floor)
 
     def __ceil__(self) -> Any:
-        return self._steer("ceil", math.ceil)
+        return self._whole("ceil", math.ceil)
 
     def __trunc__(self) -> Any:
-        return self._steer("trunc", math.trunc)
+        return self._whole("trunc", math.trunc)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None:
-            return self._steer("round", round)
+            return self._whole("round", round)
         return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
@@ -215,22 +214,45 @@ class Proxy(Slotted):
         self._tracer.guard(views.peek(self), fact, value)
         return value
 
+    def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
+        """Return an integer near by; a number so large that it is one itself would go on by that, and its gradient would not."""
+        val = behind(self)
+        large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
+        if large and not self._tracer.independent(views.peek(self)):
+            read(val)  # OverflowError of what is infinite
+            raise _lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
+        return self._steer(fact, read)
+
     def __float__(self) -> float:
+        self._try(float)
         if self._tracer.independent(views.peek(self)):
             return float(self._val)
-        if _formats(_getframe(1)):
+        if formats(_getframe(1)):
             return float(behind(self))
         raise _lost(self, "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
                     "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
 
+    def _try(self, fn: Callable[[Any], Any]) -> None:
+        """Raise what the plain value would, an array or a complex number where one real number is asked for."""
+        if isinstance(behind(self), (np.ndarray, complex)):
+            try:
+                fn(behind(self))
+            except Exception as err:
+                self._tracer.raised(fn, (self,), NO_KWARGS, err)
+                raise
+
     def __complex__(self) -> complex:
+        self._try(complex)
         if self._tracer.independent(views.peek(self)):
             return complex(self._val)
         raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise _lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+
+    def __getstate__(self) -> Any:
+        return self.__reduce_ex__(2)
 
     def __copy__(self) -> Any:
         if isinstance(behind(self), np.ndarray):
@@ -242,16 +264,23 @@ class Proxy(Slotted):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.__copy__()
 
-    # -- text: shows the value, and goes on no tape
+    # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
 
     def __repr__(self) -> str:
         return f"Proxy({views.label(self)}: {self._val!r})"
 
     def __str__(self) -> str:
-        return str(self._val)
+        return self._as_text(str(behind(self)))
 
     def __format__(self, spec: str) -> str:
-        return format(self._val, spec)
+        return self._as_text(format(behind(self), spec))
+
+    def _as_text(self, found: str) -> str:
+        if not isinstance(behind(self), (int, np.integer, np.bool_)):
+            return text_of(self, found)
+        if not self._tracer.closed:
+            self._steer("int", int)
+        return found
 
     # -- operators
 
@@ -262,7 +291,7 @@ class Proxy(Slotted):
         return other // self, other % self
 
 
-_STATIC_ATTRIBUTES = (int, tuple, str, np.dtype, type(None), type(np.empty(0).flags))
+_STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])  # they follow from the shape and the dtype, not from numbers
 
 
 def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -279,10 +308,13 @@ class _Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return _into_out(self._meaning, (self._self, *args), kwargs)
+            return _into_out(self._plainly, self._meaning, (self._self, *args), kwargs)
         except Exception as err:
             self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
             raise
+
+    def _plainly(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return _method(x, self._name.rpartition(".")[2], *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._name} of {self._self!r}>"
@@ -380,7 +412,7 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
         try:
-            return _into_out(meaning, args, kwargs)
+            return _into_out(func, meaning, args, kwargs)
         except Exception as err:
             tracer.raised(func, args, kwargs, err)
             raise
@@ -391,16 +423,16 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     raise unknown(func)
 
 
-def _into_out(meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a meaning; `out=`, also where it is given by position, is the same for all: the result is written into it."""
-    out = kwargs.get("out")
+def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
+    out, given = kwargs.get("out"), (args, kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     elif len(args) > 2 and len(args) > (at := _place_of_out(meaning)) > 0 and args[at] is not None:
         out, args = args[at], (*args[:at], None, *args[at + 1:])
     else:
         return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **kwargs))
+    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
 
 
 @functools.cache
@@ -457,17 +489,7 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
 # -- errors
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_modulo(code: CodeType, lasti: int) -> bool:
-    """True if the instruction there is `%`."""
-    at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)  # lasti may point into its cache
-    return at.opname == "BINARY_MODULO" or (at.opname == "BINARY_OP" and at.argrepr == "%")
-
-
-def _formats(frame: FrameType) -> bool:
-    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of any other `%` is asked itself."""
-    return _is_modulo(frame.f_code, frame.f_lasti)
-
-
 def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:
-    return ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+    proxy._tracer.refuse(err)
+    return err

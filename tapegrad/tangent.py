@@ -241,6 +241,11 @@ def dtype_of(x: Any) -> Any:
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
+def largest_fraction(x: Any) -> float:
+    """Return the size from which on all floating-point numbers of a number's type are integers."""
+    return 1.0 / float(np.finfo(x.dtype).eps) if isinstance(x, np.floating) else 2.0 ** 52
+
+
 def layout_of(x: Any) -> Any:
     """Return how an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous."""
     if is_tensor(x):

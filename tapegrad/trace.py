@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.economy import Economy
-from tapegrad.errors import MutationError, TapeError
+from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.frontends.imported import register_imported
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
@@ -116,11 +116,15 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 rerouting.check()
                 signature.reached = rerouting.reached(walks)
             put_result(tape, tracer, out)
+            if tracer.refusal is not None:
+                raise tracer.refusal
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
                 raise err.__cause__ from None
-            if tracer.hidden is not None and isinstance(err, TypeError) and str(err).startswith("unsupported operand"):
-                raise tracer.hidden from None
+            if tracer.refusal is not None and not isinstance(err, TapeError):
+                raise tracer.refusal from tracer.refusal.__cause__
+            if (refusal := in_our_words(err)) is not None:
+                raise refusal from err
             raise
         finally:
             if observer is not None:

@@ -6,6 +6,7 @@ import enum
 import functools
 import numbers
 import sys
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -34,8 +35,11 @@ from tapegrad.parts import (
     Partial,
     Static,
 )
-from tapegrad.tangent import Absorbing, accumulate, dtype_of
+from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.text import Text
+from tapegrad.text import plain as plain_text
+from tapegrad.unmirror import is_nothing, unmirror
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -65,7 +69,7 @@ class Structure:
                  held: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
-        self.opaque = opaque  # arrays that are no leaves, of objects or records, with their labels
+        self.opaque = opaque  # arrays and sets that are no leaves, with their labels
         self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
 
     @property
@@ -80,13 +84,13 @@ class Structure:
         """Put gradients into the nesting: None for static parts, a dict by name for what a function captured."""
         return self.spec.mirror(leaves, {})
 
-    def unmirror(self, value: Any) -> list[Any]:
+    def unmirror(self, value: Any, whole: bool = False) -> list[Any]:
         """Take a cotangent or a seed of this nesting apart: one part per leaf, None where it has none.
 
-        Raises ArgumentError where the nesting differs.
+        Raises ArgumentError where the nesting differs; if it is to be `whole`, where a key of a dict is missing too.
         """
         parts: list[Any] = [None] * (self.start + self.size)
-        _unmirror(self.spec, value, parts, "", ())
+        unmirror(self.spec, value, parts, whole)
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
@@ -161,8 +165,8 @@ class Signature:
         for part in self.args:
             for label, x in part.opaque:
                 if _holds_numbers(x):
-                    what = "objects" if x.dtype == object else "records"
-                    raise ArgumentError(f"{label} is an array of {what} that holds numbers, which have no gradient there", None,
+                    what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+                    raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
 
     def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
@@ -170,8 +174,18 @@ class Signature:
         return tuple(part.mirror(leaves) for part in self.parts)
 
 
-def _holds_numbers(x: np.ndarray[Any, Any]) -> bool:
-    """True for an array of objects or records among which are numbers that have a gradient elsewhere."""
+def _is_sparse(x: Any) -> bool:
+    return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "dtype")
+
+
+def _holds_numbers(x: Any) -> bool:
+    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that have a gradient elsewhere."""
+    if isinstance(x, (set, frozenset)):
+        return any(isinstance(part, (float, complex, np.inexact)) for part in x)
+    if isinstance(x, array):
+        return x.typecode in "fd"
+    if _is_sparse(x):
+        return bool(x.dtype.kind in "iufc")
     if x.dtype == object:
         return any(map(is_leaf, x.flat))
     kinds = [x.dtype.base]
@@ -213,8 +227,8 @@ class ValueAndGradients:
 
     def unmirror(self, value: Any) -> list[Any]:
         """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
-        value, gradients = (None, None) if _is_nothing(value) else value
-        nests: Any = [None] * len(self.signature.parts) if _is_nothing(gradients) else gradients
+        value, gradients = (None, None) if is_nothing(value) else value
+        nests: Any = [None] * len(self.signature.parts) if is_nothing(gradients) else gradients
         return [value, *(leaf for part, given in zip(self.signature.parts, nests) for leaf in part.unmirror(given))]
 
     def __repr__(self) -> str:
@@ -228,45 +242,6 @@ def _shapes(value: Any) -> list[str]:
         is_complex = isinstance(leaf, complex) or getattr(dtype_of(leaf), "kind", "") == "c"
         found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
     return found
-
-
-def _is_nothing(cotangent: Any) -> bool:
-    return cotangent is None or isinstance(cotangent, Absorbing)
-
-
-def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
-    if _is_nothing(value) or not node.leafy or id(node) in inside:
-        return
-    inside = (*inside, id(node))
-    if isinstance(node, Leaf):
-        known = parts[node.index]
-        parts[node.index] = value if known is None else accumulate(known, value)
-    elif isinstance(node, Container):
-        fields = _fields(value)
-        if fields is None or len(fields) != len(node.children):
-            raise ArgumentError(f"{path or 'the value'} is a {node.type.__name__} of {len(node.children)}, "
-                                f"and what was given for it is {value!r}", try_="give the same nesting")
-        for number, (child, field) in enumerate(zip(node.children, fields)):
-            _unmirror(child, field, parts, f"{path}[{number}]", inside)
-    elif isinstance(node, Bound):
-        _unmirror(node.children[1], value, parts, path, inside)
-    elif isinstance(node, Module):
-        for name, child in node.named():
-            _unmirror(child, value.get(name), parts, f"{path}[{name!r}]", inside)
-    else:
-        for name, child in zip(node.names, node.children):
-            if type(name) is Item:
-                field = value[name.key] if isinstance(value, list) or name.key in value else None
-            else:
-                field = value.get(name) if isinstance(value, dict) and not isinstance(node, Extended) else getattr(value, name, None)
-            _unmirror(child, field, parts, f"{path}.{name}", inside)
-
-
-def _fields(value: Any) -> list[Any] | None:
-    if optree.tree_is_leaf(value, none_is_leaf=True, namespace=NAMESPACE):
-        return None
-    return optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[0]
 
 
 class _Stars:
@@ -347,10 +322,10 @@ class Walk:
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
             return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
-        if type(x) in _STATIC:
+        if type(x) in _STATIC or type(x) is Text:
             if type(x) is type:
                 self.called.append(x)
-            return Static(x)
+            return Static(x if type(x) is not Text else plain_text(x))
         if "_redirects_for" in type(x).__dict__:
             x = current(x)
         if id(x) in self.seen:
@@ -365,13 +340,15 @@ class Walk:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append((x, label))
             return node
+        if isinstance(x, (set, frozenset)):
+            self.opaque.append((label, x))
         if isinstance(x, (set, bytearray)):
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
-            if isinstance(x, np.ndarray):
+            if isinstance(x, (np.ndarray, array)) or _is_sparse(x):
                 self.opaque.append((label, x))
             elif callable(x):
                 self.called.append(x)

@@ -32,7 +32,7 @@ from tapegrad.tensors import duplicate, is_memory, is_tensor, is_writable, overl
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("__weakref__", "family", "layout", "lost", "op", "owned", "reshaped", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -41,6 +41,7 @@ class Storage:
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
+        self.locked: tuple[Step, ...] = ()  # those that lead to views which NumPy lets a program write to, and a path does not
         self.lost = ""  # why the content is not known any more
         self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
 
@@ -292,6 +293,8 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
             and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
         return  # the last third of `x[index] += y`: the view has written itself
+    if storage.locked and any(step is known for step in view.path for known in storage.locked):
+        raise MutationError("an array whose numbers stand in it several times, or on a diagonal, is written to", user_location(), "a copy of it")
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
     if storage.reshaped:
@@ -312,6 +315,13 @@ def _guard_writable(storage: Storage, tracer: Any) -> None:
     """Guard, at the first write to an input, whether it may be written to: on the tape each is a copy of it."""
     if isinstance(storage.op, Input):
         tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
+
+
+def lock(x: Any) -> Any:
+    """Refuse writes by way of a view that NumPy's own function returns writable; return it."""
+    if isinstance(x, Traced) and x._view is not None and x._view.path:
+        x._view.storage.locked += x._view.path[-1:]
+    return x
 
 
 def _lose_overlaps(x: Input, tracer: Any) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import OrderedDict
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,11 +30,29 @@ def test_seeds() -> None:
     assert tg.grad(lambda x, y: (x * y, {"k": x}), 2.0, 3.0, seed=(1.0, {"k": 10.0})) == ((6.0, {"k": 2.0}), (None, 13.0, 2.0))
     assert tg.gradient(lambda x, y: (x * y, {"k": x}), 2.0, 3.0, seed=(None, {"k": 10.0})) == (10.0, 0.0)
     assert tg.gradient(lambda z: z * z, 1 + 2j, seed=1 + 0j) == ((2 - 4j),)
+    for seed in ({"a": 1.0, "b": 10.0}, {"b": 10.0, "a": 1.0}):
+        assert tg.gradient(lambda x: {"b": 2 * x, "a": x * x}, 3.0, seed=seed) == (26.0,)
+        assert tg.pullback(lambda x: {"b": 2 * x, "a": x * x}, 3.0)[1](seed) == (None, 26.0)
+    np.testing.assert_array_equal(tg.gradient(lambda x: x * 1j, np.ones(2), seed=[1j, 2])[0], [1.0, 0.0])
+
+
+@pytest.mark.parametrize("empty", [(), {}, [], ((), {}), {"a": [()]}, OrderedDict()])
+def test_gradients_of_nothing_are_nested_like_it(empty: Any) -> None:
+    def square(nothing: Any, x: float) -> float:
+        return x * x
+    for found in (tg.gradient(square, empty, 3.0), tg.value_and_grad(square)(empty, 3.0)[1][1:], tg.gradtape(square, empty, 3.0).play(empty, 3.0)[1][1:]):
+        assert found == (empty, 6.0) and type(found[0]) is type(empty)
+    assert tg.gradient(square, ("text", empty), 3.0) == (None, 6.0)
 
 
 @pytest.mark.parametrize(("f", "seed", "message"), [
     (lambda x: x, 1, "needs a seed"), (lambda x: (x, x), 1, "needs a seed"), (lambda x: x * 1j, 1, "needs a seed"),
     (lambda x: x, np.ones(4), "seed has shape"), (lambda x: (x, x), (1.0,), "give the same nesting"),
+    (lambda x: x, np.ones((1, 3)), "seed has shape"), (lambda x: x, [1, "a", 2], "the seed is"), (lambda x: x, [1j, 0, 0], "the seed is"),
+    *[(lambda x: {"b": x, "a": 2 * x}, seed, "is a dict of")
+      for seed in ({"a": np.ones(3)}, {"b": np.ones(3), "c": np.ones(3)}, {"a": None, "b": None, "c": None}, (np.ones(3), np.ones(3)))],
+    (lambda x: [x, x], {0: np.ones(3), 1: np.ones(3)}, "is a list of"), (lambda x: SimpleNamespace(p=x), {"q": np.ones(3)}, "which has no 'q'"),
+    (lambda x: SimpleNamespace(p=x), SimpleNamespace(q=np.ones(3)), "which has no 'q'"), (lambda x: SimpleNamespace(p=x), 1.0, "give the same nesting"),
     (lambda x: x.sum() > 0, 1, "has no gradient"), (lambda x: None, 1, "has no gradient"), (lambda x: "text", 1, "has no gradient"),
 ])
 def test_seeds_that_do_not_fit(f: Any, seed: Any, message: str) -> None:

@@ -145,3 +145,17 @@ def test_rrule_applied() -> None:
     assert back(np.ones(3))[0] == 3.0  # projected to the float it belongs to
     with pytest.raises(tg.MissingRule):
         tg.rrule(tg.ops.floor, 1.0)
+
+
+@pytest.mark.parametrize("returned", [np.ones((1, 3)), np.ones((3, 1)), np.ones((2, 3)), 1.0, np.ones(1), [1.0, 1.0, 1.0], {"x": 1.0}, "text"])
+def test_a_cotangent_of_another_shape_is_refused(returned: Any) -> None:
+    @tg.primitive
+    def total(x: Any, y: Any) -> Any:
+        return (x * y).sum()
+
+    @tg.rrule(total)
+    def _(x: Any, y: Any) -> Any:
+        return total(x, y), lambda dy: (returned, dy * x)
+    for run in (tg.grad, tg.value_and_grad(total), tg.gradtape):
+        with pytest.raises(tg.ArgumentError, match="cotangent of argument 1, whose shape is"):
+            run(total, np.ones(3), np.ones(3)) if run in (tg.grad, tg.gradtape) else run(np.ones(3), np.ones(3))

@@ -23,7 +23,7 @@ import numpy as np
 from tapegrad import tensors
 from tapegrad.lazy import torch
 from tapegrad.rules import Op, Partial, define
-from tapegrad.tangent import ZERO, dtype_of
+from tapegrad.tangent import ZERO, ZeroTangent, dtype_of
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -233,7 +233,8 @@ def _spacing(x: Any) -> Any:
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
 ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,),
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
-frexp = define("frexp", np.frexp, (lambda dy, y, x: ldexp(dy[0], -y[1]),), means=(np.frexp,), scalar=math.frexp,
+frexp = define("frexp", np.frexp, (lambda dy, y, x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
+               means=(np.frexp,), scalar=math.frexp,
                torch=of_tensors("frexp", np.frexp, on_torch=lambda x: tuple(torch.frexp(x))))
 
 

@@ -77,19 +77,45 @@ solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), v
 
 
 def matrix_function(name: str) -> Op:
-    """Define a function of a matrix that commutes with the conjugate.
+    """Define a function of a matrix that is analytic everywhere, or has poles only.
 
     The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is that at xᴴ: f is its own rule.
     """
-    def cotangent(dy: Any, y: Any, x: Any) -> Any:
-        n, xh = shape_of(x)[-1], adjoint(x)
-        both = concat(concat(xh, dy, axis=-1), concat(np.zeros(shape_of(x)), xh, axis=-1), axis=-2)
-        return op(both)[..., :n, n:]
-    op = define(name, implementation(name), (cotangent,),
+    op = define(name, implementation(name), (lambda dy, y, x: corner(op, adjoint(x), dy),),
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 
 
-expm, logm, sqrtm = map(matrix_function, ("expm", "logm", "sqrtm"))
+def corner(op: Op, x: Any, e: Any) -> Any:
+    """Return the derivative of a function of a matrix in the direction `e`."""
+    n = shape_of(x)[-1]
+    both = concat(concat(x, e, axis=-1), concat(np.zeros(shape_of(x)), x, axis=-1), axis=-2)
+    return op(both)[..., :n, n:]
+
+
+expm = matrix_function("expm")
 sinm, cosm, tanm = map(matrix_function, ("sinm", "cosm", "tanm"))
 sinhm, coshm, tanhm = map(matrix_function, ("sinhm", "coshm", "tanhm"))
+
+# The square root and the logarithm have a cut along the negative numbers, where an eigenvalue of a real matrix may lie. There xᴴ, or x with
+# an error of rounding, has another root than x has: the rules follow the one that was computed, y.
+
+
+def _sqrtm_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    return solve_sylvester(adjoint(y), adjoint(y), dy)  # from y y = x
+
+
+def _turn(y: Any) -> Any:
+    """Return the number of modulus 1 by which x is turned, where y is log(x), so that its eigenvalues lie as far from the cut as they can."""
+    angles = np.linalg.eigvals(y).imag
+    return np.exp(-0.5j * (angles.max(-1) + angles.min(-1)))[..., None, None]
+
+
+def _logm_cotangent(dy: Any, y: Any, x: Any) -> Any:
+    by = turn(y)  # log(by * x) is y and a multiple of 1
+    return adjoint(corner(logm, by * x, by * adjoint(dy)))
+
+
+turn = constant("turn", _turn, on_torch=tensors.on_host(_turn))
+sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), torch=tensors.on_host(implementation("sqrtm")))
+logm = define("logm", implementation("logm"), (_logm_cotangent,), torch=tensors.on_host(implementation("logm")))

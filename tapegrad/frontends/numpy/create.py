@@ -22,6 +22,7 @@ from tapegrad.frontends.numpy.shape import (
 from tapegrad.rules import FOREIGN, Traced, constructs, means, refused, register, tracer_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tensors import is_tensor
+from tapegrad.text import Text
 from tapegrad.tree import leaves_of
 
 
@@ -65,6 +66,8 @@ _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     value = as_array(a)
     if not isinstance(value, Traced):
+        if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":
+            _refuse_text(a)
         return constant(tracer, fn, value, dtype, *args, **kwargs)
     if is_tensor(value):
         value = value.numpy()  # type: ignore[attr-defined]
@@ -79,6 +82,15 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     else:
         value = views.arranged(value, order, copied=fresh)
     return ops.reshape(value, (1,) * (ndmin - rank(value)) + shape_of(value)) if ndmin > rank(value) else value
+
+
+def _refuse_text(a: Any) -> None:
+    """Refuse the text of a traced number, which an array would make numbers of, or plain text."""
+    if isinstance(a, Text):
+        a.__array__()
+    elif isinstance(a, (list, tuple)):
+        for part in a:
+            _refuse_text(part)
 
 
 @constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.fromiter, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)

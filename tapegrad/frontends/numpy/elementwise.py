@@ -27,12 +27,13 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Apply a ufunc's method, or the ufunc with keyword arguments; NotImplemented where tapegrad does not know it."""
     if method == "at":
         return FOREIGN["at"](ufunc, *inputs)
+    given = inputs, {**kwargs}
     out = kwargs.pop("out", None)
     if method == "__call__" and kwargs.get("where", True) is not True:
         return _masked(ufunc, inputs, out, **kwargs)
     if out is not None:
         result = ufunc_method(ufunc, method, *inputs, **kwargs)
-        return result if result is NotImplemented else FOREIGN["out"](out, result)
+        return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__" else getattr(ufunc, method), given)
     if method == "__call__":
         return _call(ufunc, inputs, **kwargs)
     if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
@@ -85,6 +86,8 @@ def divmod(x1: Any, x2: Any) -> Any:
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
+    if low is None and high is None:
+        return ops.positive(y)  # a copy
     y = y if low is None else ops.maximum(y, low)
     return y if high is None else ops.minimum(y, high)
 
@@ -127,7 +130,7 @@ def copy_method(a: Any, order: str = "C") -> Any:
 @means(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     y = ops.nan_to_num(as_array(x), **({} if nan == 0 else {"nan": nan}), **keywords(posinf=posinf, neginf=neginf))
-    return y if copy or not isinstance(plain(x), np.ndarray) else FOREIGN["out"](x, y)
+    return y if copy or not isinstance(plain(x), np.ndarray) else FOREIGN["out"](x, y, None, None)
 
 
 @means(np.ndarray.conj, np.ndarray.conjugate)

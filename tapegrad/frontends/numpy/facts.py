@@ -13,8 +13,9 @@ from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank
-from tapegrad.rules import means, refused, register
+from tapegrad.rules import Traced, means, refused, register
 from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.text import text_of
 
 # -- dtypes
 
@@ -106,7 +107,10 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 
 def _text(fn: Callable[..., str]) -> Callable[..., str]:
-    return lambda *args, **kwargs: fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()})
+    def of(*args: Any, **kwargs: Any) -> str:
+        traced = next(x for x in (*args, *kwargs.values()) if isinstance(x, Traced))
+        return text_of(traced, fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()}))
+    return of
 
 
 for _fn in (np.array2string, np.array_repr, np.array_str, np.format_float_positional, np.format_float_scientific):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tapegrad import ops
+from tapegrad import ops, views
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.rules import FOREIGN, Traced, means, refused
 from tapegrad.tangent import dtype_of, shape_of
@@ -75,21 +76,27 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
     if writeable:
         raise refused("sliding_window_view with writeable=True", "its windows share memory on a way that no tape describes", "writes into x itself")
-    y, sizes = as_array(x), static(window_shape)
+    base, sizes = as_array(x), static(window_shape)
+    y = base
     np.lib.stride_tricks.sliding_window_view(np.broadcast_to(0.0, shape_of(y)), sizes, static(axis))  # ValueError, in NumPy's words
     sizes = np.atleast_1d(sizes).tolist()
     axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)), allow_duplicate=True)
     for k, size in zip(axes, sizes, strict=True):
         starts = np.arange(shape_of(y)[k] - size + 1)
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
-    return ops.broadcast_to(y, shape_of(y))  # which can only be read, as NumPy's windows
+    y = ops.broadcast_to(y, shape_of(y))  # which can only be read, as NumPy's windows
+    views.place(base).storage.relate(views.place(y).storage)  # a write to the one is seen by the other, on a way that is no path
+    return y
 
 
 @means(np.compress)
 @laid(rows)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     x, axis = _along(a, axis)
-    mask = ops.astype(as_array(condition), dtype=np.dtype(bool))
+    mask, n = ops.astype(as_array(condition), dtype=np.dtype(bool)), shape_of(x)[axis]
+    if len(shape_of(mask)) != 1 or (shape_of(mask)[0] > n and ops.any(mask[n:])):
+        np.compress(plain(mask), np.broadcast_to(0.0, shape_of(x)), axis)  # ValueError or IndexError, in NumPy's words
+    mask = mask[:n]
     before = (slice(None),) * (axis % len(shape_of(x)))
     return getitem(getitem(x, (*before, slice(shape_of(mask)[0]))), (*before, mask))
 

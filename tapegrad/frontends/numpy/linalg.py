@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.rules import means
@@ -148,7 +148,7 @@ def _arrange(x: Any, mine: str, output: str) -> Any:
         while mine.count(letter) > 1:
             i = mine.index(letter)
             k = mine.index(letter, i + 1)
-            x, mine = diagonal(x, 0, i, k), mine[:i] + mine[i + 1: k] + mine[k + 1:] + letter
+            x, mine = views.lock(diagonal(x, 0, i, k)), mine[:i] + mine[i + 1: k] + mine[k + 1:] + letter
     return x if mine == output else ops.permute_dims(x, axes=tuple(map(mine.index, output)))
 
 

@@ -228,7 +228,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     xs = [as_array(a) for a in args]
     shape = np.broadcast_shapes(*map(shape_of, xs))
-    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else ops.broadcast_to(x, shape) for x in xs)
+    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else views.lock(ops.broadcast_to(x, shape)) for x in xs)
 
 
 @means(np.tile)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tapegrad import ops, views
+from tapegrad.brief import plain
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.rules import Traced, means
 from tapegrad.tangent import shape_of
+from tapegrad.tree import flatten
 
 
 @means(operator.setitem)
@@ -30,24 +32,44 @@ def owned(x: Any) -> Any:
 
 
 @means("out")
-def into(out: Any, result: Any) -> Any:
-    """Write a result into the `out=` of the call that computed it, and return that."""
+def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
+    """Write a result into the `out=` of the call of `fn` that computed it, and return that.
+
+    Into what sizes and dtypes, each function decides for itself: where the array is not just like the result, it is asked.
+    """
     if isinstance(out, tuple):
         if isinstance(result, tuple):
-            return tuple(map(into, out, result))
+            return tuple(into(one, part, fn, given) for one, part in zip(out, result))
         (out,) = out
     if out is None:
         return result
-    views.check_cast(owned(out), result)
+    holder, found = plain(owned(out)), np.asarray(plain(result))
+    if (holder.shape, holder.dtype) != (found.shape, found.dtype):
+        rehearse(fn, *given)
+        result = fitting(result, holder)
     views.replace(out, result)
     return out
 
 
+def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Call NumPy's function on plain values, and on copies of what it writes to: it raises and warns as it does."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), "", leaves, [], shared=False)
+    args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and shape_of(plain(x)) else plain(x) for x in leaves])
+    fn(*args, **kwargs)
+
+
+def fitting(value: Any, holder: Any) -> Any:
+    """Return what is left of complex numbers in an array of real ones; NumPy has warned of it."""
+    return ops.real(value) if np.iscomplexobj(plain(value)) and holder.dtype.kind != "c" else value
+
+
 @means(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    source = as_array(src)
-    views.check_cast(owned(dst), ops.broadcast_to(source, shape_of(dst)), casting)
-    setitem(dst, Ellipsis, source if where is True else ops.where(as_array(where), source, dst))
+    source, mask, holder = as_array(src), as_array(where), plain(owned(dst))
+    np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))  # ValueError and TypeError, in NumPy's words
+    source = fitting(source, holder)
+    setitem(dst, Ellipsis, source if where is True else ops.where(mask, source, dst))
 
 
 @means(np.ndarray.fill)
@@ -94,14 +116,20 @@ def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
 
 @means(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    shape = shape_of(owned(a))
-    spread = ops.reshape(_cyclic(values, np.arange(int(np.prod(shape)))), shape)
-    setitem(a, Ellipsis, ops.where(as_array(mask), spread, a))
+    shape, chosen = shape_of(owned(a)), as_array(mask)
+    if shape_of(chosen) != shape:
+        np.putmask(np.zeros(shape), plain(chosen), 0)  # ValueError, in NumPy's words
+        chosen = ops.reshape(ops.astype(chosen, dtype=np.dtype(bool)), shape)
+    if np.size(plain(as_array(values))):
+        setitem(a, Ellipsis, ops.where(chosen, ops.reshape(_cyclic(values, np.arange(int(np.prod(shape)))), shape), a))
 
 
 @means(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
     chosen = np.flatnonzero([bool(part) for part in ops.reshape(as_array(mask), (-1,))])
+    np.place(np.zeros(shape_of(owned(arr))), plain(as_array(mask)), plain(as_array(vals)).real)  # ValueError, in NumPy's words
+    if not chosen.size:
+        return
     _write_flat(arr, chosen, vals)
 
 
@@ -126,7 +154,9 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
         raise UnknownFunction(f"{ufunc.__name__}.at is not known for traced arrays", user_location(), "a loop over the indices")
     piece = as_array(b)
     added = ops.assemble(owned(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
-    into(a, ops.add(a, added))
+    total = ops.add(a, added)
+    views.check_cast(a, total)
+    views.replace(a, total)
 
 
 class Flat:

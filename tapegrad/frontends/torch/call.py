@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from tapegrad import ops
 from tapegrad.context import LISTENERS, Tracer
 from tapegrad.copies import running
-from tapegrad.errors import MutationError, TapeError, UnknownFunction, user_location
+from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
@@ -51,8 +51,6 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return y if torch.is_grad_enabled() or not is_of_program(sys._getframe(1)) else constant(y)
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
-        if isinstance(err, TapeError):
-            tracer.hidden = err
         raise
 
 

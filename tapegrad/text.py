@@ -1,0 +1,105 @@
+"""Text of a traced number: to be shown. Read back as a number it would be another, whose gradient is lost."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ConcretizationError, user_location
+
+
+class Text(str):
+    """Text of a traced number, and what is cut out of it or put together with it: `float` and `int` of it are refused while its trace runs.
+
+    Not all ways back can be closed: in "%.2f" % x, an f-string of several parts and what a regular expression finds, Python makes a
+    text of its own, and compiled code (`complex`, `eval`, `json`, `decimal`) reads the letters and asks nobody.
+    """
+
+    __slots__ = ("_traced_by",)
+    _traced_by: Callable[[], Any]
+
+    def __float__(self) -> float:
+        self._check("float")
+        return float(plain(self))
+
+    def __int__(self) -> int:
+        self._check("int")
+        return int(plain(self))
+
+    def _check(self, name: str) -> None:
+        tracer = self._traced_by()
+        if tracer is not None and not tracer.closed:
+            err = ConcretizationError(f"{name}(text) of the text of a traced value, whose gradient would be lost", user_location(),
+                                      "the value itself, or tg.value(x) to drop the gradient on purpose")
+            tracer.refuse(err)
+            raise err
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self._check("np.array")
+        return np.array(plain(self), *args, **kwargs)
+
+    def __str__(self) -> str:
+        return self
+
+    def __radd__(self, other: str) -> str:
+        return text(other + plain(self), self._traced_by) if isinstance(other, str) else NotImplemented
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return str, (plain(self),)
+
+
+def text(found: str, traced_by: Callable[[], Any]) -> Text:
+    """Return a text as that of a number which a tracer records."""
+    made = Text(found)
+    made._traced_by = traced_by
+    return made
+
+
+def text_of(x: Any, found: str) -> str:
+    """Return the text of a traced value, of the outermost trace that follows it; once that has ended, any text."""
+    tracer = None
+    while hasattr(type(x), "_tracer"):
+        tracer, x = x._tracer, x._val
+    return found if tracer is None or tracer.closed else text(found, weakref.ref(tracer))
+
+
+def plain(found: str) -> str:
+    """Return a text without its past."""
+    return str.__str__(found)
+
+
+def _kept(name: str) -> Callable[..., Any]:
+    """Return a method of str whose results go on being text of a traced number."""
+    method = getattr(str, name)
+
+    def kept(self: Text, *args: Any, **kwargs: Any) -> Any:
+        found = method(self, *args, **kwargs)
+        if isinstance(found, (list, tuple)):
+            return type(found)(text(part, self._traced_by) for part in found)
+        return text(found, self._traced_by) if isinstance(found, str) else found
+    kept.__name__ = name
+    return kept
+
+
+for _name in ("__add__", "__format__", "__getitem__", "__mod__", "__mul__", "__rmul__", "capitalize", "casefold", "center", "expandtabs", "format",
+              "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rjust", "rpartition", "rsplit", "rstrip",
+              "split", "splitlines", "strip", "swapcase", "title", "translate", "upper", "zfill"):
+    setattr(Text, _name, _kept(_name))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_modulo(code: CodeType, lasti: int) -> bool:
+    """True if the instruction there is `%`."""
+    at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)  # lasti may point into its cache
+    return at.opname == "BINARY_MODULO" or (at.opname == "BINARY_OP" and at.argrepr == "%")
+
+
+def formats(frame: FrameType) -> bool:
+    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of any other `%` is asked itself."""
+    return _is_modulo(frame.f_code, frame.f_lasti)

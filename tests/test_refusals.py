@@ -1,0 +1,185 @@
+"""Refusals: no program swallows one, no attribute and no text leads round one, and what is no refusal is none."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import copy
+import json
+import math
+import operator
+import pickle
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tapegrad as tg
+from tapegrad.errors import ConcretizationError, MutationError, TapeError, UnknownFunction
+
+A = np.array([0.3, -0.5, 0.7])
+OUTSIDE = np.zeros(3)
+TEXTS: list[str] = []
+
+
+class Holder:
+    """An object that says it is a number."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __float__(self) -> float:
+        return self.x  # type: ignore[no-any-return]
+
+
+def swallowed(run: Callable[[Any], Any], how: str) -> Callable[[Any], Any]:
+    """Return a function that catches what `run` raises and does something else, as libraries and programs do."""
+    def f(a: Any) -> Any:
+        if how == "suppress":
+            with contextlib.suppress(Exception):
+                return run(a)
+            return 7 * a[0]
+        try:
+            v = run(a)
+        except {"Exception": Exception, "all": BaseException, "two": (TypeError, ValueError, TapeError)}[how]:  # type: ignore[misc]
+            v = 7 * a[0]
+        return v
+
+    return f
+
+
+def write_outside(a: Any) -> Any:
+    OUTSIDE[0] = a[0]
+    return OUTSIDE.sum()
+
+
+@pytest.mark.parametrize("how", ["Exception", "all", "two", "suppress"])
+@pytest.mark.parametrize(("run", "error"), [
+    (lambda a: np.add.reduceat(a, [0, 1]).sum(), UnknownFunction), (lambda a: np.fromiter((t * 2 for t in a), float).sum(), ConcretizationError),
+    (lambda a: np.array([float(a[0])]).sum(), ConcretizationError), (write_outside, ConcretizationError), (lambda a: math.sin(Holder(a[0])), ConcretizationError),
+    (lambda a: np.add(a, 1, out=OUTSIDE).sum(), MutationError), (lambda a: hash(a[0]) * a[1], ConcretizationError), (lambda a: pow(a[0], 2, 3), UnknownFunction),
+    (lambda a: a.tobytes(), UnknownFunction), (lambda a: a.ctypes, UnknownFunction), (lambda a: pickle.dumps(a), ConcretizationError),
+])
+def test_a_refusal_is_raised_whoever_catches_it(run: Any, error: type[Exception], how: str) -> None:
+    f = swallowed(run, how)
+    for go in (tg.grad, tg.trace, tg.gradtape, tg.value_and_grad(f), tg.compile(f)):
+        with pytest.raises(error):
+            go(f, A) if go in (tg.grad, tg.trace, tg.gradtape) else go(A)
+    OUTSIDE[:] = 0.0
+
+
+def test_a_refusal_belongs_to_the_trace_that_refused() -> None:
+    def inner_fails(x: Any) -> Any:
+        try:
+            tg.gradient(lambda y: np.add.reduceat(np.ones(3) * y, [0, 1]).sum(), 2.0)
+        except UnknownFunction:
+            return 3 * x  # as without the trace around it
+        return x
+
+    def outer_fails(x: Any) -> Any:
+        def inner(y: Any, of_the_outer: Any = x) -> Any:
+            try:
+                return np.add.reduceat(of_the_outer, [0, 1]).sum() * y
+            except UnknownFunction:
+                return 7 * of_the_outer[0] * y
+        return tg.gradient(inner, 2.0)[0]
+
+    assert tg.grad(inner_fails, 2.0) == (6.0, (None, 3.0))
+    with pytest.raises(UnknownFunction):
+        tg.grad(outer_fails, A)
+    with pytest.raises(UnknownFunction):
+        tg.grad(swallowed(outer_fails, "all"), A)
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: a.sum() if hasattr(a, "nothing") else 2 * a.sum(), lambda a: getattr(a, "nothing", 3.0) * a.sum(), lambda a: copy.copy(a).sum() * copy.deepcopy(a)[0],
+    lambda a: (str(a), repr(a), f"{a[0]:.3f} {a[1]}", f"{a!s:>20}", np.array2string(a)) and a.sum(), lambda a: (a[0] == "text") or a.sum(),
+    lambda a: swallowed(lambda a: float(a) * a[0], "two")(a), lambda a: swallowed(lambda a: complex(a).real * a[0], "two")(a),
+    lambda a: swallowed(lambda a: [1, 2] @ a, "two")(a), lambda a: swallowed(lambda a: a["x"], "Exception")(a), lambda a: swallowed(lambda a: a + {}, "two")(a),
+    lambda a: swallowed(lambda a: float(np.ones(1)[0]) * a[0], "two")(a), lambda a: {f"w{n}": a[n] for n in range(3)}["w1"] * json.loads("[2.0]")[0],
+])
+def test_what_the_plain_program_raises_is_no_refusal(f: Any) -> None:
+    value, (_, da) = tg.grad(f, A)
+    assert value == pytest.approx(f(A))
+    steps = np.eye(3) * 1e-6
+    np.testing.assert_allclose(da, [(f(A + h) - f(A - h)) / 2e-6 for h in steps], 1e-6, 1e-9)
+
+
+# -- attributes
+
+
+@pytest.mark.parametrize(("f", "x"), [
+    (lambda x: Fraction(1, 2) * x, Fraction(1, 3)), (lambda x: x * x.numerator, Fraction(1, 3)), (lambda x: x * x.real, Fraction(1, 3)), (lambda x: x._numerator * x, Fraction(1, 3)),
+    (lambda x: x * x.as_integer_ratio()[0], 0.5), (lambda x: x * x.as_integer_ratio()[0], Decimal("0.5")), (lambda x: float.fromhex(x.hex()) * x, 0.5), (lambda x: x.sqrt() * x, Decimal(2)),
+    (lambda x: x * x.__getstate__()[1]["_val"], 0.5), (lambda x: x * vars(x)["y"], 0.5), (lambda x: x.__dict__["y"] * x, 0.5), (lambda x: int(x * 2.0 ** 60) * 2.0 ** -60, 0.7),
+    (lambda x: math.floor(x * 1e300), 0.7), (lambda x: math.ceil(x * 1e300), 0.7), (lambda x: round(x * 1e300), 0.7), (lambda x: math.trunc(x * 1e300), 0.7),
+    (lambda x: int(x * np.float32(2.0 ** 30)), np.float32(0.7)), (lambda x: int(x * 10 ** 40), Fraction(1, 3)),
+    (lambda x: np.frombuffer(x.data, float).sum(), A), (lambda x: x.base.sum(), A), (lambda x: x.__array_interface__["data"][0] * x.sum(), A),
+])
+def test_attributes_hand_out_no_constants(f: Any, x: Any) -> None:
+    with pytest.raises((TapeError, TypeError, AttributeError)):
+        tg.grad(f, x, seed=1.0)
+
+
+def test_foreign_numbers_of_mpmath() -> None:
+    mpmath = pytest.importorskip("mpmath")
+    for f, x in [(mpmath.sin, mpmath.mpf(0.5)), (lambda x: mpmath.mpf(2) ** x, 0.5), (lambda x: mpmath.mpf(2) ** x, mpmath.mpf(0.5)), (mpmath.exp, 0.5)]:
+        with pytest.raises(TapeError):
+            tg.grad(f, x, seed=1.0)
+
+
+def test_integers_that_lose_digits_are_guarded_as_ever() -> None:
+    value, tape = tg.trace(lambda x: int(x * 1e3) * x, 0.7)
+    assert value == 700 * 0.7 and tape.play(0.7) == value
+    with pytest.raises(tg.GuardError):
+        tape.play(0.8)
+
+
+# -- text and objects
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: float(str(x)), lambda x: float(f"{x}"), lambda x: float(f"{x:.17g}"), lambda x: float(format(x, ".17g")), lambda x: int(str(x)[0]), lambda x: float(str(x).replace("1", "2")),
+    lambda x: float(" " + str(x).strip() + "0"), lambda x: float(("x=" + str(x)).split("=")[1]), lambda x: np.float64(str(x)), lambda x: np.array([str(x)], float)[0],
+    lambda x: np.asarray(str(x)).astype(float), lambda x: float(np.format_float_positional(x)), lambda x: array.array("d", [x])[0], lambda x: float(Decimal(x)),
+    lambda x: np.array(x, dtype=object) * 1.0, lambda x: np.full(2, x, dtype=object)[0], lambda x: np.array([x, 1.0], dtype=object)[0], lambda x: np.array([[x], [2]], "O").sum(),
+    lambda x: np.vectorize(lambda t: t * 2, otypes=[object])(np.array([x]))[0], lambda x: np.array([x]).astype(object)[0], lambda x: np.array([x]).astype(str).astype(float)[0],
+    lambda x: np.array([x], dtype="U32").astype(float)[0], lambda x: np.array([x]).astype("S9").astype(float)[0], lambda x: np.full_like(np.ones(2), x, dtype=object)[0],
+    lambda x: np.sum([x, x], dtype=object), lambda x: np.add(x, 1, dtype=object), lambda x: np.linspace(x, 2, 3, dtype=object)[0], lambda x: np.array([(x,)], [("a", float)])["a"][0],
+    lambda x: np.array([x]).astype("M8[s]").astype(float)[0],
+])
+def test_gradients_do_not_end_in_text_or_objects(f: Any) -> None:
+    with pytest.raises(TapeError):
+        tg.grad(f, 1.37)
+    with pytest.raises(TapeError):
+        tg.grad(lambda x: tg.grad(lambda y: f(y) * y, x)[0] * x, 1.37)
+
+
+def test_text_of_a_traced_value_is_text() -> None:
+    def f(x: Any, n: int) -> Any:
+        TEXTS[:] = [f"{x:.2f}", str(x), "%.1f" % x, f"x = {x}, n = {n}", np.array2string(np.array([x])), format(str(x), ">6"), str(x).zfill(6),  # noqa: UP031
+                    json.dumps({"x": f"{x}"})]
+        return x * {"w2": 10.0, "w3": 20.0}[f"w{n}"], f"{x}"
+
+    (value, text), tape = tg.trace(f, 1.5, 2)
+    assert TEXTS == ["1.50", "1.5", "1.5", "x = 1.5, n = 2", "[1.5]", "   1.5", "0001.5", '{"x": "1.5"}'] and (value, text) == (15.0, "1.5")
+    assert type(text) is str and float(TEXTS[1]) == 1.5 and type(copy.deepcopy(TEXTS[0])) is type(pickle.loads(pickle.dumps(TEXTS[0]))) is str
+    with pytest.raises(tg.GuardError):
+        tape.play(1.5, 3)
+    step = tg.compile(lambda x, n: f(x, n)[0])
+    assert [step(1.5, n) for n in (2, 2, 3, 3, 2)] == [15.0, 15.0, 30.0, 30.0, 15.0]
+
+
+@pytest.mark.parametrize("holds", [sp.csr_array(np.eye(2)), sp.coo_matrix(np.eye(2)), array.array("d", [1.0]), {1.5}, frozenset([1.5])], ids=str)
+def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> None:
+    def f(x: Any, m: Any) -> Any:
+        return x * (m.sum() if hasattr(m, "sum") else sum(m))
+    with pytest.raises(tg.ArgumentError, match="holds numbers"):
+        tg.grad(f, 2.0, holds)
+    with pytest.raises(tg.ArgumentError, match="holds numbers"):
+        tg.grad(lambda p: f(*p), (2.0, holds))
+    assert tg.grad(f, 2.0, m=holds)[1] == (None, f(1.0, holds)) and operator.eq(*tg.gradient(lambda x: f(x, holds), 2.0) * 2)
