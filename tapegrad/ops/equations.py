@@ -58,7 +58,7 @@ def _lu_factor_tensor(a: Any) -> Any:
 
 
 permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
-lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, torch=_lu_factor_tensor)
+lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, torch=_lu_factor_tensor)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -70,7 +70,7 @@ def _sylvester_vjp(x: Any, a: Any, b: Any, q: Any) -> Any:
     return solve_sylvester_pullback
 
 
-solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp,
+solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp, raises=True,
                          torch=tensors.on_host(implementation("solve_sylvester")))
 
 # -- functions of a matrix
@@ -85,7 +85,7 @@ def matrix_function(name: str) -> Op:
         n, xh = shape_of(x)[-1], adjoint(x)
         both = concat(concat(xh, dy, axis=-1), concat(np.zeros(shape_of(x)), xh, axis=-1), axis=-2)
         return op(both)[..., :n, n:]
-    op = define(name, implementation(name), (cotangent,),
+    op = define(name, implementation(name), (cotangent,), raises=True,
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 
