@@ -25,6 +25,7 @@ from tapegrad.passes.loop import Loop, Runs, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
+from tapegrad.replay.generators import hold, sources_of, values_of
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
@@ -36,7 +37,8 @@ from tapegrad.tree import ValueAndGradients
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable, **FIXED,
+    "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
+    **FIXED,
 }
 
 
@@ -49,12 +51,18 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if tape.result is None:
         tape.check()
     run = Run(tape, bind(tape, args, kwargs), redraw)
-    for op in run if debug else ():
-        note = f"  # {op.note}" if op.note else ""
-        value = run.values[op.id]
-        print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
-    if not debug:
-        deque(run, 0)  # the quickest way to the end
+    give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
+    try:
+        for op in run if debug else ():
+            note = f"  # {op.note}" if op.note else ""
+            value = run.values[op.id]
+            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+        if not debug:
+            deque(run, 0)  # the quickest way to the end
+    except Exception:
+        if give_back is not None:
+            give_back()
+        raise
     return run.result
 
 
@@ -322,6 +330,9 @@ def verify(guard: Guard, value: Any) -> None:
             raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the program might "
                              "take another path", guard.where, "trace the function again with these arguments")
         return
+    if guard.fact == "recorded":
+        raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again", guard.where,
+                         "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
