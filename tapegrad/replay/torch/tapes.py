@@ -14,7 +14,7 @@ import torch
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.compiled import Miss
 from tapegrad.replay.play import bind
-from tapegrad.replay.torch.enter import Entered, tensor_of
+from tapegrad.replay.torch.enter import Entered, stands_for, tensor_of
 from tapegrad.replay.torch.function import Run, numbers, scope
 from tapegrad.replay.torch.lower import lower
 from tapegrad.replay.torch.masks import masks
@@ -62,6 +62,8 @@ class TapeOnTorch:
             leaves = bind(self.tape, args, kwargs)[1:]
         except (ArgumentError, GuardError):
             raise Miss(self.tape, None) from None
+        if not all(stands_for(leaf, x.val) for leaf, x in zip(leaves, self.tape.inputs[1:])):
+            raise Miss(self.tape, None)
         device = torch.empty(0, device=self.device or device_of(leaves)).device
         leaves = [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
         kinds = (device, *(leaf.dtype if is_tensor(leaf) else type(leaf) if self.numbers else leaf for leaf in leaves))
