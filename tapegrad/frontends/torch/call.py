@@ -16,12 +16,14 @@ from tapegrad.copies import running
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
 AUTOCAST = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
+HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
 
@@ -69,6 +71,8 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if AUTOCAST():
         raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
                               user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) in it")
+    if (hooks := HOOKS(True)) is not None and torch.is_grad_enabled():
+        refuse_hooks(hooks)
     meaning = FOREIGN.get(func)
     if "out" in kwargs:
         if kwargs["out"] is not None:
@@ -81,6 +85,13 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if is_in_place(func, kwargs):
         return in_place(tracer, func, args, kwargs)
     return generic(tracer, func, args, kwargs)
+
+
+def refuse_hooks(hooks: tuple[Any, Any]) -> None:
+    """Raise UnknownFunction for hooks that may change what the gradient is computed from; torch's own move it, and give it back."""
+    if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
+        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on torch's own tape alone",
+                              user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
 
 
 def constant(y: Any) -> Any:
@@ -104,7 +115,8 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)
         if func in MAKERS:
-            return MAKERS[func](self.tracer, func, *args, **kwargs)
+            y = MAKERS[func](self.tracer, func, *args, **kwargs)
+            return marked(y) if kwargs.get("requires_grad") else y
         return self.unfollowed(func, args, kwargs)
 
     def unfollowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,14 +137,12 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 def listen(tracer: Tracer) -> Callable[[], None]:
     """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
-    random.FOLLOWED[tracer.level] = random.Followed()
     torch._C._set_grad_enabled(True)
     mode.__enter__()
 
     def end() -> None:
         mode.__exit__(None, None, None)
         torch._C._set_grad_enabled(enabled)
-        del random.FOLLOWED[tracer.level]
     return end
 
 

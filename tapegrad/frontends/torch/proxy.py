@@ -25,6 +25,7 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     _tracer: Any = None
     _view: Any = None
     _held = False  # by a module, without a gradient
+    _made = False  # by the program, as a leaf that requires a gradient
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.ops import draw
 from tapegrad.replay.compiled import Miss
 from tapegrad.replay.play import bind
 from tapegrad.replay.torch.enter import Entered, stands_for, tensor_of
@@ -21,7 +22,7 @@ from tapegrad.replay.torch.masks import masks
 from tapegrad.replay.torch.program import Program, bodies
 from tapegrad.replay.torch.reuse import reuse
 from tapegrad.replay.torch.write import Text
-from tapegrad.tape import Tape, Unknown
+from tapegrad.tape import Call, Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
@@ -42,10 +43,26 @@ class TapeOnTorch:
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
+        self.sources = sources_of(tape)
+        self.call = self.drawing if self.sources else self.serve
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fresh is not None and not self.fresh():
             raise Miss(self.tape, None)
+        return self.call(*args, **kwargs)
+
+    def drawing(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call; where the tape does not fit it, what has been drawn has not."""
+        before = [source.state() for source in self.sources]
+        try:
+            return self.serve(*args, **kwargs)
+        except Exception:
+            for source, then in zip(self.sources, before):
+                source.rewind(then)
+            raise
+
+    def serve(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call with a program that fits it, a new one if none does."""
         for run in self.runs:
             try:
                 return run(*args, **kwargs)
@@ -88,6 +105,12 @@ class TapeOnTorch:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} on torch: {len(self.runs)} programs>"
+
+
+def sources_of(tape: Tape) -> list[Any]:
+    """Return where a tape draws torch's random numbers."""
+    found = (op.args[0] for op in tape.ops if type(op) is Call and op.fn is draw)
+    return [source for source in dict.fromkeys(found) if hasattr(source, "rewind")]
 
 
 def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
