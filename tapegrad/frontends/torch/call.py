@@ -82,9 +82,17 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         if kwargs and not isinstance(func, FunctionType):
             kwargs = {NUMPYS.get(key, key): value for key, value in kwargs.items()}
         return meaning(*args, **kwargs)
+    if func in MAKERS:
+        return make(tracer, func, args, kwargs)
     if is_in_place(func, kwargs):
         return in_place(tracer, func, args, kwargs)
     return generic(tracer, func, args, kwargs)
+
+
+def make(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a tensor that the program makes."""
+    y = MAKERS[func](tracer, func, *args, **kwargs)
+    return marked(y) if kwargs.get("requires_grad") else y
 
 
 def refuse_hooks(hooks: tuple[Any, Any]) -> None:
@@ -115,8 +123,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)
         if func in MAKERS:
-            y = MAKERS[func](self.tracer, func, *args, **kwargs)
-            return marked(y) if kwargs.get("requires_grad") else y
+            return make(self.tracer, func, args, kwargs)
         return self.unfollowed(func, args, kwargs)
 
     def unfollowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

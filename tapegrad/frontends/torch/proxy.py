@@ -5,6 +5,7 @@ It is a tensor without memory: every function of torch hands it to `call`, and w
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -77,6 +78,19 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     def _fact(self, fact: str, value: Any) -> Any:
         self._tracer.guard(views.known(self), fact, value)
         return value
+
+
+def _sized(name: str) -> None:
+    """Let a method take traced integers one by one: torch's parser knows no size by them."""
+    base = getattr(torch.Tensor, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return base(self, *(operator.index(x) if isinstance(x, Traced) and isinstance(plain(x), int) else x for x in args), **kwargs)
+    setattr(TensorProxy, name, method)
+
+
+for _name in ("expand", "new_zeros", "new_ones", "new_empty"):
+    _sized(_name)
 
 
 def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
