@@ -6,8 +6,10 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 import tapegrad as tg
@@ -157,6 +159,73 @@ def test_a_gradient_is_torchs(f: Any) -> None:
     agree(lambda m, x: f(m, x) + sum((p * 0).sum() for p in trained(m)), NET)
 
 
+class Square(torch.autograd.Function):
+    """A square."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return 2 * dy * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("g", [Square.apply, np.sin, np.tanh, lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False),
+                               lambda x: torch.zeros(len(x)).copy_(x)])
+def test_nothing_flows_through_what_is_computed_under_no_grad(g: Any) -> None:
+    def f(x: Any) -> Any:
+        with torch.no_grad():
+            y = g(x)
+        return (y * x).sum()
+    (dx,) = tg.gradient(f, X)
+    torch.testing.assert_close(dx, torch.from_numpy(g(X.numpy())) if isinstance(g, np.ufunc) else g(X))
+
+
+def cells(kind: str) -> Any:
+    """Return a recurrent cell, and a loop over it."""
+    cell: Any = getattr(nn, kind)(3, 4)
+
+    def f(m: Any, x: Any, size: int) -> Any:
+        h = c = torch.zeros(2, size)
+        for t in range(len(x)):
+            h, c = m(x[t], (h, c)) if kind == "LSTMCell" else (m(x[t], h), c)
+        return (h * h).sum() + c.sum()
+    return cell, f
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_a_loop_of_cells_is_a_loop(kind: str) -> None:
+    cell, f = cells(kind)
+    x = torch.randn(200, 2, 3, requires_grad=True)
+    y = f(cell, x, 4)
+    expected = list(torch.autograd.grad(y, [*cell.parameters(), x]))
+    step = tg.value_and_grad(f, backend="torch")
+    for _ in range(3):
+        value, (_, dm, dx, _) = step(cell, x.detach(), 4)
+        torch.testing.assert_close((value, [*dm.values(), dx]), (y.detach(), expected), rtol=1e-4, atol=1e-5)
+    assert step.stats.traces == 1 and (len(step.tapes[0]) < 300 or kind == "RNNCell")  # of few operations, which no loop makes fewer
+
+
+SIZED: list[Any] = [lambda x, n: torch.zeros(n, 2) + 1, lambda x, n: torch.ones((n, 2)), lambda x, n: torch.rand(n, 2), lambda x, n: torch.randn(size=(n,)),
+                    lambda x, n: torch.full((n,), 2.0), lambda x, n: torch.eye(n), lambda x, n: torch.arange(n),
+                    lambda x, n: torch.linspace(0, 1, n), lambda x, n: x.expand(n, 3), lambda x, n: x.new_ones(n, 2), lambda x, n: x.new_zeros(n, 2) + x.sum()]
+
+
+@pytest.mark.parametrize("g", SIZED)
+def test_a_length_among_the_arguments(g: Any) -> None:
+    def f(x: Any, n: int) -> Any:
+        return (g(x, n) * x.sum()).sum()
+    step = tg.value_and_grad(f, backend="torch")
+    for n in (3, 3, 4, 3):
+        torch.manual_seed(n)
+        y = f(x := X.clone().requires_grad_(), n)
+        torch.manual_seed(n)
+        value, (_, dx, _) = step(X, n)
+        torch.testing.assert_close((value, dx), (y.detach(), torch.autograd.grad(y, x)[0]))
+
+
 def test_hooks_of_what_is_saved() -> None:
     def lossy(x: Any) -> Any:
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
@@ -175,6 +244,7 @@ def test_hooks_of_what_is_saved() -> None:
     (lambda m, x: (x * 2).requires_grad_(False).sum(), RuntimeError, "leaf variables"),
     (lambda m, x: x.long().requires_grad_().sum(), RuntimeError, "floating point"),
     (lambda m, x: m.frozen.requires_grad_()(x).sum(), tg.MutationError, "held constant"),
+    (lambda m, x: torch.linspace(0.0, m.norm.eps * x.sum().item(), 3).sum(), tg.ConcretizationError, "plain float"),
     (lambda m, x: (x * 2).grad_fn.next_functions, tg.UnknownFunction, "torch's own tape"),
     (lambda m, x: Adjoint.apply(m, x, m.layer.weight, *trained(m)).sum(), tg.TapeError, "two of the arguments")])
 def test_what_is_refused(f: Any, error: Any, match: str) -> None:

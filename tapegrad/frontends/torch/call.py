@@ -50,13 +50,13 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tracer.check_running()
     try:
         y = known(tracer, func, args, kwargs)
-        return y if torch.is_grad_enabled() or not is_of_program(sys._getframe(1)) else constant(y)
+        return by_mode(y, sys._getframe(1))
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
         raise
 
 
-_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy")
+_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tapegrad.interpose")
 
 
 def is_of_program(frame: Any) -> bool:
@@ -102,6 +102,12 @@ def refuse_hooks(hooks: tuple[Any, Any]) -> None:
                               user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
 
 
+@means("by_mode")
+def by_mode(y: Any, frame: Any = None) -> Any:
+    """Return what the program has computed without `call`, in a frame of its own if one is given: under torch.no_grad, constants."""
+    return y if torch.is_grad_enabled() or not is_of_program(frame) else constant(y)
+
+
 def constant(y: Any) -> Any:
     """Return what was computed under torch.no_grad: no gradient flows through it."""
     if type(y) in (tuple, list):
@@ -118,7 +124,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not running.tracers or running.tracers[-1] is not self.tracer or sys._getframe(1).f_globals.get("__name__", "").startswith("tapegrad."):
+        if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
         for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)

@@ -46,7 +46,7 @@ def made(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
 
 def plain_number(x: Any) -> Any:
     """Return what a maker is told as plain numbers; a traced float raises, since torch has no gradient by it."""
-    return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
+    return float(x) if isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
 
 
 for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices", "triu_indices"]:

@@ -6,6 +6,7 @@ It is a tensor without memory: every function of torch hands it to `call`, and w
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 import torch
@@ -41,13 +42,13 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
-            return by_ufunc(ufunc, method, inputs, kwargs)
+            return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return apply(self._tracer, func, args, kwargs)
+        return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through {views.peek(self).name} "
@@ -85,7 +86,7 @@ def _sized(name: str) -> None:
     base = getattr(torch.Tensor, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return base(self, *(operator.index(x) if isinstance(x, Traced) and isinstance(plain(x), int) else x for x in args), **kwargs)
+        return base(self, *[operator.index(x) if isinstance(plain(x), int) else x for x in args], **kwargs)
     setattr(TensorProxy, name, method)
 
 
