@@ -55,6 +55,17 @@ class Source:
         """Whether the program has seeded a generator that others draw from too, or may have: in each run anew, or nobody has drawn from it yet."""
         return self.begin is not None if self.own is None else self.seeded and self.generator is not None
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether two traces drew from one generator, or from two that they made and that began alike."""
+        if type(other) is not Source or self.device != other.device or (self.own is None) is not (other.own is None):
+            return False
+        if self.generator is not None or other.generator is not None:
+            return self.generator is other.generator
+        return self.begin is other.begin or (self.begin is not None and other.begin is not None and torch.equal(self.begin, other.begin))
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.own is None))
+
     def __repr__(self) -> str:
         return f"torch's generator on {self.device}" if self.own is None else "a torch.Generator"
 
