@@ -400,7 +400,7 @@ class Tracer:
         self._never_raises(op)
 
     def _never_raises(self, op: Operation) -> None:
-        if type(op) is Call and type(op.fn) is Op and type(op.val) not in PYTHON and not (op.fn.view or op.fn in _QUIET):
+        if type(op) is Call and type(op.fn) is Op and not (type(op.val) in PYTHON or is_tensor(op.val) or op.fn.view or op.fn in _QUIET):
             args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
             given = self.pack((tuple(args), op.kwargs))
             if isinstance(given, Traced):

@@ -125,7 +125,9 @@ def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
 def _stand_ins(with_torch: bool) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     if with_torch:  # of torch's functions few ask no protocol
         torch = sys.modules["torch"]
-        return [*_stand_ins(False), *_table([(torch, {fn: FOREIGN[fn] for fn in (torch.from_numpy, torch.from_dlpack)}, _shim)])]
+        sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)  # by lengths one by one, of which torch asks no protocol
+        own = (torch.from_numpy, torch.from_dlpack, *sized)
+        return [*_stand_ins(False), *_table([(torch, {fn: FOREIGN[fn] for fn in own}, _shim)])]
     return _table([
         (math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
         *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))])

@@ -118,8 +118,8 @@ class Module(Record):
                 own[table] = type(own[table])(own[table])
         for (table, name), child in zip(self.names, self.children):
             value = child.build(leaves, memo)
-            if table == "_parameters" and is_proxy(value):
-                value.__dict__["_is_param"] = True  # isinstance(value, torch.nn.Parameter) holds
+            if table == "_parameters":
+                value = memo.setdefault(id(child), as_parameter(value, child.leafy))
             (own[table] if table else own)[name] = value
         return new
 
@@ -174,6 +174,17 @@ _NOTHING = _Nothing()
 def is_proxy(x: Any) -> bool:
     """True for a traced tensor."""
     return hasattr(type(x), "_tracer") and is_tensor(x)
+
+
+def as_parameter(x: Any, trained: bool) -> Any:
+    """Return a tensor as a parameter of a module: isinstance(x, torch.nn.Parameter) holds."""
+    if is_proxy(x):
+        x.__dict__["_is_param"] = True
+    elif is_tensor(x) and x.requires_grad:  # a leaf of torch's own tape
+        x._is_param = True
+    elif is_tensor(x):
+        return sys.modules["torch"].nn.Parameter(x, requires_grad=trained)
+    return x
 
 
 def is_parameter(x: Any) -> bool:

@@ -19,6 +19,7 @@ from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, compute, plain, record_unary
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
+from tapegrad.tensorarray import TensorArray
 from tapegrad.tree import is_leaf
 
 _new = object.__new__
@@ -74,6 +75,8 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
+    if type(other) is TensorArray:  # in a pullback, a number beside a tensor: that knows what the operator means
+        return NotImplemented
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list

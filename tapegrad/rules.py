@@ -95,6 +95,7 @@ class Op:
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.raises = raises
         self.loose = False  # made by a context for one trace: only that context calls it primitive
+        self.draws = False  # random numbers: whatever comes of them, the generator moves on
         self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad.brief import brief, type_name
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
 from tapegrad.methods import Methods
+from tapegrad.tensors import all_on_host
 
 
 class Variable:
@@ -196,7 +197,8 @@ class Guard(Operation):
 class Raised(NamedTuple):
     """What a guard expects of a call that raised: the program may have caught it.
 
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error.
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error: tensors that stand for
+    arrays are computed with as such.
     """
 
     fn: Callable[..., Any]
@@ -207,6 +209,8 @@ class Raised(NamedTuple):
     def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
         """Return whether the call does again what it did."""
         args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
+        if self.settings:
+            args, kwargs = all_on_host((args, kwargs))
         with np.errstate(**dict(self.settings)):  # type: ignore[arg-type]
             try:
                 getattr(self.fn, "run", self.fn)(*args, **kwargs)

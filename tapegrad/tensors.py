@@ -253,6 +253,13 @@ def to_host(x: Any) -> Any:
     return (x.float() if isinstance(numpy_dtype(x.dtype), TensorDtype) else x).numpy()[()]
 
 
+def all_on_host(x: Any) -> Any:
+    """Return nested tuples, lists and dicts with NumPy's arrays and scalars for the tensors in them."""
+    if type(x) in (tuple, list):
+        return type(x)(map(all_on_host, x))
+    return {key: all_on_host(part) for key, part in x.items()} if type(x) is dict else to_host(x)
+
+
 def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
     """Return NumPy's arrays and scalars, in tuples or lists too, as tensors of a device; float32 as `narrow`, if that was given."""
     if isinstance(y, (tuple, list)):

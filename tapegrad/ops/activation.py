@@ -20,8 +20,12 @@ from tapegrad.rules import Op, define
 Formula = Callable[..., Any]
 
 
-def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula, backward: Formula) -> Op:
-    """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters), `backward` is torch's kernel."""
+def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula, backward: Formula,
+               by_value: bool = False) -> Op:
+    """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters), `backward` is torch's kernel.
+
+    A slope that is the same `by_value`, of y instead of x, keeps no x, as torch does not.
+    """
     def by_x(d2: Any, g: Any, dy: Any, x: Any, **how: Any) -> Any:
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
@@ -32,7 +36,8 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
-    return define(name, of_reals, (lambda dy, y, x, **how: back(dy, x, **how),), direct=True, torch=on_torch)
+    rule = (lambda dy, y, x, **how: back(dy, y, **how)) if by_value else (lambda dy, y, x, **how: back(dy, x, **how))
+    return define(name, of_reals, (rule,), direct=True, torch=on_torch)
 
 
 def _beside(kernel: Formula) -> Formula:
@@ -55,7 +60,7 @@ def _between(x: Any, low: float, high: float) -> Any:
 # -- of straight pieces: the slope at a kink is that on the left, where there is no other word
 
 relu = activation("relu", lambda x: maximum(x, 0), lambda x: where(greater(x, 0), 1.0, 0.0), None,
-                  lambda x: torch.relu(x), lambda dy, x: _aten("threshold_backward")(dy, x, 0))
+                  lambda x: torch.relu(x), lambda dy, x: _aten("threshold_backward")(dy, x, 0), by_value=True)
 leaky_relu = activation("leaky_relu", lambda x, slope=0.01: where(greater(x, 0), x, x * slope),
                         lambda x, slope=0.01: where(greater(x, 0), 1.0, slope), None,
                         lambda x, slope=0.01: torch.nn.functional.leaky_relu(x, slope),

@@ -43,6 +43,8 @@ def _may_go(op: Operation) -> bool:
 def _harmless(op: Call) -> bool:
     """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback that one of them returned."""
     fn: Any = op.fn
+    if getattr(fn, "draws", False) or (op.args and getattr(op.args[0], "draws", False)):
+        return False
     if isinstance(fn, Operation):
         return True
     if own(fn):

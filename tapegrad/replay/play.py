@@ -26,6 +26,7 @@ from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
 from tapegrad.replay.generators import hold, sources_of, values_of
+from tapegrad.replay.numbers import as_recorded, raising
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
@@ -220,12 +221,14 @@ class Memory:
 
     So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
     a read of a part copies that part, and any other use may keep the array, which ends its being owned.
+
+    If it is `strict`, a call on tensors that stand for numbers raises what it would raise of those.
     """
 
-    __slots__ = ("device", "owned", "tape", "used")
+    __slots__ = ("device", "owned", "strict", "tape", "used")
 
-    def __init__(self, tape: Tape, device: Any = None) -> None:
-        self.tape, self.device = tape, device
+    def __init__(self, tape: Tape, device: Any = None, strict: bool = True) -> None:
+        self.tape, self.device, self.strict = tape, device, strict
         self.owned: Any = bytearray(len(tape.ops) + 1)
         self.used: bytearray | None = None
 
@@ -233,7 +236,7 @@ class Memory:
     def once(cls, tape: Tape, device: Any, owned: dict[int, int], used: bytearray | None) -> Memory:
         """Return what is known before one call, for that alone: of what `owned` does not say, nothing is owned."""
         memory = cls.__new__(cls)
-        memory.tape, memory.device, memory.used = tape, device, used
+        memory.tape, memory.device, memory.used, memory.strict = tape, device, used, False
         memory.owned = defaultdict(int, owned)
         return memory
 
@@ -291,6 +294,8 @@ class Memory:
             result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
         y = result[0] if triple else result
         if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
+            if pythonic and self.strict and is_tensor(y) and (python := raising(op, core, recorded)) is not None:
+                as_recorded(python, tuple(given[triple:]), y)
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
             elif core.view and self.owned[x] and self.copied(op):

@@ -114,8 +114,8 @@ def test_an_error_names_the_line_and_what_to_try(name: str) -> None:
 
 
 def test_what_works_all_the_same() -> None:
-    (dx,) = tg.gradient(lambda x: copy.deepcopy(x).square().sum(), X)
-    torch.testing.assert_close(dx, 2 * X)
+    (dx,) = tg.gradient(lambda x: copy.deepcopy(x).square().sum(), X)  # a leaf of its own, in torch too
+    assert not dx.any()
     (dx,) = tg.gradient(lambda x: torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), x).sum(), X)
     torch.testing.assert_close(dx, LAYER.weight.detach().sum(0).expand(3, 4))
     (dx,) = tg.gradient(lambda x: tg.grad(lambda y: (y * x).pow(2).sum(), x)[1][1].sum(), X)

@@ -16,12 +16,14 @@ from tapegrad.copies import running
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
 
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
 AUTOCAST = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
+HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
 
@@ -48,13 +50,13 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tracer.check_running()
     try:
         y = known(tracer, func, args, kwargs)
-        return y if torch.is_grad_enabled() or not is_of_program(sys._getframe(1)) else constant(y)
+        return by_mode(y, sys._getframe(1))
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
         raise
 
 
-_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy")
+_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tapegrad.interpose")
 
 
 def is_of_program(frame: Any) -> bool:
@@ -69,6 +71,8 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if AUTOCAST():
         raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
                               user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) in it")
+    if (hooks := HOOKS(True)) is not None and torch.is_grad_enabled():
+        refuse_hooks(hooks)
     meaning = FOREIGN.get(func)
     if "out" in kwargs:
         if kwargs["out"] is not None:
@@ -78,9 +82,30 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         if kwargs and not isinstance(func, FunctionType):
             kwargs = {NUMPYS.get(key, key): value for key, value in kwargs.items()}
         return meaning(*args, **kwargs)
+    if func in MAKERS:
+        return make(tracer, func, args, kwargs)
     if is_in_place(func, kwargs):
         return in_place(tracer, func, args, kwargs)
     return generic(tracer, func, args, kwargs)
+
+
+def make(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a tensor that the program makes."""
+    y = MAKERS[func](tracer, func, *args, **kwargs)
+    return marked(y) if kwargs.get("requires_grad") else y
+
+
+def refuse_hooks(hooks: tuple[Any, Any]) -> None:
+    """Raise UnknownFunction for hooks that may change what the gradient is computed from; torch's own move it, and give it back."""
+    if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
+        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on torch's own tape alone",
+                              user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
+
+
+@means("by_mode")
+def by_mode(y: Any, frame: Any = None) -> Any:
+    """Return what the program has computed without `call`, in a frame of its own if one is given: under torch.no_grad, constants."""
+    return y if torch.is_grad_enabled() or not is_of_program(frame) else constant(y)
 
 
 def constant(y: Any) -> Any:
@@ -99,12 +124,12 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not running.tracers or running.tracers[-1] is not self.tracer or sys._getframe(1).f_globals.get("__name__", "").startswith("tapegrad."):
+        if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
         for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)
         if func in MAKERS:
-            return MAKERS[func](self.tracer, func, *args, **kwargs)
+            return make(self.tracer, func, args, kwargs)
         return self.unfollowed(func, args, kwargs)
 
     def unfollowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,14 +150,12 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 def listen(tracer: Tracer) -> Callable[[], None]:
     """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
-    random.FOLLOWED[tracer.level] = random.Followed()
     torch._C._set_grad_enabled(True)
     mode.__enter__()
 
     def end() -> None:
         mode.__exit__(None, None, None)
         torch._C._set_grad_enabled(enabled)
-        del random.FOLLOWED[tracer.level]
     return end
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from tapegrad import ops
 from tapegrad.brief import plain
 from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
-from tapegrad.frontends.torch.call import MAKERS
+from tapegrad.frontends.torch.call import MAKERS, make
 from tapegrad.frontends.torch.common import brought, result_type, whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
@@ -36,17 +37,30 @@ def maker_op(func: Callable[..., Any]) -> Op:
 
 def made(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a tensor that the program makes."""
-    known = {key: value for key, value in kwargs.items() if key not in _NOTHING and value is not None}
-    given = tuple(part if isinstance(part, (torch.Size, str)) else static(part) for part in args)
+    known = {key: plain_number(value) for key, value in kwargs.items() if key not in _NOTHING and value is not None}
+    given = tuple(map(plain_number, args))
     val = func(*given, **known)
     known.pop("device", None)
     return tracer.append(Call(maker_op(func), given, {"dtype": val.dtype, **known}, val))
 
 
-for _name in ["zeros", "ones", "full", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices", "triu_indices"]:
+def plain_number(x: Any) -> Any:
+    """Return what a maker is told as plain numbers; a traced float raises, since torch has no gradient by it."""
+    return float(x) if isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
+
+
+for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices", "triu_indices"]:
     for _fn in found(_name):
         MAKERS[_fn] = made
+MAKERS[torch.full] = lambda tracer, func, size, fill_value, **kwargs: full(tracer, size, fill_value, **kwargs)
 MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)  # what is not written is 0 on every run
+
+
+def full(tracer: Tracer, size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """Record a tensor full of a number, or of a tensor without axes, which may be traced."""
+    if not isinstance(fill_value, Traced):
+        return made(tracer, torch.full, size, fill_value, dtype=dtype, **kwargs)
+    return _filled(made(tracer, torch.zeros, size, dtype=dtype or result_type(fill_value), **kwargs), fill_value)
 
 
 def copied(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,6 +70,15 @@ def copied(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 MAKERS[torch.tensor] = copied
+
+
+def sized(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a tensor of a traced size."""
+    return make(tracer_of(leaves_of((args, list(kwargs.values())))), func, args, kwargs)
+
+
+for _fn in (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn):
+    torch_means(_fn.__name__)(functools.partial(sized, _fn))
 
 
 @torch_means("zeros_like", "empty_like")

@@ -32,19 +32,13 @@ def _steering(x: Any) -> Any:
 # What a tensor, or a function of torch, tells of its shape, its dtype, its device: nothing of its numbers.
 _OF_TENSORS = """
     shape dtype device ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested is_mkldnn itemsize nbytes names
-    is_leaf grad_fn grad output_nr _version name size dim numel nelement ndimension stride storage_offset is_contiguous
+    grad output_nr _version name size dim numel nelement ndimension stride storage_offset is_contiguous
     is_floating_point is_complex is_signed is_conj is_neg is_inference element_size get_device __len__ is_same_size is_set_to data_ptr has_names
     is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
 _OF_TORCH = "is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size result_type can_cast"
 for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
     for _fn in found(_name):
         torch_means(_name)(asked(_fn))
-
-
-@torch_means("Tensor.requires_grad")
-def requires_grad(x: Any) -> bool:
-    """Return False for a tensor that has no gradient: of integers, or held constant by a module."""
-    return bool(not x._held and plain(x).is_floating_point() | plain(x).is_complex())
 
 
 # -- where a tensor becomes a plain number
@@ -115,11 +109,6 @@ def iterated(x: Any) -> Any:
 torch_means("Tensor.detach", "detach", "Tensor.data")(ops.stop_gradient)
 
 
-@torch_means("Tensor.requires_grad_")
-def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
-    return x
-
-
 @torch_means("Tensor.retain_grad")
 def ignored(x: Any, *args: Any) -> None:
     return None
@@ -132,9 +121,3 @@ torch_refuses("Tensor.__dlpack__", "Tensor.__dlpack_device__", "utils.dlpack.to_
 torch_refuses("Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook", why="it would run on torch's own tape alone",
               try_="a function of the tensor with a pullback of your own: tg.primitive, tg.rrule")
 torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own", try_="tg.value(x) for the plain tensor")
-
-
-@torch_means("Tensor.__deepcopy__")
-def deepcopy(x: Any, memo: Any) -> Any:
-    return ops.copy(x)
-

@@ -11,6 +11,7 @@ from torch._functorch import eager_transforms, vmap
 from torch.autograd import functional
 from torch.utils.checkpoint import checkpoint
 
+from tapegrad.frontends.torch.call import by_mode
 from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.rules import Refusal, means, register
 
@@ -27,13 +28,13 @@ def whole(cls: Any) -> Callable[..., Any]:
 @means(torch.autograd.Function.apply.__func__)
 def apply(cls: Any, *args: Any) -> Any:
     """Record the call as one operation: its gradient is the user's backward."""
-    return recorded_whole(whole(cls), args, {}, itself=False)  # one that reverses a gradient returns its argument
+    return by_mode(recorded_whole(whole(cls), args, {}, itself=False))  # one that reverses a gradient returns its argument
 
 
 @means(checkpoint)
 def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None, context_fn: Any = None, determinism_check: Any = None,
             debug: Any = None, early_stop: Any = None, preserve_rng_state: Any = None, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
+    return by_mode(function(*args, **kwargs))
 
 
 def _refuses(name: str, fn: Any, try_: str) -> None:

@@ -32,9 +32,11 @@ def torch_op(func: Any) -> TorchOp:
 
 
 @functools.cache
-def seeded_op(func: Any, own: bool) -> TorchOp:
+def seeded_op(func: Any) -> TorchOp:
     """Return the op that records a function that draws random numbers, with the state of the generator as its first argument."""
-    return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func, own))
+    op = TorchOp(spelled(func).rpartition(".")[2], random.seeded(func))
+    op.draws = True
+    return op
 
 
 def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -94,9 +96,9 @@ def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     y = tracer.record(op, given, known)
     if drawn.moved():  # it has drawn random numbers: once more, with the state as an argument
         del tracer.tape.ops[mark:]
-        begin = drawn.begin(tracer)
-        known = {key: value for key, value in known.items() if key != "generator"}
-        return drawn.ended(tracer, tracer.record(seeded_op(func, drawn.generator is not None), (begin, *given), known))
+        begin, source = drawn.begin(tracer)
+        known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None else {"source": source})
+        return drawn.ended(tracer, tracer.record(seeded_op(func), (begin, *given), known))
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
     if same is not None and itself:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]

@@ -5,6 +5,8 @@ It is a tensor without memory: every function of torch hands it to `call`, and w
 
 from __future__ import annotations
 
+import operator
+import sys
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     _tracer: Any = None
     _view: Any = None
     _held = False  # by a module, without a gradient
+    _made = False  # by the program, as a leaf that requires a gradient
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -39,13 +42,13 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
-            return by_ufunc(ufunc, method, inputs, kwargs)
+            return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return apply(self._tracer, func, args, kwargs)
+        return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through {views.peek(self).name} "
@@ -76,6 +79,19 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     def _fact(self, fact: str, value: Any) -> Any:
         self._tracer.guard(views.known(self), fact, value)
         return value
+
+
+def _sized(name: str) -> None:
+    """Let a method take traced integers one by one: torch's parser knows no size by them."""
+    base = getattr(torch.Tensor, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return base(self, *[operator.index(x) if isinstance(plain(x), int) else x for x in args], **kwargs)
+    setattr(TensorProxy, name, method)
+
+
+for _name in ("expand", "new_zeros", "new_ones", "new_empty"):
+    _sized(_name)
 
 
 def make(op: Any, val: Any, tracer: Any) -> TensorProxy:

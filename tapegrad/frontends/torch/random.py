@@ -1,36 +1,79 @@
 """torch's random numbers: drawn while tracing as torch draws them, and drawn afresh by a replay.
 
 A call that draws is recorded with the state of the generator that it began with. What computes it again, as a pullback does, draws the same
-numbers; a replay begins from a fresh state, or with `redraw=False` from the recorded one.
+numbers; a replay begins from the state that the generator has then, as the program would, or with `redraw=False` from the recorded one.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from tapegrad.context import Tracer
+from tapegrad.context import LISTENERS, Tracer
+from tapegrad.copies import running
 from tapegrad.ops import draw
 from tapegrad.tensors import device_of, is_tensor
 
 
 class Source:
-    """What a replay asks for a state to draw from: torch's own generator of a device, or one of the program's."""
+    """Where a replay draws: torch's own generator of a device, or one of the program's, from the state that it has then.
 
-    def __init__(self, device: str, generator: Any = None) -> None:
-        self.device, self.generator = device, generator
+    A generator that is gone was made by the program, which makes it again in each run: what is drawn of it begins where it did. So does
+    what is drawn of torch's own, if the program has set its state.
+    """
+
+    def __init__(self, device: str, generator: Any = None, begin: Any = None) -> None:
+        self.device, self.begin, self.seeded = device, begin, generator is not None and is_seeded(generator, begin)
+        self.own: Any = None if generator is None else weakref.ref(generator)
+
+    @property
+    def generator(self) -> Any:
+        """The program's generator, None where there is none."""
+        return None if self.own is None else self.own()
 
     def state(self) -> torch.Tensor:
-        """Return the state of a generator seeded by the program's, which moves on."""
-        own = {} if self.generator is None else {"generator": self.generator, "device": self.generator.device}
-        seed = int(torch.randint(0, 2 ** 62, (), **own))
-        return torch.Generator(self.device).manual_seed(seed).get_state()
+        """Return the state to draw from; the call that draws moves the generator on, if it begins there."""
+        generator = self.generator
+        if generator is not None:
+            return generator.get_state()  # type: ignore[no-any-return]
+        return state(self.device) if self.begin is None else self.begin  # type: ignore[no-any-return]
+
+    def rewind(self, value: torch.Tensor) -> None:
+        """Set the generator back to a state that it had."""
+        generator = self.generator
+        if generator is not None:
+            generator.set_state(value)
+        elif self.begin is None:
+            set_state(self.device, value)
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the program has seeded a generator that others draw from too, or may have: in each run anew, or nobody has drawn from it yet."""
+        return self.begin is not None if self.own is None else self.seeded and self.generator is not None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two traces drew from one generator, or from two that they made and that began alike."""
+        if type(other) is not Source or self.device != other.device or (self.own is None) is not (other.own is None):
+            return False
+        if self.generator is not None or other.generator is not None:
+            return self.generator is other.generator
+        return self.begin is other.begin or (self.begin is not None and other.begin is not None and torch.equal(self.begin, other.begin))
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.own is None))
 
     def __repr__(self) -> str:
-        return f"torch's generator on {self.device}" if self.generator is None else "a torch.Generator"
+        return f"torch's generator on {self.device}" if self.own is None else "a torch.Generator"
+
+
+def is_seeded(generator: Any, at: torch.Tensor) -> bool:
+    """Return whether a state is that of a generator which was seeded, and has not drawn since."""
+    return bool(torch.equal(torch.Generator(generator.device).manual_seed(generator.initial_seed()).get_state(), at))
 
 
 class Followed:
@@ -56,6 +99,44 @@ class Followed:
 FOLLOWED: dict[int, Followed] = {}  # by the level of the tracer, while it runs
 
 
+class Default:
+    """Stands for torch's own generator on the CPU in torch's module, while traces run: a trace hears whether its program sets the state."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("manual_seed", "seed", "set_state"):
+            for tracer in running.tracers:
+                FOLLOWED[tracer.level].seeded.add("cpu")
+        return getattr(self.generator, name)
+
+
+class Hearing:
+    """Counts the traces that run, and puts `Default` in its place when the first begins, torch's own back when the last ends."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth = threading.Lock(), 0
+
+    def begin(self, tracer: Tracer) -> Callable[[], None]:
+        """Begin a trace; return how to end it."""
+        FOLLOWED[tracer.level] = Followed()
+        with self.lock:
+            if self.depth == 0:
+                torch.random.default_generator = Default(torch.default_generator)
+            self.depth += 1
+        return functools.partial(self.end, tracer)
+
+    def end(self, tracer: Tracer) -> None:
+        """End a trace."""
+        del FOLLOWED[tracer.level]
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                torch.random.default_generator = torch.default_generator
+
+
+LISTENERS.append(Hearing().begin)
 SOURCES = functools.cache(Source)
 
 
@@ -64,7 +145,7 @@ def device_name(args: Any) -> str:
     args = list(args)
     named = (torch.device(x) for x in args if isinstance(x, torch.device) or (type(x) is str and x.startswith("cuda")))
     device = device_of(x for x in args if is_tensor(x)) or next(named, None)
-    return str(device) if device is not None and device.type == "cuda" else "cpu"
+    return str(device) if device is not None and device.type == "cuda" and torch.cuda.is_available() else "cpu"
 
 
 def state(device: str) -> torch.Tensor:
@@ -82,17 +163,19 @@ def set_state(device: str, value: torch.Tensor) -> None:
         torch.default_generator.set_state(value.cpu())
 
 
-def seeded(func: Callable[..., Any], own: bool = False) -> Callable[..., Any]:
-    """Return a function that draws from a given state, and leaves torch's own generator where it was, unless that began there too.
+def seeded(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that draws from a given state, and leaves the generator where it was, unless that began there too.
 
-    What was drawn from a generator of the program's `own` is drawn from a new one.
+    What was drawn from a generator of the program's is drawn from that of its `source`.
     """
-    def run(begin: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        device = device_name((*args, *kwargs.values()))
-        if own:
-            generator = torch.Generator(device)
-            generator.set_state(begin.cpu())
+    def run(begin: torch.Tensor, *args: Any, source: Source | None = None, **kwargs: Any) -> Any:
+        if source is not None:
+            generator = source.generator
+            if generator is None or not torch.equal(generator.get_state(), begin):
+                generator = torch.Generator(source.device)
+                generator.set_state(begin.cpu())
             return func(*args, **{**kwargs, "generator": generator})
+        device = device_name((*args, *kwargs.values()))
         before = state(device)
         set_state(device, begin)
         try:
@@ -122,16 +205,19 @@ class Drawn:
         else:
             set_state(self.device, self.before)
 
-    def begin(self, tracer: Tracer) -> Any:
-        """Return the state that the call began with as an operation, which a replay draws afresh; torch's own generator is set back to it."""
-        if self.generator is not None:
-            # the program's own has moved on, as it must
-            return tracer.record(draw, (Source(str(self.generator.device), self.generator),), {"method": "state"}, self.before)
+    def begin(self, tracer: Tracer) -> tuple[Any, Source | None]:
+        """Return the state that the call began with as an operation, which a replay asks anew, and the generator's source, if it is not torch's own.
+
+        The generator is set back to it.
+        """
         self.rewind()
+        if self.generator is not None:
+            source = Source(str(self.generator.device), self.generator, self.before)
+            return tracer.record(draw, (source,), {"method": "state"}, self.before), source
         followed = FOLLOWED.get(tracer.level)
         if followed is not None and followed.begins(self.device, self.before):
-            return self.before
-        return tracer.record(draw, (SOURCES(self.device),), {"method": "state"}, self.before)
+            return tracer.record(draw, (Source(self.device, None, self.before),), {"method": "state"}, self.before), None
+        return tracer.record(draw, (SOURCES(self.device),), {"method": "state"}, self.before), None
 
     def ended(self, tracer: Tracer, y: Any) -> Any:
         """Note that the call has drawn; return its value."""

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from tapegrad.brief import plain
-from tapegrad.errors import Location, MissingRule, MutationError, UnknownFunction, user_location
+from tapegrad.errors import Location, MissingRule, MutationError, TapeError, UnknownFunction, user_location
 from tapegrad.rules import Op, Traced, tracer_of
 from tapegrad.tangent import ZERO, ZeroTangent, dense
 from tapegrad.tensorarray import unwrap
 from tapegrad.tensors import cast, detached, device_of, is_tensor, to_tensor
-from tapegrad.tree import leaves_of
+from tapegrad.tree import flatten, leaves_of
 
 
 def tensors_in(x: Any) -> Iterator[Any]:
@@ -43,6 +43,43 @@ def mapped(fn: Callable[[Any], Any], x: Any) -> Any:
     if type(x) is dict:
         return {key: mapped(fn, part) for key, part in x.items()}
     return x
+
+
+_PLAIN = frozenset([bool, int, float, complex, str, type(None), torch.dtype, torch.Size])
+
+
+def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments that are `given` for some, those which are objects, as a module is, around the tensors given for theirs.
+
+    A user's backward may differentiate the module by the parameters that were passed beside it. Raises UnknownFunction where it is not clear
+    which argument one of them is.
+    """
+    objects = {i: [x for x in leaves_of(arg) if is_tensor(x)] for i, arg in enumerate(args) if not (is_tensor(arg) or type(arg) in _PLAIN)}
+    objects = {i: found for i, found in objects.items() if len(found) > len(list(tensors_in(args[i])))}
+    if not objects:
+        return given
+    if any(True for i in objects for _ in tensors_in(args[i])):
+        raise UnknownFunction("a list or a tuple holds tensors, and objects that hold some", user_location(), "pass them as arguments of their own")
+    pairs = list(zip(tensors_in(args), tensors_in(given)))
+
+    def place(x: Any) -> Any:
+        if not is_tensor(x) or (isinstance(x, torch.nn.Parameter) and not x.requires_grad):
+            return x
+        found = [new for old, new in pairs if same_place(x, old)]
+        if len(found) > 1:
+            raise UnknownFunction("an object holds a tensor that two of the arguments beside it may be", user_location(), "pass it once")
+        return found[0] if found else x
+    new = list(given)
+    for i in objects:
+        parts: list[Any] = []
+        structure = flatten(args[i], "", parts, [])
+        new[i] = structure.build(list(map(place, parts))) if parts else given[i]
+    return tuple(new)
+
+
+def same_place(x: Any, y: Any) -> bool:
+    """Return whether two tensors are one, or views of the same elements."""
+    return x is y or (x.numel() > 0 and (x.data_ptr(), x.dtype, x.shape, x.stride()) == (y.data_ptr(), y.dtype, y.shape, y.stride()))
 
 
 def has_derivative(x: Any) -> bool:
@@ -101,13 +138,14 @@ class TorchOp(Op):
                     return x.detach()
                 roots.append(x if create and x.requires_grad else x.detach().requires_grad_())
                 return roots[-1]
+            given = around(args, mapped(root, args))
             with torch.enable_grad():
-                return self.call(mapped(root, args), names, kwargs), roots
+                return self.call(given, names, kwargs), roots
         known = self.reasons(args, names, kwargs)
         try:
             return attempt(lambda i: i not in known)
         except (RuntimeError, NotImplementedError, TypeError) as err:
-            if known or not is_refusal(err):
+            if known or isinstance(err, TapeError) or not is_refusal(err):
                 raise
         refused = {}
         for at in range(sum(map(has_derivative, tensors_in(args)))):

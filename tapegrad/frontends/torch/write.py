@@ -14,8 +14,9 @@ from tapegrad.context import Tracer
 from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.leaves import rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
-from tapegrad.rules import FOREIGN, Op, Traced
+from tapegrad.rules import FOREIGN, Traced
 from tapegrad.tangent import shape_of
 from tapegrad.tape import Input, operands
 from tapegrad.tensors import is_tensor, numpy_dtype
@@ -43,10 +44,6 @@ def owned(x: Any) -> Any:
 
 
 # -- what torch's own tape does not follow: writes under no_grad, and by way of x.detach() or x.data
-
-rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
-rebased.__doc__ = "Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not seen written."
-
 
 def attached(x: Any) -> Any:
     """Return the tensor that `x` is a view of by way of detach(), with its gradient."""
@@ -245,7 +242,7 @@ def _sets(name: str, meaning: Callable[..., Any]) -> None:
         FOREIGN[at] = meaning
 
 
-_sets("requires_grad", lambda x, value: None)
+_sets("requires_grad", requires_grad_)
 _sets("real", lambda x, value: copy_(x.real, value))
 _sets("imag", lambda x, value: copy_(x.imag, value))
 

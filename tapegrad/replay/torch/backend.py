@@ -15,7 +15,7 @@ from tapegrad.passes.optimise import Pass
 from tapegrad.replay.backend import Backend, First
 from tapegrad.replay.torch.graph import graph, graph_device
 from tapegrad.replay.torch.inductor import inductor
-from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager
+from tapegrad.replay.torch.tapes import Make, TapeOnTorch, eager, torch_sources
 from tapegrad.tape import Tape
 from tapegrad.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
 from tapegrad.tree import flatten, leaves_of
@@ -29,7 +29,7 @@ class Torch(Backend):
 
     Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays, whatever is given.
     Its tapes keep the values that they were recorded with until they are used again: a later call may bring tensors, of which NumPy's
-    rules could not be recorded.
+    rules could not be recorded. One of a program that may itself have seeded a generator which others have too is not kept: the next trace tells.
     """
 
     refills = False
@@ -58,7 +58,8 @@ class Torch(Backend):
         else:
             first = make(f, args, kwargs)
             self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
-        return First(first.tape, on_device(first.result, device), first.flat)
+        unclear = first.tape is not None and any(source.unclear for source in torch_sources(first.tape))
+        return First(None if unclear else first.tape, on_device(first.result, device), first.flat)
 
 
 def on_host(args: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tapegrad.replay.unpack import Name, Unpacked
-from tapegrad.tape import Tape
+from tapegrad.tape import Tape, Unknown
 from tapegrad.tensors import is_tensor, to_tensor
 
 PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions take as it is
@@ -36,14 +36,24 @@ class Entered(Unpacked):
         wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}", f"{name}.dtype is not {x.dtype}",
                  f"{name}.device != {self.name(self.device, 'device')}", *([f"not {name}.is_contiguous()"] if x.ndim else []),
                  *([f"{name}.is_conj()"] if x.is_complex() else [])]
-        enter = self.name(entering(x.shape, x.dtype, self.device), f"enter_{name}")
+        enter = self.name(entering(x.shape, x.dtype, self.device, self.tape.inputs[number + 1].val), f"enter_{name}")
         self.lines += [f"if {' or '.join(wrong)}:", f"    {name} = {enter}({name}, miss)"]
 
 
-def entering(shape: Any, dtype: Any, device: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
+def stands_for(x: Any, recorded: Any) -> bool:
+    """Return whether an argument is of the kind that a tape was recorded with: a program may ask a number or an array for its type.
+
+    A tensor stands for any, as a replay on tensors has it; for one, an array does.
+    """
+    if is_tensor(x) or is_tensor(recorded) or isinstance(recorded, Unknown):
+        return True
+    return type(x) is type(recorded) and getattr(x, "dtype", None) == getattr(recorded, "dtype", None)
+
+
+def entering(shape: Any, dtype: Any, device: Any, recorded: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
     """Return a function that makes an argument a tensor of this shape, dtype and device, or raises what `miss` returns."""
     def enter(x: Any, miss: Callable[[], Exception]) -> Any:
-        found = tensor_of(x, device)
+        found = tensor_of(x, device) if stands_for(x, recorded) else None
         if found is None or found.shape != shape or found.dtype is not dtype:
             raise miss()
         return found

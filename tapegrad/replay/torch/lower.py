@@ -22,6 +22,7 @@ from tapegrad.errors import TapeError
 from tapegrad.passes.liveness import last_uses
 from tapegrad.passes.loop import is_loop
 from tapegrad.passes.walk import pure
+from tapegrad.replay.numbers import raising
 from tapegrad.replay.plan import is_known, varying
 from tapegrad.replay.play import Memory, moved, value_recorded, verify
 from tapegrad.replay.spelling import ufunc_of
@@ -57,7 +58,7 @@ class Lowering:
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
         self.tape, self.numbers, self.device, self.loops = tape, numbers, device, loops
         self.whose = tape  # the tape that a guard's miss is of
-        self.memory = Memory(tape, device)
+        self.memory = Memory(tape, device, strict=False)
         self.varies = varying(tape)
         self.calls = Calls()
         self.known: Any = WeakIdKeyDictionary()  # the value that a tensor is
@@ -178,6 +179,19 @@ class Lowering:
         else:
             self.trail(op, given, refs)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
+        if is_tensor(y) and raising(op, fn, value_recorded(op)) is not None:
+            self.finite(op, y)
+
+    def finite(self, op: Call, y: Any) -> None:
+        """Hold that a number is finite: of one that is not, Python's function may have raised an error."""
+        guard = Guard(op, "bool", True)
+        guard.code, guard.lasti, guard.id = op.code, op.lasti, op.id
+        self.calls.start()
+        with self.calls:
+            holds = torch.isfinite(y)
+        self.trail(op, [], [])
+        verify(guard, holds)
+        self.program.steps.append(Check(self.ref_of(holds, op), guard))
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
         """Return whether a call is to stay one, before it is made."""

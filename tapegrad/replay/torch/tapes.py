@@ -12,17 +12,18 @@ import numpy as np
 import torch
 
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.ops import draw
 from tapegrad.replay.compiled import Miss
 from tapegrad.replay.generators import hold, sources_of, values_of
 from tapegrad.replay.play import bind
-from tapegrad.replay.torch.enter import Entered, tensor_of
+from tapegrad.replay.torch.enter import Entered, stands_for, tensor_of
 from tapegrad.replay.torch.function import Run, numbers, scope
 from tapegrad.replay.torch.lower import lower
 from tapegrad.replay.torch.masks import masks
 from tapegrad.replay.torch.program import Program, bodies
 from tapegrad.replay.torch.reuse import reuse
 from tapegrad.replay.torch.write import Text
-from tapegrad.tape import Tape, Unknown
+from tapegrad.tape import Call, Tape, Unknown
 from tapegrad.tensors import device_of, is_tensor
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
@@ -43,21 +44,24 @@ class TapeOnTorch:
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
-        self.drawn = sources_of(tape)
+        self.drawn, self.sources = sources_of(tape), torch_sources(tape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fresh is not None and not self.fresh():
             raise Miss(self.tape, None)
-        if not self.drawn:
+        if not self.drawn and not self.sources:
             return self.serve(*args, **kwargs)
         try:
-            give_back = hold(values_of(self.drawn, self.tape, bind(self.tape, args, kwargs)))
+            give_back = hold(values_of(self.drawn, self.tape, bind(self.tape, args, kwargs)) if self.drawn else ())
         except (ArgumentError, GuardError):
             raise Miss(self.tape, None) from None
+        before = [source.state() for source in self.sources]
         try:
             return self.serve(*args, **kwargs)
-        except Exception:
+        except Exception:  # what has been drawn has not, where the tape does not fit
             give_back()
+            for source, then in zip(self.sources, before):
+                source.rewind(then)
             raise
 
     def serve(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +82,8 @@ class TapeOnTorch:
             leaves = bind(self.tape, args, kwargs)[1:]
         except (ArgumentError, GuardError):
             raise Miss(self.tape, None) from None
+        if not all(stands_for(leaf, x.val) for leaf, x in zip(leaves, self.tape.inputs[1:])):
+            raise Miss(self.tape, None)
         device = torch.empty(0, device=self.device or device_of(leaves)).device
         leaves = [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
         kinds = (device, *(leaf.dtype if is_tensor(leaf) else type(leaf) if self.numbers else leaf for leaf in leaves))
@@ -102,6 +108,12 @@ class TapeOnTorch:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} on torch: {len(self.runs)} programs>"
+
+
+def torch_sources(tape: Tape) -> list[Any]:
+    """Return where a tape draws torch's random numbers."""
+    found = (op.args[0] for op in tape.ops if type(op) is Call and op.fn is draw)
+    return [source for source in dict.fromkeys(found) if hasattr(source, "rewind")]
 
 
 def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:

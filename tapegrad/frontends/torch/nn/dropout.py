@@ -21,7 +21,9 @@ def mask_op(func: Callable[..., Any]) -> Op:
     """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its input gives the shape alone."""
     def run(begin: Any, x: Any, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
-    return Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)
+    op = Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)
+    op.draws = True
+    return op
 
 
 def _dropout(func: Callable[..., Any], default: bool) -> Any:
@@ -32,7 +34,7 @@ def _dropout(func: Callable[..., Any], default: bool) -> Any:
         if not training or p == 0:
             return input
         drawn, tracer = random.Drawn([plain(input)]), input._tracer
-        factor = drawn.ended(tracer, mask_op(func)(drawn.begin(tracer), input, **({"p": p} if p != 0.5 else {})))
+        factor = drawn.ended(tracer, mask_op(func)(drawn.begin(tracer)[0], input, **({"p": p} if p != 0.5 else {})))
         return ops.multiply(input, factor)
     return meaning
 

@@ -1,0 +1,82 @@
+"""What a compiled tape on torch was recorded with: the kinds of numbers, what raises of them, NumPy's settings of errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+torch = pytest.importorskip("torch")
+
+Program = Callable[..., Any]
+
+
+def of_kind(a: Any, n: Any) -> Any:
+    """Return what depends on the type of a number."""
+    kinds = (bool, np.bool_, np.ndarray, np.float64, np.float32, float, np.int64)
+    return a.sum() * next((i for i, kind in enumerate(kinds) if isinstance(n, kind)), 10.0)
+
+
+NUMBERS = [np.float64(1), np.float32(1), np.array(1.0), np.array(1.0, np.float32), 1.0, True, np.bool_(True), np.array(True), 1, np.int64(1), np.array(1)]
+
+
+@pytest.mark.parametrize("maker", [tg.compile, tg.value_and_grad])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_kind_of_a_number_is_part_of_what_a_tape_is_for(maker: Any, order: int) -> None:
+    step, a = maker(of_kind, backend="torch"), np.ones(2)
+    for n in [*NUMBERS, *NUMBERS][::order]:
+        y = step(a, n)
+        assert float(y if maker is tg.compile else y[0]) == of_kind(a, n), repr(n)
+
+
+def caught(fn: Program) -> Program:
+    """Return a program that takes another path where `fn` raises."""
+    def f(a: Any) -> Any:
+        try:
+            return fn(a) * a[1]
+        except (ArithmeticError, ValueError):
+            return a[1] * 3.0
+    return f
+
+
+def divided(a: Any) -> Any:
+    """Return a quotient, which must not be infinite."""
+    with np.errstate(divide="raise"):
+        return (1 / a).sum()
+
+
+@pytest.mark.parametrize(("fn", "good", "bad"), [
+    (lambda a: math.exp(a[0]), 1.0, 1e3), (lambda a: 1 / math.exp(a[0]), 1.0, 1e3), (lambda a: math.sin(a[0]), 1.0, math.inf),
+    (lambda a: math.gamma(a[0]), 1.5, 1e3), (lambda a: math.pow(a[0], -1), 1.0, 0.0), (lambda a: math.sqrt(a[0]), 1.0, -1.0),
+    (lambda a: 1 / math.sin(a[0]), 1.0, 0.0), (lambda a: math.exp(a[0]) ** 400, 1.0, 10.0),
+    (divided, 1.0, 0.0)])
+def test_what_raises_of_a_number_raises_of_a_tensor_that_stands_for_it(fn: Program, good: float, bad: float) -> None:
+    f = caught(fn)
+    for order in ([good, bad], [bad, good]):
+        for maker in (tg.compile, tg.value_and_grad):
+            step = maker(f, backend="torch")
+            for x in [order[0], *order, *order]:
+                a = np.array([x, 2.0])
+                y = step(a)
+                assert math.isclose(float(y if maker is tg.compile else y[0]), f(a)), x
+
+
+def test_a_replay_on_tensors_raises_what_math_raises() -> None:
+    _, tape = tg.trace(lambda a: math.exp(a[0]), np.array([1.0]))
+    with pytest.raises(OverflowError, match="range"):
+        tape.play(torch.tensor([1e3], dtype=torch.float64))
+
+
+def test_settings_of_errors_are_nothing_to_torch_code() -> None:
+    def f(x: Any) -> Any:
+        with np.errstate(divide="raise"):
+            return (1 / x).sum()
+    step = tg.compile(f, backend="torch")
+    for x in (1.0, 1.0, 0.0):
+        assert step(torch.tensor([x])) == f(torch.tensor([x]))
+    assert step.stats.traces == 1
