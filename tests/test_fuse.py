@@ -19,8 +19,8 @@ from tapegrad import parallel
 from tapegrad.passes import shapes
 from tapegrad.replay import blocks
 from tapegrad.replay import fuse as fusing
+from tapegrad.replay.backend import MODES
 from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.cache import MODES
 from tapegrad.replay.compiled import compile_tape
 from tapegrad.replay.fuse import fuse, unfuse
 from tapegrad.replay.fused import Fused
