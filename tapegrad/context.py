@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Number
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -73,9 +74,9 @@ NUMERIC = "biufc"  # kinds of dtypes
 
 
 def number_type(x: Any) -> str:
-    """Return the kind of a number's dtype; "f" of what has none."""
+    """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
     x = plain(x)
-    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f")
+    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
 
 
 def unrepeatable(what: str) -> None:
@@ -197,7 +198,7 @@ class Tracer:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
         if getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or val.dtype.kind in NUMERIC):
             return
-        if any(isinstance(arg, Operation) and number_type(arg.val) in "fc" and not self.independent(arg) for arg in args):
+        if any(isinstance(arg, Operation) and number_type(arg.val) in ("f", "c") and not self.independent(arg) for arg in args):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and their gradient would be lost",
                                       user_location(), "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
 
