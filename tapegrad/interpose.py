@@ -62,7 +62,11 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     tracer_of(args).raised(fn, args, kwargs, err)
                     raise
             if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
-                return meaning(*args, **kwargs)
+                try:
+                    return meaning(*args, **kwargs)
+                except Exception as err:
+                    tracer_of(leaves_of(args)).raised(fn, args, kwargs, err)
+                    raise
         try:
             return fn(*args, **kwargs)
         except TypeError as err:

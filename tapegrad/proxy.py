@@ -210,7 +210,11 @@ class Proxy(Slotted):
         return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
-        value = read(self._val)
+        try:
+            value = read(self._val)
+        except Exception as err:
+            self._tracer.raised(read, (self,), NO_KWARGS, err)
+            raise
         self._tracer.guard(views.peek(self), fact, value)
         return value
 
@@ -354,7 +358,11 @@ class Items(Scalar):
         return bool((self == item).any())
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        FOREIGN[operator.setitem](self, index, value)
+        try:
+            FOREIGN[operator.setitem](self, index, value)
+        except Exception as err:
+            self._tracer.raised(operator.setitem, (self, index, value), NO_KWARGS, err)
+            raise
 
 
 _NUMBERS = (float, int, complex, bool, Fraction, np.random.Generator, np.random.RandomState)

@@ -70,13 +70,14 @@ class Op:
     `dynamic` op returns depends on values, or may. What a `view` op returns shares the memory of its first argument where it can.
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
     a `direct` op are calls of ops and arithmetic: what tensors of one dtype mean as arrays do, and so take them as they are.
+    One that `raises` may do so of other numbers of the same shapes and types: a matrix that has no inverse.
     The torch implementation of an `opaque` op is one call that nothing looks into: it may run torch's own autograd.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False, direct: bool = False, opaque: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
+                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = impl.__doc__
         self.impl = impl
@@ -92,6 +93,7 @@ class Op:
         self.is_ufunc = type(impl) is np.ufunc
         self.vjp = vjp
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
+        self.raises = raises
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
 

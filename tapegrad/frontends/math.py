@@ -70,7 +70,7 @@ def log(x: Any, base: Any = None) -> Any:
 def hypot(*coordinates: Any) -> Any:
     if len(coordinates) == 2:
         return recorded(ops.hypot, "hypot", *coordinates)
-    return math.sqrt(fsum([x * x for x in coordinates]))
+    return functools.reduce(math.hypot, coordinates[1:], abs(coordinates[0]))
 
 
 @means(math.dist)
@@ -80,10 +80,8 @@ def dist(p: Any, q: Any) -> Any:
 
 @means(math.fsum)
 def fsum(seq: Any) -> Any:
-    total: Any = 0.0
-    for x in seq:
-        total = total + x
-    return total
+    tracer = tracer_of(seq)
+    return tracer.record(ops.fsum, tuple(seq), {}, math.fsum(value_of(x, tracer) for x in seq))
 
 
 @means(math.prod)
@@ -100,7 +98,7 @@ def isclose(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> 
 
 @means(math.remainder)
 def remainder(x: Any, y: Any) -> Any:
-    return x - ops.rint(x / y) * y
+    return recorded(ops.ieee_remainder, "remainder", x, y)
 
 
 if hasattr(math, "sumprod"):  # Python 3.12

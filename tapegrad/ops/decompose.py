@@ -148,9 +148,9 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 
 
 _solved = tensors.matrix_function("linalg.solve")
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp, torch=_solve_tensors)
-inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),), torch=tensors.matrix_function("linalg.inv"))
-pinv = define("pinv", _pinv, (_pinv_cotangent, None), torch=_pinv_tensor)
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, torch=_solve_tensors)
+inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),), raises=True, torch=tensors.matrix_function("linalg.inv"))
+pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, torch=_pinv_tensor)
 
 
 def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
@@ -196,7 +196,7 @@ def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
     return x[:, 0] if b.ndim == 1 else x, residuals, rank, s
 
 
-lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, torch=_lstsq_tensors)
+lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, torch=_lstsq_tensors)
 
 # -- determinants
 
@@ -267,7 +267,7 @@ def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
 
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
-                  torch=lambda x, upper=False: _cholesky(x, upper=upper))
+                  raises=True, torch=lambda x, upper=False: _cholesky(x, upper=upper))
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
 qr = define("qr", np.linalg.qr, vjp=_qr_vjp, torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
@@ -358,11 +358,11 @@ def _eig_tensor(x: Any) -> Any:
 
 
 _complex_eig = tensors.matrix_function("linalg.eig")
-eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, torch=tensors.matrix_function("linalg.eigh"))
-eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), torch=tensors.matrix_function("linalg.eigvalsh"))
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp, torch=_eig_tensor)
-svd = define("svd", np.linalg.svd, vjp=_svd_vjp, torch=tensors.matrix_function("linalg.svd"))
-svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), torch=tensors.matrix_function("linalg.svdvals"))
+eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, torch=tensors.matrix_function("linalg.eigh"))
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, torch=tensors.matrix_function("linalg.eigvalsh"))
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, torch=_eig_tensor)
+svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, torch=tensors.matrix_function("linalg.svd"))
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, torch=tensors.matrix_function("linalg.svdvals"))
 
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
@@ -377,7 +377,7 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     return (s > tol).sum(-1)
 
 
-matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, on_torch=_matrix_rank)
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, on_torch=_matrix_rank)
 
 # -- norms
 

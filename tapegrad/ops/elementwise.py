@@ -72,9 +72,9 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
     return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, torch=of_tensors(name, impl, means, on_torch))
 
 
-def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None) -> Op:
+def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
-    return define(name, impl, means=means, differentiable=False, torch=of_tensors(name, impl, means, on_torch))
+    return define(name, impl, means=means, differentiable=False, raises=raises, torch=of_tensors(name, impl, means, on_torch))
 
 
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
@@ -124,7 +124,7 @@ def _by_exponent(y: Any, x: Any, p: Any) -> Any:
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
-float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,))
+float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,), scalar=math.pow)
 
 # -- powers, exponentials, logarithms
 
@@ -139,7 +139,7 @@ def _cbrt(x: Any) -> Any:
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
 exp = elementwise("exp", np.exp, lambda y, x: y, means=(np.exp,), scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,))
+exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
 expm1 = elementwise("expm1", np.expm1, lambda y, x: y + 1, means=(np.expm1,), scalar=math.expm1)
 log = elementwise("log", np.log, lambda y, x: 1 / x, means=(np.log,), scalar=math.log)
 log2 = elementwise("log2", np.log2, lambda y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
@@ -231,7 +231,7 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,),
+ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
 frexp = define("frexp", np.frexp, (lambda dy, y, x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
                means=(np.frexp,), scalar=math.frexp,

@@ -58,7 +58,7 @@ def _lu_factor_tensor(a: Any) -> Any:
 
 
 permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
-lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, torch=_lu_factor_tensor)
+lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, torch=_lu_factor_tensor)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -70,7 +70,7 @@ def _sylvester_vjp(x: Any, a: Any, b: Any, q: Any) -> Any:
     return solve_sylvester_pullback
 
 
-solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp,
+solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp, raises=True,
                          torch=tensors.on_host(implementation("solve_sylvester")))
 
 # -- functions of a matrix
@@ -81,7 +81,7 @@ def matrix_function(name: str) -> Op:
 
     The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is that at xᴴ: f is its own rule.
     """
-    op = define(name, implementation(name), (lambda dy, y, x: corner(op, adjoint(x), dy),),
+    op = define(name, implementation(name), (lambda dy, y, x: corner(op, adjoint(x), dy),), raises=True,
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 

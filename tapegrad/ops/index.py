@@ -205,7 +205,7 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None),
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
               torch=lambda x, indices, axis=0: tensorindex.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 
 
@@ -219,4 +219,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    torch=_take_along)
+    raises=True, torch=_take_along)

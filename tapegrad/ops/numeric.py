@@ -19,6 +19,7 @@ from tapegrad.ops.elementwise import (
     maximum,
     minimum,
     real,
+    rint,
     where,
 )
 from tapegrad.ops.index import assemble, sparse, take
@@ -124,6 +125,21 @@ def _angle(x: Any) -> Any:
 angle = define("angle", np.angle, (_angle_cotangent,), torch=_angle)
 # SciPy's i0 differs from NumPy's by a rounding
 numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x), on_torch=tensors.number_function("special.i0"))
+
+# -- of Python's numbers, exact, and raising what math raises: on a tape of calls that are rounded they would be neither
+
+
+def _fsum(*xs: Any) -> Any:
+    return math.fsum(xs)
+
+
+def _nearest(y: Any, a: Any, b: Any) -> Any:
+    return rint((a - y) / b)
+
+
+fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
+ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
+                        torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 

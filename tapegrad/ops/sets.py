@@ -23,10 +23,10 @@ isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=inve
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
-    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True,
+    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True, raises=True,
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64), minlength))
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis), on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
-ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how),
+ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
                              on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)))
-unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order),
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)))

@@ -98,7 +98,7 @@ def _repeat_cotangent(dy: Any, y: Any, x: Any, repeats: int, axis: int | None = 
 
 
 tile = define("tile", np.tile, (_tile_cotangent, None), torch=lambda x, reps: x.tile(numbers_of(reps)))
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None),
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True,
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 

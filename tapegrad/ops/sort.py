@@ -43,4 +43,4 @@ argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(
                         on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
                         on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
-digitize = constant("digitize", np.digitize, on_torch=_digitize)
+digitize = constant("digitize", np.digitize, raises=True, on_torch=_digitize)

@@ -90,7 +90,7 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
     return y[..., 0] if b.ndim == 1 else y
 
 
-solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, torch=_solve_triangular_tensors)
+solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True, torch=_solve_triangular_tensors)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I. Murray (2016),
 # Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower triangle, its diagonal halved, it is

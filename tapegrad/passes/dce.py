@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import default_rng, draw
-from tapegrad.passes.loop import has_guards
+from tapegrad.passes.raising import may_stop, varying_shapes
 from tapegrad.passes.walk import Walk, own
 from tapegrad.tape import Call, Constant, Operation, Tape, operands
 
@@ -14,13 +14,14 @@ def dce(tape: Tape) -> Tape:
     """Return a tape of what its result and its guards need.
 
     Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
-    value. An operation that would have raised, and whose value nobody needs, goes: it raises no more.
+    value, and what may raise: the program may catch the error, and take another path.
     """
     alive = bytearray(len(tape.ops) + 1)
     if tape.result is not None:
         alive[tape.result.id] = 1
+    varying = varying_shapes(tape)
     for op in reversed(tape.ops):
-        if alive[op.id] or not _may_go(op):
+        if alive[op.id] or not _may_go(op) or may_stop(op, varying):
             alive[op.id] = 1
             for used in operands(op):
                 alive[used.id] = 1
@@ -36,7 +37,7 @@ def dce(tape: Tape) -> Tape:
 def _may_go(op: Operation) -> bool:
     if isinstance(op, Constant):
         return True
-    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng and not has_guards(op)
+    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng
 
 
 def _harmless(op: Call) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 from tapegrad.ops import getfield, pack, setitem
-from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
+from tapegrad.tape import Call, Input, Operation, Tape, copy_op
 from tapegrad.tree import flatten
 
 T = TypeVar("T")
@@ -96,11 +96,6 @@ def range_of(values: Sequence[Any]) -> range | None:
     if not apart or any(b - a != apart for a, b in pairwise(values)):
         return None
     return range(values[0], values[-1] + (1 if apart > 0 else -1), apart)
-
-
-def has_guards(op: Any) -> bool:
-    """True for the call of a loop that stops a replay which takes another path: it may be needed though its results are not."""
-    return is_loop(op) and any(isinstance(inner, Guard) or has_guards(inner) for inner in op.fn.body.ops)
 
 
 def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:

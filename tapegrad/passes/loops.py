@@ -7,7 +7,8 @@ from typing import Any
 
 from tapegrad.ops import getfield
 from tapegrad.passes.dce import dce
-from tapegrad.passes.loop import Loop, has_guards, is_loop, put, put_results, taken, with_bodies
+from tapegrad.passes.loop import Loop, is_loop, put, put_results, taken, with_bodies
+from tapegrad.passes.raising import may_stop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.passes.walk import Walk, literal, pure
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, copy_op
@@ -82,9 +83,9 @@ class _Pruned:
         self.same = left == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
 
     def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
-        """Return what of the body the used results are computed from, in this run or a later one, and what guards look at."""
+        """Return what of the body the used results are computed from, in this run or a later one, and what may stop a run."""
         results, body = self.loop.results, self.loop.body
-        needed: set[Operation] = {op for op in body.ops if isinstance(op, Guard) or has_guards(op)}
+        needed: set[Operation] = set(filter(may_stop, body.ops))
         needed.update(results[n] for n in used if isinstance(results[n], Operation))
         while True:
             for op in reversed(body.ops):

@@ -102,7 +102,10 @@ CASES = [
         ("erfc", "erfc", ANY), ("abs", "fabs", ANY), ("frexp", "frexp", (1.1, 1.9)), ("modf", "modf", (1.1, 1.9)), ("asin", "asin", UNIT), ("deg2rad", "radians", ANY)]],
     *[Case(f"math:{name}", fn, [(1.5, 0.7)], ops=()) for name, fn in [
         ("log", lambda a, b: math.log(a, b)), ("hypot", lambda a, b: math.hypot(a, b, 2.0)), ("dist", lambda a, b: math.dist((a, b), (0.0, 3.0))),
-        ("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values())), ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
-        ("remainder", lambda a, b: math.remainder(a, b)), ("isclose", lambda a, b: a * (2.0 if math.isclose(a, b) else 3.0)),
+        ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
+        ("isclose", lambda a, b: a * (2.0 if math.isclose(a, b) else 3.0)),
         ("floor", lambda a, b: a * math.floor(a) + b * math.ceil(b) + math.trunc(a))]],
+    Case("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values()), [(1.5, 0.7)],
+         errors=[((float("inf"), -float("inf")), ValueError)]),
+    Case("ieee_remainder", lambda a, b: math.remainder(a, b), [(1.5, 0.7), (-7.3, 2.0)], errors=[((1.5, 0.0), ValueError)]),
 ]
