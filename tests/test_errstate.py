@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +104,29 @@ def test_a_context_and_a_file_keep_the_guards(tmp_path: Path) -> None:
         for again in (tape, tg.load(tmp_path / "strict.tape")):
             with pytest.raises(tg.GuardError, match="no FloatingPointError"), np.errstate(all="ignore"):
                 again.play(BAD)
+
+
+def overflows(a: Any) -> Any:
+    """Compute with elements of an array, which compiled code computes as Python's numbers."""
+    try:
+        y = a[0] * a[1] + a[2]
+    except (FloatingPointError, RuntimeWarning):
+        y = a[2] * 7.0
+    return 1.0 / y
+
+
+@contextlib.contextmanager
+def warnings_are(action: Any) -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        yield
+
+
+@pytest.mark.parametrize("errors", [lambda: np.errstate(all="raise"), lambda: warnings_are("error")])
+def test_settings_around_a_call_are_the_programs(errors: Any) -> None:
+    good, bad = np.array([1.0, 2.0, 3.0]), np.array([1e200, 1e200, 3.0])
+    for fast in (tg.compile(overflows), tg.value_and_grad(overflows)):
+        for x, strict in ((good, False), (good, False), (bad, False), (bad, True), (good, True), (bad, True), (bad, False), (bad, True), (good, False)):
+            with warnings_are("ignore"), errors() if strict else contextlib.nullcontext():
+                found, expected = fast(x), overflows(x)
+            assert (found[0] if isinstance(found, tuple) else found) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,81 @@ def test_other_threads_and_plain_calls_see_nothing() -> None:
     tg.grad(from_module, 1.0)
     tg.grad(from_global, 1.0)
     assert before[0] is np.random.rand and type(RNG) is np.random.Generator
+
+
+# -- a tape that does not fit gives back what it has drawn
+
+
+LEGACY = np.random.RandomState(0)
+
+
+def by_chance(p: Any) -> Any:
+    return p if np.random.rand() < 0.5 else 3 * p
+
+
+def by_a_global(p: Any) -> Any:
+    return p if RNG.random() < 0.5 else 3 * p
+
+
+def in_pairs(p: Any) -> Any:
+    return p * LEGACY.randn() if LEGACY.randn() < 0.1 else 3 * p * LEGACY.randn()  # a generator keeps the second of a pair
+
+
+def by_an_error(p: Any) -> Any:
+    u = np.random.rand()
+    try:
+        return math.log(u - 0.5) * p
+    except ValueError:
+        return p * np.random.rand()
+
+
+def until_accepted(p: Any) -> Any:
+    while True:
+        u = RNG.random()
+        if u < 0.4:
+            return u * p
+
+
+def by_arguments(p: Any, rng: Any) -> Any:
+    return (p if rng.normal() < 0.2 else 3 * p) * rng.normal()
+
+
+def in_a_loop(p: Any) -> Any:
+    x = p
+    for _ in range(700):
+        x = x + 0.01 * RNG.normal() * p - 0.001 * x
+    return x if x > p else 2 * x
+
+
+@pytest.mark.parametrize("f", [by_chance, by_a_global, in_pairs, by_an_error, until_accepted, by_arguments, in_a_loop])
+def test_a_seed_gives_the_programs_own_numbers(f: Any) -> None:
+    rng = np.random.default_rng(7)
+    args = (2.0, rng) if f is by_arguments else (2.0,)
+    step = tg.value_and_grad(f)
+
+    def numbers(run: Any) -> list[float]:
+        np.random.seed(0)
+        LEGACY.seed(0)
+        for generator, seed in ((RNG, 5), (rng, 7)):
+            generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        return [float(run(*args)) for _ in range(8 if f is in_a_loop else 40)]
+    expected = numbers(f)
+    for run in (tg.compile(f), lambda *x: step(*x)[0], lambda *x: tg.grad(f, *x)[0]):
+        assert numbers(run) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("f", [by_chance, by_a_global, by_an_error])
+def test_a_tape_that_does_not_fit_draws_nothing(f: Any) -> None:
+    tape = tg.trace(f, 2.0)[1]
+    runs = (tape.play, tg.compile(tape), tg.gradtape(f, 2.0).play, tg.optimise(tape).play)
+    refused = 0
+    for run in runs:
+        for _ in range(10):
+            before = np.random.get_state(), RNG.bit_generator.state
+            try:
+                run(2.0)
+            except (tg.GuardError, ValueError):
+                refused += 1
+                now = np.random.get_state(), RNG.bit_generator.state
+                np.testing.assert_equal(now, before)
+    assert refused

@@ -70,7 +70,7 @@ def log(x: Any, base: Any = None) -> Any:
 def hypot(*coordinates: Any) -> Any:
     if len(coordinates) == 2:
         return recorded(ops.hypot, "hypot", *coordinates)
-    return functools.reduce(math.hypot, coordinates[1:], abs(coordinates[0]))
+    return recorded(ops.euclidean_norm, "hypot", *coordinates)
 
 
 @means(math.dist)

@@ -137,6 +137,12 @@ def _nearest(y: Any, a: Any, b: Any) -> Any:
     return rint((a - y) / b)
 
 
+def _toward(i: int, dy: Any, y: Any, *xs: Any) -> Any:
+    return dy * where(equal(y, 0), 0.0, xs[i] / where(equal(y, 0), 1.0, y))
+
+
+euclidean_norm = define("euclidean_norm", math.hypot, _toward,
+                        torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
 fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
 ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
                         torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)

@@ -12,9 +12,11 @@ from typing import Any
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.replay.fused import Fused
+from tapegrad.replay.generators import hold, stops_after_drawing
 from tapegrad.replay.names import Names
 from tapegrad.replay.source import Source, write_source
 from tapegrad.replay.split import Parts, is_long, maker
+from tapegrad.replay.strict import strict
 from tapegrad.replay.unpack import Unpacked
 from tapegrad.tape import Call, Guard, Tape
 from tapegrad.trace import collector
@@ -66,7 +68,7 @@ def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Ca
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
-    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": []}
+    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [], "strict": strict, "hold": hold}
     names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
     texts: list[str] = []
     if is_long(source):
@@ -104,12 +106,13 @@ def _prepare(tape: Tape) -> None:
 
 
 def _again(tape: Tape) -> Callable[..., Any]:
-    """Return what computes the tape with NumPy's own numbers, where Python's raised an error."""
-    def again(*args: Any, **kwargs: Any) -> Any:
+    """Return what computes the tape with NumPy's own numbers, where Python's raised an error; to `check`, where warnings are errors, before that."""
+    def again(*args: Any, check: bool = False, **kwargs: Any) -> Any:
         try:
             return tape.play(*args, **kwargs)
         except GuardError as err:
-            raise Miss(tape, None) from err
+            if not check:
+                raise Miss(tape, None) from err
     return again
 
 
@@ -121,18 +124,27 @@ def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> st
         lines += [*source.making("make"), "", ""]
     lines.append(f"def compiled({unpacked.parameters}):")
     body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines, *source.taking("make", "pool")]
+    named = bool(source.kept or source.floats or source.sources)
+    inner = [*source.body, *[f"result = {source.result}"] * named]
     if source.floats:
-        body += ["try:", *(f"    {line}" for line in source.body), f"    result = {source.result}",
-                 "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
-                 f"    return again({_passed(unpacked.parameters)})"]
+        given = _passed(unpacked.parameters)
+        again = f"again({given})"
+        body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given else "again(check=True)"))
+        inner = ["try:", *_indented(inner), "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
+                 *["    give_back()"] * bool(source.sources), f"    return {again}"]
+    if source.sources:  # what comes instead of this draws the same numbers
+        body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",
+                 "try:", *_indented(inner), "except Exception:", "    give_back()", "    raise"]
     else:
-        body += source.body
-        if source.kept:
-            body.append(f"result = {source.result}")
+        body += inner
     if source.kept:
         body.append("pool.append(kept)")
-    body.append("return result" if source.kept or source.floats else f"return {source.result}")
-    return "\n".join([*lines, *(f"    {line}" for line in body), ""])
+    body.append("return result" if named else f"return {source.result}")
+    return "\n".join([*lines, *_indented(body), ""])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _passed(parameters: str) -> str:

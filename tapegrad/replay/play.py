@@ -25,9 +25,10 @@ from tapegrad.passes.loop import Loop, Runs, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
+from tapegrad.replay.generators import hold, sources_of
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown, value_of
 from tapegrad.tensorarray import wrap
 from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, is_writable, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
@@ -49,12 +50,19 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if tape.result is None:
         tape.check()
     run = Run(tape, bind(tape, args, kwargs), redraw)
-    for op in run if debug else ():
-        note = f"  # {op.note}" if op.note else ""
-        value = run.values[op.id]
-        print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
-    if not debug:
-        deque(run, 0)  # the quickest way to the end
+    leaves = dict(zip(tape.inputs, run.leaves))
+    give_back = hold([leaves[x] if isinstance(x, Input) else value_of(x) for x in sources_of(tape)]) if redraw else None
+    try:
+        for op in run if debug else ():
+            note = f"  # {op.note}" if op.note else ""
+            value = run.values[op.id]
+            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+        if not debug:
+            deque(run, 0)  # the quickest way to the end
+    except Exception:
+        if give_back is not None:
+            give_back()
+        raise
     return run.result
 
 

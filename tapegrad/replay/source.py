@@ -12,6 +12,7 @@ from tapegrad.brief import PYTHON, is_python, plain
 from tapegrad.passes.loop import is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.fused import Fused, fields_of, is_array
+from tapegrad.replay.generators import sources_of
 from tapegrad.replay.names import Names, Spelled
 from tapegrad.replay.play import FACTS
 from tapegrad.replay.shared import Shared
@@ -44,7 +45,8 @@ class Source(NamedTuple):
     """A function's text, and what it refers to by name.
 
     `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers, `kept` their names.
-    `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan or inf.
+    `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan or inf. `sources` are the names of the
+    random generators that are drawn from.
     """
 
     body: list[str]
@@ -56,6 +58,7 @@ class Source(NamedTuple):
     bind: Callable[..., str]
     guards: list[Guard]
     floats: bool
+    sources: Sequence[str] = ()
 
     def making(self, make: str) -> list[str]:
         """Return the lines of the function that makes the kept buffers."""
@@ -97,9 +100,9 @@ class Writer(Texts):
                 self.operation(op)
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
-        leaves = [self.expr[x] for x in self.tape.inputs[1:]]
-        shared = self.shared
-        return Source(self.body, result, self.setup, list(self.kept), leaves, self.names.objects, self.names.bind, shared.guards, shared.floats)
+        leaves, names, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.names, self.shared
+        sources = [self.text(x) for x in sources_of(self.tape)]
+        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards, shared.floats, sources)
 
     def operation(self, op: Operation) -> None:
         """Write one line of the tape, or give what needs none a name."""

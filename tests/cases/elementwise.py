@@ -101,10 +101,11 @@ CASES = [
         ("sin", "sin", ANY), ("exp", "exp", ANY), ("log", "log", POSITIVE), ("sqrt", "sqrt", POSITIVE), ("tanh", "tanh", ANY), ("erf", "erf", ANY),
         ("erfc", "erfc", ANY), ("abs", "fabs", ANY), ("frexp", "frexp", (1.1, 1.9)), ("modf", "modf", (1.1, 1.9)), ("asin", "asin", UNIT), ("deg2rad", "radians", ANY)]],
     *[Case(f"math:{name}", fn, [(1.5, 0.7)], ops=()) for name, fn in [
-        ("log", lambda a, b: math.log(a, b)), ("hypot", lambda a, b: math.hypot(a, b, 2.0)), ("dist", lambda a, b: math.dist((a, b), (0.0, 3.0))),
+        ("log", lambda a, b: math.log(a, b)), ("dist", lambda a, b: math.dist((a, b), (0.0, 3.0))),
         ("prod", lambda a, b: math.prod([a, b, a], start=2)), ("pow", lambda a, b: math.pow(a, b)),
         ("isclose", lambda a, b: a * (2.0 if math.isclose(a, b) else 3.0)),
         ("floor", lambda a, b: a * math.floor(a) + b * math.ceil(b) + math.trunc(a))]],
+    Case("euclidean_norm", lambda a, b: math.hypot(a, b, 2.0), [(1.5, 0.7)]),
     Case("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values()), [(1.5, 0.7)],
          errors=[((float("inf"), -float("inf")), ValueError)]),
     Case("ieee_remainder", lambda a, b: math.remainder(a, b), [(1.5, 0.7), (-7.3, 2.0)], errors=[((1.5, 0.0), ValueError)]),
