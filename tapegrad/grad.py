@@ -8,6 +8,7 @@ from typing import Any
 from tapegrad.back import back, start, sweep, taken
 from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
+from tapegrad.generators import Found
 from tapegrad.rewrite import activity, differentiated, rewrite
 from tapegrad.tape import Call, Tape
 from tapegrad.trace import collector, record
@@ -71,7 +72,7 @@ def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, **kwargs: 
     """
     from tapegrad.passes.primitivize import flattened
     with collector:
-        tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True)
+        tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs))
         return back(rewrite(tape.check()), seed)
 
 

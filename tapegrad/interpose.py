@@ -220,8 +220,8 @@ class Interposition:
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
         self.known: list[FunctionType] = []  # those with a rule or a meaning, replaced by the first trace for all
 
-    def enter(self, tracer: Any, globals_: dict[str, Any], functions: Iterable[FunctionType]) -> Callable[[], None]:
-        """Begin a trace of a function with these globals, and of these functions as primitives; return how to end it."""
+    def enter(self, tracer: Any, namespaces: Sequence[dict[str, Any]], functions: Iterable[FunctionType]) -> Callable[[], None]:
+        """Begin a trace of a function that finds names in these namespaces, and of these functions as primitives; return how to end it."""
         functions = tuple(functions)
         with _lock:
             if self.depth == 0:
@@ -231,7 +231,8 @@ class Interposition:
                 for fn in self.known:
                     self.swap(fn)
             self.depth += 1
-            self.replace_names(globals_)
+            for names in namespaces:
+                self.replace_names(names)
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -242,7 +243,8 @@ class Interposition:
                 end()
             running.tracers = outer
             with _lock:
-                self.restore_names(globals_)
+                for names in namespaces:
+                    self.restore_names(names)
                 for fn in functions:
                     self.restore(fn)
                 self.depth -= 1

@@ -16,6 +16,7 @@ from tapegrad.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.economy import Economy
 from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.frontends.imported import register_imported
+from tapegrad.generators import Found
 from tapegrad.interpose import interposition, stand_in
 from tapegrad.ops.structure import pack
 from tapegrad.reroute import Rerouting
@@ -40,7 +41,7 @@ def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwarg
     >>> [op.fn.__name__ for op in tape if op.kind == "call"]
     ['multiply', 'add', 'divide']
     """
-    tape = record(f, args, kwargs, ctx or DEFAULT)
+    tape = record(f, args, kwargs, ctx or DEFAULT, found=Found(f, args, kwargs))
     result = tape.result
     assert result is not None
     constants = [op.val for op in tape if type(op) is Constant]
@@ -73,10 +74,11 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None) -> Tape:
+           once: Economy | None = None, observer: Any = None, found: Found | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
-    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs.
+    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
+    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so.
     """
     register_imported()
     walks: list[Walk] = []
@@ -101,7 +103,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     memos: list[dict[int, Any]] = [{} for _ in nested]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1: 1 + len(args)]
-    leave = interposition.enter(tracer, _globals(fn), [g for g in ctx.primitives if isinstance(g, FunctionType)])
+    names = [] if found is None else found.apart_from(signature)
+    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
     rerouting = Rerouting() if any(memos) else None
     with collector:
         try:
@@ -118,6 +121,10 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             put_result(tape, tracer, out)
             if tracer.refusal is not None:
                 raise tracer.refusal
+            if observer is not None:
+                observer.close()
+            if found is not None and (what := found.unrecorded(tape)):
+                tracer.guard(tape.ops[0], "recorded", f"draws from {what}")
         except Exception as err:
             if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
                 raise err.__cause__ from None

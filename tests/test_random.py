@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
+import types
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -163,6 +166,7 @@ def test_a_seed_gives_the_programs_own_numbers(f: Any) -> None:
     rng = np.random.default_rng(7)
     args = (2.0, rng) if f is by_arguments else (2.0,)
     step = tg.value_and_grad(f)
+    torch = [tg.compile(f, backend="torch")] if find_spec("torch") else []
 
     def numbers(run: Any) -> list[float]:
         np.random.seed(0)
@@ -171,7 +175,7 @@ def test_a_seed_gives_the_programs_own_numbers(f: Any) -> None:
             generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
         return [float(run(*args)) for _ in range(8 if f is in_a_loop else 40)]
     expected = numbers(f)
-    for run in (tg.compile(f), lambda *x: step(*x)[0], lambda *x: tg.grad(f, *x)[0]):
+    for run in (tg.compile(f), lambda *x: step(*x)[0], lambda *x: tg.grad(f, *x)[0], *torch):
         assert numbers(run) == pytest.approx(expected, rel=1e-12)
 
 
@@ -190,3 +194,51 @@ def test_a_tape_that_does_not_fit_draws_nothing(f: Any) -> None:
                 now = np.random.get_state(), RNG.bit_generator.state
                 np.testing.assert_equal(now, before)
     assert refused
+
+
+# -- generators that a program finds by another way than its own globals
+
+HELPER = types.ModuleType("tapegrad_test_helper")
+exec("""
+import random
+import numpy as np
+from numpy.random import randn
+rng = np.random.default_rng(3)
+draw = rng.normal
+held = (rng,)
+class Simulation:
+    of_all = rng
+    def __init__(self):
+        self.rng = rng
+simulation = Simulation()
+""", HELPER.__dict__)
+HELPER.by_name = types.FunctionType((lambda: randn()).__code__, HELPER.__dict__)  # type: ignore[attr-defined,name-defined]  # noqa: F821
+HELPER.by_global = types.FunctionType((lambda: rng.normal()).__code__, HELPER.__dict__)  # type: ignore[attr-defined,name-defined]  # noqa: F821
+RECORDED = [lambda p: p * HELPER.by_name(), lambda p: p * HELPER.by_global(), lambda p: p * HELPER.simulation.rng.normal(),
+            lambda p: p * HELPER.rng.normal()]
+UNRECORDED = [lambda p: p * HELPER.draw(), lambda p: p * (2 if HELPER.held[0].integers(2) else 3), lambda p: p * HELPER.simulation.of_all.normal(),
+              lambda p: p * random.random(), lambda p: p * HELPER.random.gauss(0.0, 1.0)]
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("f", [*RECORDED, *UNRECORDED])
+def test_generators_are_found_or_a_replay_is_refused(f: Any) -> None:
+    def numbers(run: Any) -> list[float]:
+        np.random.seed(0)
+        random.seed(0)
+        HELPER.rng.bit_generator.state = np.random.default_rng(3).bit_generator.state
+        return [float(run(2.0)) for _ in range(12)]
+    step = tg.value_and_grad(f)
+    assert numbers(f) == numbers(tg.compile(f)) == numbers(lambda x: step(x)[0]) == numbers(lambda x: tg.grad(f, x)[0])
+    if f in RECORDED:
+        tape, gradient = tg.trace(f, 2.0)[1], tg.gradtape(f, 2.0)
+        for run in (tape.play, tg.compile(tape), lambda x: gradient.play(x)[0]):
+            assert numbers(run) == numbers(f)
+        assert type(HELPER.rng) is np.random.Generator
+        return
+    for tape in (tg.trace(f, 2.0)[1], tg.gradtape(f, 2.0), tg.primitivize(tg.gradtape(f, 2.0)), tg.optimise(tg.trace(f, 2.0)[1])):
+        for run in (tape.play, tg.compile(tape)):
+            with pytest.raises(tg.GuardError):
+                run(2.0)
+    with pytest.raises(tg.GuardError, match=r"draws from (a Generator|random) that no stand-in was found for"):
+        tg.trace(f, 2.0)[1].play(2.0)

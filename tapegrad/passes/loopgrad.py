@@ -120,7 +120,7 @@ class _Gradient:
         loop = self.loop
         self.tape = new = loop.body.blank()
         tracer = _Plain(new, DEFAULT, proxy.make)
-        leave = interposition.enter(tracer, {}, ())
+        leave = interposition.enter(tracer, (), ())
         try:
             with np.errstate(all="ignore"):
                 shadow = copy_primal(loop.body, new, tracer, trace_loop, [loop.results[j] for j in self.live])

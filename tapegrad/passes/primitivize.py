@@ -32,7 +32,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     new = tape.blank()
     tracer = Tracer(new, ctx, proxy.make)
     values: dict[Operation, Any] = {}
-    leave = interposition.enter(tracer, {}, ())
+    leave = interposition.enter(tracer, (), ())
     with collector:
         try:
             for op in tape:
@@ -105,7 +105,9 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
         subject = values[op.args[0]]
         if op.fact == "raises":
             subject = tracer.pack(subject)
-        if isinstance(subject, Traced):
+        if op.args[0].id == 1:
+            tracer.guard(new.ops[0], op.fact, op.expected)
+        elif isinstance(subject, Traced):
             tracer.guard(subject._op, op.fact, op.expected)
         return None
     if not isinstance(op, Call):

@@ -9,6 +9,7 @@ from typing import Any
 
 from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
+from tapegrad.generators import Found, unrecorded_draws
 from tapegrad.grad import grad, gradients_of
 from tapegrad.ops import draw
 from tapegrad.passes import flatgrad
@@ -50,6 +51,10 @@ class Visit:
         self.path: Path | None = None
         self.fresh: Freshness | None = None
 
+    def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
+        """Return the random generators that the program can reach, with their states if its tape may be kept."""
+        return Found(f, args, kwargs, watched=self.observer is not None)
+
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
@@ -63,6 +68,8 @@ class Visit:
             return False
         fresh, why, where = observer.result()
         self.fresh = fresh or None
+        if not why and (lacking := unrecorded_draws(tape)) is not None:
+            why = f"it {lacking.expected} that no stand-in was found for"
         if why:
             compiled._refuse(path, why, where)
         return not why
@@ -302,7 +309,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
         return chosen.compile(f)
 
     def make(visit: Visit, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer)
+        tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer, found=visit.find(fn, args, kwargs))
         result = recorded_result(tape)
         if not visit.keeps(tape):
             return First(None, result)
@@ -344,7 +351,8 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
         nonlocal economical
         economy = Economy()
         with collector:
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None, observer=visit.observer)
+            found = visit.find(fn, args, kwargs)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None, observer=visit.observer, found=found)
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))

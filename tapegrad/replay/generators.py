@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
-from tapegrad.errors import UnknownFunction
+from tapegrad.generators import SOURCES, state_of
 from tapegrad.ops import draw
 from tapegrad.passes.loop import is_loop
 from tapegrad.passes.raising import may_stop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.replay.strict import strict
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
-
-SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
-State = tuple[Callable[[Any], None], Any]
-"""What sets a generator's state, and the state."""
-
-
-def state_of(x: Any) -> State:
-    """Return the state of a random generator, and what sets it."""
-    if isinstance(x, np.random.Generator):
-        return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
-    if isinstance(x, np.random.RandomState):
-        return x.set_state, x.get_state(legacy=False)
-    if isinstance(x, random.Random):
-        return x.setstate, x.getstate()
-    raise UnknownFunction(f"{x!r} has no state that could be given back")
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
 
 
 def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
@@ -49,6 +31,12 @@ def sources_of(tape: Tape) -> list[Any]:
         return []
     held = [op for op in tape.ops if isinstance(op, (Input, Constant)) and op.id > 1 and type(op.val) in SOURCES]
     return [*held, *(x for x in found.values() if type(x) in SOURCES and all(op.val is not x for op in held))]
+
+
+def values_of(sources: Iterable[Any], tape: Tape, leaves: Iterable[Any]) -> list[Any]:
+    """Return the generators themselves, in a call with these leaves."""
+    given = dict(zip(tape.inputs, leaves))
+    return [given[x] if isinstance(x, Input) else value_of(x) for x in sources]
 
 
 def _sources(tape: Tape) -> Iterator[Any]:

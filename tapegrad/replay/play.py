@@ -25,10 +25,10 @@ from tapegrad.passes.loop import Loop, Runs, is_loop
 from tapegrad.passes.specialise import FIXED
 from tapegrad.path import assign
 from tapegrad.proxy import KINDS
-from tapegrad.replay.generators import hold, sources_of
+from tapegrad.replay.generators import hold, sources_of, values_of
 from tapegrad.rules import Op, Traced, rrule
 from tapegrad.tangent import Accumulator, conform, copied, layout_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown, value_of
+from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.tensorarray import wrap
 from tapegrad.tensors import ORDINARY, detached, device_of, holds_tensor, is_tensor, is_writable, numpy_dtype, share_memory, to_tensor, torch_dtype
 from tapegrad.trace import apart, flatten_call
@@ -37,7 +37,8 @@ from tapegrad.tree import ValueAndGradients
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable, **FIXED,
+    "apart": are_apart, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
+    "recorded": lambda f: None, **FIXED,
 }
 
 
@@ -50,8 +51,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if tape.result is None:
         tape.check()
     run = Run(tape, bind(tape, args, kwargs), redraw)
-    leaves = dict(zip(tape.inputs, run.leaves))
-    give_back = hold([leaves[x] if isinstance(x, Input) else value_of(x) for x in sources_of(tape)]) if redraw else None
+    give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
     try:
         for op in run if debug else ():
             note = f"  # {op.note}" if op.note else ""
@@ -330,6 +330,9 @@ def verify(guard: Guard, value: Any) -> None:
             raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the program might "
                              "take another path", guard.where, "trace the function again with these arguments")
         return
+    if guard.fact == "recorded":
+        raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again", guard.where,
+                         "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:

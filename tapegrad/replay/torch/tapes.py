@@ -13,6 +13,7 @@ import torch
 
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.replay.compiled import Miss
+from tapegrad.replay.generators import hold, sources_of, values_of
 from tapegrad.replay.play import bind
 from tapegrad.replay.torch.enter import Entered, tensor_of
 from tapegrad.replay.torch.function import Run, numbers, scope
@@ -42,10 +43,25 @@ class TapeOnTorch:
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
+        self.drawn = sources_of(tape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fresh is not None and not self.fresh():
             raise Miss(self.tape, None)
+        if not self.drawn:
+            return self.serve(*args, **kwargs)
+        try:
+            give_back = hold(values_of(self.drawn, self.tape, bind(self.tape, args, kwargs)))
+        except (ArgumentError, GuardError):
+            raise Miss(self.tape, None) from None
+        try:
+            return self.serve(*args, **kwargs)
+        except Exception:
+            give_back()
+            raise
+
+    def serve(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call with a program that fits it, a new one if none does."""
         for run in self.runs:
             try:
                 return run(*args, **kwargs)

@@ -1,0 +1,140 @@
+"""generators: where a program holds random generators, their states, and what of a run's draws its tape knows.
+
+A trace records the draws of generators that it can put a stand-in for: arguments, and what stands by name in a module, an object or a dict. One that
+draws all the same moves on, which its state tells.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.interpose import GlobalGenerator, stand_in
+from tapegrad.ops.random import draw
+from tapegrad.tape import Call, Guard, Tape, value_of
+from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
+
+SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
+ITEMS = 64  # of a list or dict that is longer, so many are looked at
+_SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
+State = tuple[Callable[[Any], None], Any]
+"""What sets a generator's state, and the state."""
+
+
+def state_of(x: Any) -> State:
+    """Return what sets a random generator's state, and the state."""
+    if isinstance(x, np.random.Generator):
+        return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
+    return (x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState) else (x.setstate, x.getstate())
+
+
+class Found:
+    """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
+
+    With `watched`, the states they have before the program runs are kept.
+    """
+
+    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True) -> None:
+        self.names: list[dict[str, Any]] = []
+        self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
+        for namespace in _reached([f, *args, *kwargs.values()], self._note):
+            if any(stand_in(x) is not x for x in namespace.values()):
+                self.names.append(namespace)
+        self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched else {}
+
+    def _note(self, x: Any) -> None:
+        x = x._generator if type(x) is GlobalGenerator else x
+        self.sources.setdefault(id(x), (f"a {type(x).__name__}", x))
+
+    def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
+        """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
+        inputs = {key for part in (signature.function, *signature.args, *signature.kwargs.values()) for key in part.seen}
+        return [names for names in self.names if id(names) not in inputs]
+
+    def unrecorded(self, tape: Tape) -> str:
+        """Return what the program drew from though its tape does not say so, "" for nothing."""
+        return next((label for key, (label, x) in self.sources.items() if key in self.states and not _explains(tape, x, self.states[key])), "")
+
+
+def unrecorded_draws(tape: Tape) -> Guard | None:
+    """Return the guard by which a tape says that it lacks random numbers which the program drew: no replay of it is right."""
+    return next((op for op in tape.ops if type(op) is Guard and op.fact == "recorded"), None)
+
+
+def _explains(tape: Tape, source: Any, before: Any) -> bool:
+    """Return whether the draws on a tape leave a generator where it is now."""
+    now = state_of(source)[1]
+    calls = [op for op in tape.ops if type(op) is Call and op.fn is draw and value_of(op.args[0]) is source]
+    if not calls:
+        return _same(before, now)
+    again = np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator) else type(source)(0)
+    state_of(again)[0](before)
+    for op in calls:
+        draw.impl(again, *map(value_of, op.args[1:]), **op.kwargs)
+    return _same(state_of(again)[1], now)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return all(_same(part, b[key]) for key, part in a.items())
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
+
+
+def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met."""
+    stack, known, keep = roots, set[int](), list[Any]()
+    while stack:
+        thing = stack.pop()
+        if id(thing) in known:
+            continue
+        known.add(id(thing))
+        keep.append(thing)  # what is known by its id must live
+        if isinstance(thing, (*SOURCES, GlobalGenerator)):
+            note(thing)
+        elif isinstance(thing, FunctionType):
+            if _is_foreign(thing.__module__):
+                continue
+            stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
+            stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+            names = _names(thing.__code__)
+            stack += [scope[name] for scope in (thing.__globals__,) for name in names if name in scope]
+            modules = [scope for name in names if isinstance(scope := thing.__globals__.get(name), ModuleType) and not _is_foreign(scope.__name__)]
+            stack += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            for scope in (thing.__globals__, *map(vars, modules)):
+                if id(scope) not in known:
+                    known.add(id(scope))
+                    keep.append(scope)
+                    yield scope
+        elif isinstance(thing, (MethodType, BuiltinFunctionType)):
+            stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
+        elif isinstance(thing, type):
+            if not _is_foreign(thing.__module__):
+                stack += [*vars(thing).values(), *thing.__bases__]
+        elif isinstance(thing, (list, tuple, set, frozenset)):
+            stack += _few(thing)
+        elif isinstance(thing, dict):
+            stack += _few(thing.values())
+            yield thing
+        elif isinstance(getattr(thing, "__dict__", None), dict) and not _is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
+            stack += [type(thing), *_few(vars(thing).values())]
+            yield vars(thing)
+        else:
+            stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
+            if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
+                stack.append(getattr(thing, "__self__", None))
+
+
+def _few(parts: Iterable[Any]) -> list[Any]:
+    return [part for part, _ in zip(parts, range(ITEMS))]
+
+
+def _names(code: CodeType) -> set[str]:
+    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def _is_foreign(module: Any) -> bool:
+    return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")
