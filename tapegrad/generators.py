@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from tapegrad.interpose import GlobalGenerator, stand_in
-from tapegrad.ops.random import draw
+from tapegrad.ops import draw
+from tapegrad.rules import OPS
 from tapegrad.tape import Call, Guard, Tape, value_of
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
+_DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
 _SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
 State = tuple[Callable[[Any], None], Any]
@@ -56,7 +58,12 @@ class Found:
         return [names for names in self.names if id(names) not in inputs]
 
     def unrecorded(self, tape: Tape) -> str:
-        """Return what the program drew from though its tape does not say so, "" for nothing."""
+        """Return what the program drew from though its tape does not say so, "" for nothing.
+
+        A call that may draw itself does so again in a replay: of a tape with one, nobody can tell.
+        """
+        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING) for op in tape.ops):
+            return ""
         return next((label for key, (label, x) in self.sources.items() if key in self.states and not _explains(tape, x, self.states[key])), "")
 
 
