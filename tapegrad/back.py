@@ -17,6 +17,7 @@ from tapegrad.rewrite import activity, differentiated, has_gradient, leading, pl
 from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tensorarray import unwrap, wrap
 from tapegrad.tensors import is_tensor, is_tensor_type, to_tensor
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
@@ -146,7 +147,8 @@ def start(y: Any, seed: Any) -> Any:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
-    return project(float(seed) if type(seed) is int else seed, y)
+    seed = float(seed) if type(seed) is int else seed
+    return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,

@@ -42,14 +42,14 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     return new
 
 
-def differentiated(tape: Tape, captured: bool = True) -> Collection[int]:
+def differentiated(tape: Tape) -> Collection[int]:
     """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
-    for what a module holds constant; on a tape made by hand, all.
+    for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
-    parts = tape.structure.parts if captured else tape.structure.args
-    return {index + 1 for part in parts for index in range(part.start, part.start + part.size) if index not in part.held}
+    return {index + 1 for part in tape.structure.asked if part is not None
+            for index in range(part.start, part.start + part.size) if index not in part.held}
 
 
 def placed(tape: Tape) -> list[Input]:

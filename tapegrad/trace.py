@@ -23,6 +23,7 @@ from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tensors import detached, duplicate, is_tensor
 from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
+from tapegrad.wanted import ALL, Wanted
 
 SMALL = 4096  # bytes of an array of which all is looked at
 
@@ -73,7 +74,7 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None) -> Tape:
+           once: Economy | None = None, observer: Any = None, wanted: Wanted = ALL) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs.
@@ -81,6 +82,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
+    signature.wanted = wanted.among(len(args))
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
     if grad:
