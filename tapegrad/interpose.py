@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.context import LISTENERS
 from tapegrad.copies import CODE, Attribute, code_of, running
-from tapegrad.proxy import apply, plain, record_unary
+from tapegrad.proxy import PROXIES, apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
@@ -145,6 +145,8 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
+            if args and type(args[0]) in PROXIES:  # whom NumPy would ask first
+                return apply(args[0]._tracer, fn, args, kwargs)
             for arg in args:
                 if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)

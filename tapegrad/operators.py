@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
-from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, compute, plain, record_unary
+from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_unary, recorded
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tree import is_leaf
@@ -43,6 +43,9 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
                 arg, y = other._op, fn(self._val, other._val)
             elif kind in _INLINE:
                 arg, y = other, fn(self._val, other)
+            elif kind is Tracked and other._tracer is tracer:
+                y = fn(self._val, other._val)
+                return recorded(tracer, op, (self._op, other._op), y)
             else:
                 return _record_binary(op, fn, self, other, other)
         except Exception as err:
@@ -64,10 +67,13 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
 
 def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
+        tracer = self._tracer
         try:
+            if type(other) in _INLINE and not tracer.custom:
+                return recorded(tracer, op, (other, self._op), fn(other, self._val))
             return _record_binary(op, fn, other, self, other)
         except Exception as err:
-            self._tracer.raised(fn, (other, self), NO_KWARGS, err)
+            tracer.raised(fn, (other, self), NO_KWARGS, err)
             raise
     return method
 

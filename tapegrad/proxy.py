@@ -336,8 +336,11 @@ class Tracked(Items):
     """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
 
     __slots__ = ()
-    _op = property(views.use)
-    _val = property(views.read)
+    _op = property(views.op_of)
+    _val = property(views.val_of)
+
+
+PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
@@ -352,10 +355,10 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
         proxy._track(origin)
-    elif isinstance(op, Call) and is_memory(val):
+    elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
         if op.fn.owns:
             proxy._track(views.Storage(op, val, owned=True))
-        elif op.fn.view and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
+        elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
 
@@ -441,11 +444,16 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     y = fn(x._val)
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
+    return recorded(tracer, op, (x._op,), y)
+
+
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
+    """Put a call that has its value, a single number or array in memory of its own, on the tape, and return its proxy: the short way of `record`."""
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (x._op,), NO_KWARGS, y, "", None
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, NO_KWARGS, y, "", None
     lasti = frame.f_lasti
     call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)

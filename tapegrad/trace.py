@@ -93,7 +93,11 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once)
-    proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
+    inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
+    for number, x in enumerate(inputs, 2):
+        x.id = number
+    tape.ops += inputs
+    proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     tracer.inputs = proxies
     for leaf in leaves if once is not None else ():
         if type(leaf) is np.ndarray:
@@ -141,6 +145,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
     """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    if sum(bool(structure.seen) for structure in nested) < 2:
+        return
     counts = Counter(key for structure in nested for key, part in structure.seen.items() if getattr(part, "volatile", False))
     shared = {key for key, count in counts.items() if count > 1}
     for structure, memo in zip(nested, memos) if shared else ():

@@ -34,8 +34,9 @@ from tapegrad.parts import (
     Partial,
     Static,
 )
-from tapegrad.tangent import Absorbing, accumulate, dtype_of
+from tapegrad.tangent import dtype_of
 from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.unmirror import is_nothing, unmirror
 from tapegrad.wanted import ALL, Wanted
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
@@ -87,7 +88,7 @@ class Structure:
         Raises ArgumentError where the nesting differs.
         """
         parts: list[Any] = [None] * (self.start + self.size)
-        _unmirror(self.spec, value, parts, "", ())
+        unmirror(self.spec, value, parts, "", ())
         return parts[self.start:]
 
     def __eq__(self, other: object) -> bool:
@@ -228,9 +229,9 @@ class ValueAndGradients:
 
     def unmirror(self, value: Any) -> list[Any]:
         """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
-        value, gradients = (None, None) if _is_nothing(value) else value
+        value, gradients = (None, None) if is_nothing(value) else value
         asked = self.signature.asked
-        nests: Any = [None] * len(asked) if _is_nothing(gradients) else [gradients] if self.signature.is_single else gradients
+        nests: Any = [None] * len(asked) if is_nothing(gradients) else [gradients] if self.signature.is_single else gradients
         given = {id(part): nest for part, nest in zip(asked, nests, strict=True)}
         return [value, *(leaf for part in self.signature.parts for leaf in part.unmirror(given.get(id(part))))]
 
@@ -246,45 +247,6 @@ def _shapes(value: Any) -> list[str]:
         is_complex = isinstance(leaf, complex) or getattr(dtype_of(leaf), "kind", "") == "c"
         found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
     return found
-
-
-def _is_nothing(cotangent: Any) -> bool:
-    return cotangent is None or isinstance(cotangent, Absorbing)
-
-
-def _unmirror(node: Any, value: Any, parts: list[Any], path: str, inside: tuple[int, ...]) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
-    if _is_nothing(value) or not node.leafy or id(node) in inside:
-        return
-    inside = (*inside, id(node))
-    if isinstance(node, Leaf):
-        known = parts[node.index]
-        parts[node.index] = value if known is None else accumulate(known, value)
-    elif isinstance(node, Container):
-        fields = _fields(value)
-        if fields is None or len(fields) != len(node.children):
-            raise ArgumentError(f"{path or 'the value'} is a {node.type.__name__} of {len(node.children)}, "
-                                f"and what was given for it is {value!r}", try_="give the same nesting")
-        for number, (child, field) in enumerate(zip(node.children, fields)):
-            _unmirror(child, field, parts, f"{path}[{number}]", inside)
-    elif isinstance(node, Bound):
-        _unmirror(node.children[1], value, parts, path, inside)
-    elif isinstance(node, Module):
-        for name, child in node.named():
-            _unmirror(child, value.get(name), parts, f"{path}[{name!r}]", inside)
-    else:
-        for name, child in zip(node.names, node.children):
-            if type(name) is Item:
-                field = value[name.key] if isinstance(value, list) or name.key in value else None
-            else:
-                field = value.get(name) if isinstance(value, dict) and not isinstance(node, Extended) else getattr(value, name, None)
-            _unmirror(child, field, parts, f"{path}.{name}", inside)
-
-
-def _fields(value: Any) -> list[Any] | None:
-    if optree.tree_is_leaf(value, none_is_leaf=True, namespace=NAMESPACE):
-        return None
-    return optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[0]
 
 
 class _Stars:
@@ -309,10 +271,19 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
     """
     start = len(leaves)
+    if type(x) in _NUMBERS or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
+        leaves.append(x)
+        labels.append(label)
+        if walks is not None:
+            walks.append(_NOTHING)
+        return Structure(Leaf(start), start, 1, {})
     walk = Walk(leaves, labels, shared)
-    spec = walk.visit(x, label)
     if walks is not None:
         walks.append(walk)
+    if type(x) is FunctionType and x.__closure__ is None and not x.__dict__:
+        walk.called.append(x)
+        return Structure(fixed(x), start, 0, {})
+    spec = walk.visit(x, label)
     return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held)
 
 
@@ -480,6 +451,9 @@ class Walk:
             entries = x._fields
             return node, ((part, f"{label}.{name}") for part, name in zip(children, entries))
         return node, ((part, f"{label}[{entry!r}]") for part, entry in zip(children, entries))
+
+
+_NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 
 def _join(label: str, name: str) -> str:

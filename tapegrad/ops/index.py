@@ -34,9 +34,14 @@ def pieced(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tu
         at += 1 + rank
 
 
+_DOUBLE = frozenset([np.dtype(np.float64)])
+
+
 def _wide(pieces: Any, dtype: Any) -> Any:
     """Return the dtype that holds all pieces; Python's numbers take that of the array."""
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
+    if kinds <= _DOUBLE and (dtype is None or dtype in _DOUBLE):
+        return np.float64
     given = [kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds]
     return np.result_type(*given, *([] if dtype is None else [dtype]))
 
