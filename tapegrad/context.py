@@ -244,8 +244,10 @@ class Tracer:
                 return arg._op
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
-            plain_array(arg)
-            self.read_outside(arg)
+            if type(arg) is not np.ndarray:
+                plain_array(arg)
+            if self.written:
+                self.read_outside(arg)
             known = self.constants.get(id(arg))
             if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
                 return known[1]

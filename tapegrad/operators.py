@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
-from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_unary, recorded
+from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tree import is_leaf
@@ -80,6 +80,8 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
+    if (y := record_beside(op, fn, a, b)) is not None:
+        return y
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list

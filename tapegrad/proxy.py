@@ -54,6 +54,8 @@ class Proxy(Slotted):
         try:
             op = FOREIGN.get(ufunc)
             if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+                if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
+                    return y
                 if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
                     inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
@@ -445,6 +447,20 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
     return recorded(tracer, op, (x._op,), y)
+
+
+def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Record a call of a proxy and an array that is not traced, whichever comes first; return None for others."""
+    x, array = (b, a) if type(a) is np.ndarray else (a, b)
+    if type(array) is not np.ndarray or type(x) not in PROXIES or x._tracer.custom:
+        return None
+    tracer = x._tracer
+    y = fn(array, x._val) if array is a else fn(x._val, array)
+    if tracer.once is not None:
+        tracer.meet(y)
+    if tracer.custom or type(y) is tuple:
+        return tracer.record(op, (a, b), NO_KWARGS, y)
+    return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
 
 
 def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
