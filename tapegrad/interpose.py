@@ -251,7 +251,8 @@ class Interposition:
         """Replace the names that a module has bound to what is replaced, for as many traces as there are of its functions."""
         if id(globals_) not in self.names:
             replaced = imported(globals_)
-            globals_.update({name: stand_in(value) for name, value in replaced.items()})
+            if replaced:
+                globals_.update({name: stand_in(value) for name, value in replaced.items()})
             self.names[id(globals_)] = replaced, 0
         replaced, count = self.names[id(globals_)]
         self.names[id(globals_)] = replaced, count + 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import op_of, rrule
 from tapegrad.tangent import dtype_of
@@ -96,6 +98,8 @@ def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
 
 def has_gradient(val: Any) -> bool:
     """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    if type(val) is np.ndarray:
+        return bool(val.dtype.kind != "b")
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 

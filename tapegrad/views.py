@@ -24,7 +24,7 @@ from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, r
 from tapegrad.path import Path, Step, assign, follow
 from tapegrad.rules import Op, Slotted, Traced, tracer_of
 from tapegrad.tangent import shape_of
-from tapegrad.tape import Call, Input, Operation, value_of
+from tapegrad.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.tensorarray import wrap
 from tapegrad.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 
@@ -198,6 +198,9 @@ def is_direct(path: Path) -> bool:
 _DIRECT = frozenset([getitem, reshape, permute_dims, expand_dims, squeeze, flip, real, imag])
 
 
+_new = object.__new__
+
+
 def place(x: Traced) -> View:
     """Return a proxy's place, on a storage of its own where it had none."""
     if x._view is None:
@@ -229,6 +232,21 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         return None
     known = {"through": path} if path else {}
     return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
+
+
+def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any) -> Any:
+    """Record a view of an array's memory, made with plain arguments: the short way of `Tracer.record`; return None where that must see to it."""
+    tracer, view = base._tracer, base._view
+    if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
+        return None
+    if tracer.once is not None:
+        tracer.meet(y)
+    view = place(base)
+    call = _new(Call)
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (peek(base), *args), NO_KWARGS, y, "", None
+    x = tracer.proxy(tracer.place(call), y, tracer, view.storage)
+    x._view.path = (*view.path, Step(op, args, {}))
+    return x
 
 
 def alias(x: Traced, base: Traced) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops, views
-from tapegrad.brief import PYTHON, plain
+from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
@@ -83,8 +83,9 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
 
 @constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.fromiter, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-    traced = type(args[0]) not in PYTHON if args else False  # a size, most often
-    if (traced or len(args) > 1 or kwargs) and any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
+    if args and isinstance(args[0], Traced) and fn in FOREIGN:
+        return FOREIGN[fn](*args, **kwargs)
+    if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
         if fn in FOREIGN:
             return FOREIGN[fn](*args, **kwargs)
         args = tuple(static(arg) if isinstance(arg, Traced) else arg for arg in args)

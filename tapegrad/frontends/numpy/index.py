@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tapegrad import ops
+from tapegrad import ops, views
 from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.rules import FOREIGN, Traced, means, refused
 from tapegrad.tangent import dtype_of, shape_of
@@ -22,7 +22,9 @@ def getitem(x: Any, index: Any) -> Any:
         return x._tracer.record(ops.getitem, (x, index), NO_KWARGS, x._val[index])
     parts = index if type(index) is tuple else (index,)
     if all(map(_is_plain, parts)):
-        return x._tracer.record(ops.getitem, (x, *parts), NO_KWARGS, x._val[index])
+        y = x._val[index]
+        made = views.cut(x, ops.getitem, parts, y)
+        return made if made is not None else x._tracer.record(ops.getitem, (x, *parts), NO_KWARGS, y)
     return ops.read(x, index_parts(index))
 
 
