@@ -221,8 +221,8 @@ class Interposition:
                 for module, _, replacing in stand_ins():
                     module.__class__ = replacing
                 self.known += [(fn, *_stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
-                for fn, _, code in self.known:
-                    fn.__code__ = code
+                for fn, own, code in self.known:
+                    CODE[fn], fn.__code__ = own, code
             self.depth += 1
             self.replace_names(globals_)
             functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)]
@@ -243,8 +243,9 @@ class Interposition:
                 if self.depth == 0:
                     for module, cls, _ in stand_ins():
                         module.__class__ = cls
-                    for fn, code, _ in self.known:
-                        fn.__code__ = code
+                    for fn, own, _ in self.known:
+                        fn.__code__ = own
+                        CODE.pop(fn, None)
         return leave
 
     def replace_names(self, globals_: dict[str, Any]) -> None:
