@@ -15,12 +15,14 @@ from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.ops import add, getfield, pack
 from tapegrad.rewrite import activity, differentiated, has_gradient, leading, placed, pullback_of
 from tapegrad.rules import Op, as_numpy, rrule
-from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dtype_of, project, shape_of
+from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tensorarray import unwrap, wrap
 from tapegrad.tensors import is_tensor, is_tensor_type, to_tensor
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
+_FLOATS = frozenset([float, np.float64])
 _OPERATIONS = frozenset([Call, Input, Constant])
 _LAZY = frozenset([Scatter, Accumulator])
 _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not know, and must not record
@@ -121,6 +123,8 @@ def _flat_result(y: Any, *dxs: Any) -> Any:
 
 def start(y: Any, seed: Any) -> Any:
     """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
+    if type(y) in _FLOATS and type(seed) is int:
+        return float(seed)
     if not is_leaf(y):
         leaves: list[Any] = []
         structure = flatten(y, "", leaves, [], shared=False)
@@ -146,7 +150,8 @@ def start(y: Any, seed: Any) -> Any:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
-    return project(float(seed) if type(seed) is int else seed, y)
+    seed = float(seed) if type(seed) is int else seed
+    return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 
 
 def _array(seed: Any, y: Any) -> Any:
@@ -241,11 +246,12 @@ def _pass_thriftily(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> Non
 
 
 def taken(cot: list[Any], i: int, x: Any) -> Any:
-    """Return the cotangent at position `i` as the gradient of the input `x`: itself if it is a large array that nobody else holds, else a copy."""
-    if is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
+    """Return the cotangent at position `i` as the gradient of the input `x`: itself if it is an array that nobody else holds, else a copy."""
+    cot[i] = dense(cot[i])
+    if type(cot[i]) is np.ndarray and cot[i].base is None and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
         return cot[i]
     return conform(ZERO if cot[i] is None else cot[i], x)
 
 
 def _alike(a: Any, b: Any) -> bool:
-    return type(b) is np.ndarray and bool(a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable)
+    return type(b) is np.ndarray and bool(a.shape == b.shape and a.dtype == b.dtype and a.dtype != object and a.flags.writeable)

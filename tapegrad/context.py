@@ -23,10 +23,12 @@ from tapegrad.paths import Paths
 from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
-from tapegrad.tensors import is_memory, is_tensor, overlap
+from tapegrad.tensors import ORDINARY, is_memory, is_tensor, overlap
 from tapegrad.tree import OPAQUE, flatten
 from tapegrad.views import known, part, peek
 
+_new = object.__new__
+_INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
 _QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
 
 
@@ -91,6 +93,7 @@ def _hear(err: TapeError) -> None:
 
 
 HEARERS.append(_hear)
+_SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 NO_COPIES: dict[int, Any] = {}
@@ -157,21 +160,21 @@ class Tracer:
         self.dynamic = self.dynamic or op.dynamic
         if op.nested:
             args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
+        lift = self.lift
         if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
             view = args[0]._view
             if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
                 made = self.part(op, args, kwargs)
                 if made is not None:
                     return made
-            lifted = [peek(args[0]), *map(self.lift, args[1:])]
+            lifted = [peek(args[0]), *[arg if type(arg) in _INLINE else lift(arg) for arg in args[1:]]]
+        else:
+            lifted, view = [arg if type(arg) in _INLINE else lift(arg) for arg in args], None
+        pb = None
+        if val is UNKNOWN:
             values = list(map(value_of, lifted))
             if view is not None:
                 values[0] = args[0]._val  # the memory itself, of which the result may be a view: the operation may have a copy for its users
-        else:
-            lifted = [self.lift(arg) for arg in args]
-            values = list(map(value_of, lifted))
-        pb = None
-        if val is UNKNOWN:
             if self.economy is not None:
                 self.economy.make_room()
             try:
@@ -190,8 +193,8 @@ class Tracer:
             self.check_numeric(lifted, kwargs.get("dtype"), val)
         if self.once is not None:
             self.meet(val)
-        call = Call(op, tuple(lifted), kwargs or NO_KWARGS, val)
-        call.pb = pb
+        call = _new(Call)  # slot by slot, as the operators do
+        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
         return self.fields(self.place(call), args)
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
@@ -255,8 +258,8 @@ class Tracer:
     def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
         """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
         val = op.val
-        if val is None:
-            return None
+        if type(val) is np.ndarray or val is None:
+            return None if val is None else self.proxy(op, val, self, args)
         if isinstance(val, (tuple, list)):
             parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
             several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))  # torch's take one sequence
@@ -276,8 +279,10 @@ class Tracer:
                 return arg._op
             return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
         if isinstance(arg, np.ndarray):
-            plain_array(arg)
-            self.read_outside(arg)
+            if type(arg) is not np.ndarray:
+                plain_array(arg)
+            if self.written:
+                self.read_outside(arg)
             known = self.constants.get(id(arg))
             if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
                 return known[1]
@@ -419,6 +424,8 @@ class Tracer:
 
 def unchanged(x: Any, copy: Any) -> bool:
     """Return whether an array is still what it was when it was copied."""
+    if type(x) is type(copy) is np.ndarray and x.nbytes <= _SMALL and x.dtype != object:
+        return x.shape == copy.shape and x.dtype == copy.dtype and x.tobytes() == copy.tobytes()
     return np.array_equal(x, copy)
 
 

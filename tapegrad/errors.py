@@ -134,10 +134,23 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
     """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from `frame` outwards: the user's."""
     if frame is None:
         frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename in INTERNAL or _is_standard(frame.f_code.co_filename)
-                                        or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")):
+    while frame.f_back is not None and (_skipped.get(frame.f_code.co_filename) or _is_library(frame)):
         frame = frame.f_back
     return frame
+
+
+_skipped = dict.fromkeys(INTERNAL, True)  # what is known of files: whether their frames are no user's
+
+
+def _is_library(frame: FrameType) -> bool:
+    """True for a frame of the standard library, numpy, scipy or torch."""
+    file = frame.f_code.co_filename
+    known = _skipped.get(file)
+    if known is None:
+        known = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")
+        if not file.startswith("<"):  # code from a text has no file of its own
+            _skipped[file] = known
+    return known
 
 
 @functools.cache

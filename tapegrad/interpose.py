@@ -17,7 +17,7 @@ import numpy as np
 from tapegrad.context import LISTENERS
 from tapegrad.copies import CODE, Attribute, code_of, running
 from tapegrad.errors import in_our_words
-from tapegrad.proxy import apply, plain, record_unary
+from tapegrad.proxy import PROXIES, apply, plain, record_unary
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import leaves_of
@@ -116,32 +116,34 @@ def _callee(code: CodeType, lasti: int) -> str:
     return names[-1].argval if names else "?"
 
 
-def stand_ins() -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Return, for each module, its namespace, the functions to replace, and their stand-ins."""
+def stand_ins() -> list[tuple[Any, type, type]]:
+    """Return the modules of which functions are replaced, each with its class, and the class that it has while a trace runs."""
     return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
 
 
 @functools.cache
-def _stand_ins(with_torch: bool) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
     if with_torch:  # of torch's functions few ask no protocol
         torch = sys.modules["torch"]
         sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)  # by lengths one by one, of which torch asks no protocol
         own = (torch.from_numpy, torch.from_dlpack, *sized)
-        return [*_stand_ins(False), *_table([(torch, {fn: FOREIGN[fn] for fn in own}, _shim)])]
-    return _table([
-        (math, FOREIGN, _shim), (cmath, FOREIGN, _shim), (np, CONSTRUCTORS, _maker), (np.random, CONSTRUCTORS, _maker),
-        *((module, _dispatched(module), _listener) for module in (np, np.linalg, np.fft))])
+        return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
+    return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
+            _replacing(np, [(CONSTRUCTORS, _maker), (_dispatched(np), _listener)]), _replacing(np.random, [(CONSTRUCTORS, _maker)]),
+            *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]
 
 
-def _table(modules: list[tuple[Any, dict[Any, Any], Callable[..., Any]]]) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    table = []
-    for module, known, shim in modules:
+def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]]]) -> tuple[Any, type, type]:
+    """Return a module's class, and one whose properties are the stand-ins: to give it that costs nothing, however many they are."""
+    shims: dict[str, Any] = {}
+    for known, shim in kinds:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
-        shims = {name: shim(fn, known[fn]) for name, fn in found.items()}
-        STAND_IN.update({fn: shims[name] for name, fn in found.items()})
-        FOREIGN.update({shims[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})  # looked up by name in a trace
-        table.append((vars(module), found, shims))
-    return table
+        made = {name: shim(fn, known[fn]) for name, fn in found.items()}
+        STAND_IN.update({fn: made[name] for name, fn in found.items()})
+        FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})  # looked up by name in a trace
+        shims |= made
+    properties = {name: property({module: made}.__getitem__) for name, made in shims.items()}  # no Python function to call
+    return module, type(module), type(type(module).__name__, (type(module),), properties)
 
 
 def _dispatched(module: Any) -> dict[Any, Any]:
@@ -155,6 +157,8 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
+            if args and type(args[0]) in PROXIES:  # whom NumPy would ask first
+                return apply(args[0]._tracer, fn, args, kwargs)
             for arg in args:
                 if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
@@ -220,21 +224,21 @@ class Interposition:
         self.depth = 0
         self.names: dict[int, tuple[dict[str, Any], int]] = {}  # id of a module's globals: what stood there, and how many traces want it
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
-        self.known: list[FunctionType] = []  # those with a rule or a meaning, replaced by the first trace for all
+        self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
 
     def enter(self, tracer: Any, namespaces: Sequence[dict[str, Any]], functions: Iterable[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function that finds names in these namespaces, and of these functions as primitives; return how to end it."""
-        functions = tuple(functions)
         with _lock:
             if self.depth == 0:
-                for namespace, _, shims in stand_ins():
-                    namespace.update(shims)
-                self.known = list(PYTHON)
-                for fn in self.known:
-                    self.swap(fn)
+                for module, _, replacing in stand_ins():
+                    module.__class__ = replacing
+                self.known += [(fn, *_stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
+                for fn, own, code in self.known:
+                    CODE[fn], fn.__code__ = own, code
             self.depth += 1
             for names in namespaces:
                 self.replace_names(names)
+            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)]
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -251,17 +255,19 @@ class Interposition:
                     self.restore(fn)
                 self.depth -= 1
                 if self.depth == 0:
-                    for namespace, found, _ in stand_ins():
-                        namespace.update(found)
-                    for fn in self.known:
-                        self.restore(fn)
+                    for module, cls, _ in stand_ins():
+                        module.__class__ = cls
+                    for fn, own, _ in self.known:
+                        fn.__code__ = own
+                        CODE.pop(fn, None)
         return leave
 
     def replace_names(self, globals_: dict[str, Any]) -> None:
         """Replace the names that a module has bound to what is replaced, for as many traces as there are of its functions."""
         if id(globals_) not in self.names:
             replaced = imported(globals_)
-            globals_.update({name: stand_in(value) for name, value in replaced.items()})
+            if replaced:
+                globals_.update({name: stand_in(value) for name, value in replaced.items()})
             self.names[id(globals_)] = replaced, 0
         replaced, count = self.names[id(globals_)]
         self.names[id(globals_)] = replaced, count + 1

@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
-from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, compute, plain, record_unary
+from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tensorarray import TensorArray
@@ -44,6 +44,9 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
                 arg, y = other._op, fn(self._val, other._val)
             elif kind in _INLINE:
                 arg, y = other, fn(self._val, other)
+            elif kind is Tracked and other._tracer is tracer:
+                y = fn(self._val, other._val)
+                return recorded(tracer, op, (self._op, other._op), y)
             else:
                 return _record_binary(op, fn, self, other, other)
         except Exception as err:
@@ -65,10 +68,13 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
 
 def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
+        tracer = self._tracer
         try:
+            if type(other) in _INLINE and not tracer.custom:
+                return recorded(tracer, op, (other, self._op), fn(other, self._val))
             return _record_binary(op, fn, other, self, other)
         except Exception as err:
-            self._tracer.raised(fn, (other, self), NO_KWARGS, err)
+            tracer.raised(fn, (other, self), NO_KWARGS, err)
             raise
     return method
 
@@ -77,6 +83,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
     if type(other) is TensorArray:  # in a pullback, a number beside a tensor: that knows what the operator means
         return NotImplemented
+    if (y := record_beside(op, fn, a, b)) is not None:
+        return y
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list

@@ -50,7 +50,10 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
 
 def may_repeat(index: tuple[Any, ...]) -> bool:
     """True if an index may name a place more than once."""
-    return any(isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b" for part in index)
+    for part in index:  # noqa: SIM110  (no generator: a sparse cotangent asks for each of its pieces)
+        if type(part) is not slice and isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b":
+            return True
+    return False
 
 
 def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:

@@ -53,6 +53,8 @@ class Proxy(Slotted):
         try:
             op = FOREIGN.get(ufunc)
             if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+                if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
+                    return y
                 if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
                     inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
@@ -376,8 +378,11 @@ class Tracked(Items):
     """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
 
     __slots__ = ()
-    _op = property(views.use)
-    _val = property(views.read)
+    _op = property(views.op_of)
+    _val = property(views.val_of)
+
+
+PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
@@ -392,10 +397,10 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.Storage:
         proxy._track(origin)
-    elif isinstance(op, Call) and is_memory(val):
+    elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
         if op.fn.owns:
             proxy._track(views.Storage(op, val, owned=True))
-        elif op.fn.view and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
+        elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
 
@@ -481,11 +486,30 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     y = fn(x._val)
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
+    return recorded(tracer, op, (x._op,), y)
+
+
+def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Record a call of a proxy and an array that is not traced, whichever comes first; return None for others."""
+    x, array = (b, a) if type(a) is np.ndarray else (a, b)
+    if type(array) is not np.ndarray or type(x) not in PROXIES or x._tracer.custom:
+        return None
+    tracer = x._tracer
+    y = fn(array, x._val) if array is a else fn(x._val, array)
+    if tracer.once is not None:
+        tracer.meet(y)
+    if tracer.custom or type(y) is tuple:
+        return tracer.record(op, (a, b), NO_KWARGS, y)
+    return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
+
+
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
+    """Put a call that has its value, a single number or array in memory of its own, on the tape, and return its proxy: the short way of `record`."""
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (x._op,), NO_KWARGS, y, "", None
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, NO_KWARGS, y, "", None
     lasti = frame.f_lasti
     call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)

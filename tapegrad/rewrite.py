@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tapegrad.ops.structure import getfield
 from tapegrad.rules import op_of, rrule
 from tapegrad.tangent import dtype_of
@@ -42,14 +44,14 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     return new
 
 
-def differentiated(tape: Tape, captured: bool = True) -> Collection[int]:
+def differentiated(tape: Tape) -> Collection[int]:
     """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
-    for what a module holds constant; on a tape made by hand, all.
+    for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
-    parts = tape.structure.parts if captured else tape.structure.args
-    return {index + 1 for part in parts for index in range(part.start, part.start + part.size) if index not in part.held}
+    return {index + 1 for part in tape.structure.asked if part is not None
+            for index in range(part.start, part.start + part.size) if index not in part.held}
 
 
 def placed(tape: Tape) -> list[Input]:
@@ -96,9 +98,12 @@ def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
 
 def has_gradient(val: Any) -> bool:
     """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    if type(val) is np.ndarray:
+        return bool(val.dtype.kind != "b")
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 
 def pullback_of(op: Call) -> Any:
     """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
-    return op_of(op.fn).pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, op.where)
+    fn = op_of(op.fn)
+    return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)  # to find a line takes its time

@@ -230,6 +230,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
     What rules and composites read shapes with. The tape that a proxy's tracer records is then specialised to the
     shapes of its inputs, and guards them.
     """
+    if type(x) in _NUMPYS:
+        return x.shape  # type: ignore[no-any-return]
     return x._shape if hasattr(type(x), "_tracer") else getattr(x, "shape", ())  # type: ignore[no-any-return]
 
 
@@ -268,7 +270,10 @@ def project(dx: Any, x: Any) -> Any:
     idea ProjectTo). `dx` broadcasts against `x`; the result has x's shape. An integer or bool input is
     differentiated as if it were real: its cotangent keeps dx's floating dtype.
     """
-    if (type(dx) in _REALS and type(x) in _REALS) or type(dx) in _AS_THEY_ARE:
+    if type(dx) is np.ndarray:
+        if type(x) is np.ndarray and dx.dtype is x.dtype and dx.shape == x.shape:
+            return dx
+    elif (type(dx) in _REALS and type(x) in _REALS) or type(dx) in _AS_THEY_ARE:
         return dx
     if type(x) is TensorArray:
         dx = _beside(dx, x)
@@ -321,6 +326,8 @@ def conform(dx: Any, x: Any) -> Any:
     A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
     """
     dx = dense(dx)
+    if type(dx) in _REALS and type(x) is float:
+        return float(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
     if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
@@ -335,7 +342,7 @@ def conform(dx: Any, x: Any) -> Any:
         dx = 0.0
     if isinstance(x, np.ndarray):
         dtype = x.dtype if x.dtype.kind in "fc" else None
-        return np.array(np.broadcast_to(dx, x.shape), dtype)
+        return np.array(dx if shape_of(dx) == x.shape else np.broadcast_to(dx, x.shape), dtype)
     if isinstance(x, np.generic):
         return x.dtype.type(dx) if x.dtype.kind in "fc" else np.float64(dx)
     if type(x) is float or type(x) is int:

@@ -251,7 +251,9 @@ class Tape(Methods):
         self._result: Operation | None = None
         self.structure: Any = None
         self.name = label or getattr(fn, "__name__", "") or ("" if fn is None else type(fn).__name__)
-        self.push(Input(fn, self.name or "function"))
+        first = Input(fn, self.name or "function")
+        first.id = 1
+        self.ops.append(first)
 
     def blank(self) -> Tape:
         """Return a tape of the same name and structure, without operations: what a pass fills."""

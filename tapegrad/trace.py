@@ -24,6 +24,7 @@ from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.tensors import detached, duplicate, is_tensor
 from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
+from tapegrad.wanted import ALL, Wanted
 
 SMALL = 4096  # bytes of an array of which all is looked at
 
@@ -74,7 +75,7 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None, found: Found | None = None) -> Tape:
+           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
@@ -83,6 +84,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
+    signature.wanted = wanted.among(len(args))
     for leaf, label in zip(leaves, labels):
         plain_array(leaf, label)
     if grad:
@@ -93,7 +95,11 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once)
-    proxies: list[Any] = [proxy.make(tape.push(Input(leaf, label)), leaf, tracer) for leaf, label in zip(leaves, labels)]
+    inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
+    for number, x in enumerate(inputs, 2):
+        x.id = number
+    tape.ops += inputs
+    proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     tracer.inputs = proxies
     for leaf in leaves if once is not None else ():
         if type(leaf) is np.ndarray:
@@ -150,6 +156,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
     """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    if sum(bool(structure.seen) for structure in nested) < 2:
+        return
     counts = Counter(key for structure in nested for key, part in structure.seen.items() if getattr(part, "volatile", False))
     shared = {key for key, count in counts.items() if count > 1}
     for structure, memo in zip(nested, memos) if shared else ():

@@ -40,6 +40,7 @@ from tapegrad.tensors import is_memory, is_tensor
 from tapegrad.text import Text
 from tapegrad.text import plain as plain_text
 from tapegrad.unmirror import is_nothing, unmirror
+from tapegrad.wanted import ALL, Wanted
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
@@ -130,12 +131,12 @@ class Reached:
 
 
 class Signature:
-    """How the inputs of a tape are nested in its function, its positional and its keyword arguments."""
+    """How the inputs of a tape are nested in its function, its positional and its keyword arguments, and by which its gradient is `wanted`."""
 
-    __slots__ = ("args", "fn", "function", "kwargs", "reached")
+    __slots__ = ("args", "fn", "function", "kwargs", "reached", "wanted")
 
-    def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure]) -> None:
-        self.fn, self.function, self.args, self.kwargs = fn, function, args, kwargs
+    def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure], wanted: Wanted = ALL) -> None:
+        self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
         self.reached: Reached | None = None  # known of a traced function alone
 
     def __eq__(self, other: object) -> bool:
@@ -157,21 +158,35 @@ class Signature:
 
     @property
     def parts(self) -> tuple[Structure, ...]:
-        """The function and the positional arguments: what a gradient has a place for."""
+        """The function and the positional arguments: what can be differentiated by."""
         return (self.function, *self.args)
+
+    @property
+    def asked(self) -> tuple[Structure | None, ...]:
+        """What a gradient has a place for, in its order: None for the function's, where that is not wanted."""
+        argnums, captured = self.wanted
+        if argnums is None:
+            return (self.function if captured else None, *self.args)
+        return tuple(self.args[i] for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+
+    @property
+    def is_single(self) -> bool:
+        """True if the gradient by one argument is wanted, and not a tuple of several."""
+        return isinstance(self.wanted.argnums, int)
 
     def refuse_opaque(self) -> None:
         """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
-        for part in self.args:
-            for label, x in part.opaque:
+        for part in self.asked:
+            for label, x in part.opaque if part is not None and part is not self.function else ():
                 if _holds_numbers(x):
                     what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
                     raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
 
-    def gradients(self, leaves: list[Any]) -> tuple[Any, ...]:
-        """Return (df, *dargs) from one cotangent per input."""
-        return tuple(part.mirror(leaves) for part in self.parts)
+    def gradients(self, leaves: list[Any]) -> Any:
+        """Return from one cotangent per input what is wanted: (df, *dargs), a tuple of some of the dargs, or one of them."""
+        nests = tuple([None if part is None else part.mirror(leaves) for part in self.asked])
+        return nests[0] if self.is_single else nests
 
 
 def _is_sparse(x: Any) -> bool:
@@ -210,7 +225,7 @@ class Recorded:
 
 
 class ValueAndGradients:
-    """The nesting (value, (df, *dargs)) of what a gradient tape returns."""
+    """The nesting of what a gradient tape returns: (value, (df, *dargs)), or of the gradients those that are wanted."""
 
     __slots__ = ("shapes", "signature", "size")
 
@@ -228,11 +243,14 @@ class ValueAndGradients:
     def unmirror(self, value: Any) -> list[Any]:
         """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
         value, gradients = (None, None) if is_nothing(value) else value
-        nests: Any = [None] * len(self.signature.parts) if is_nothing(gradients) else gradients
-        return [value, *(leaf for part, given in zip(self.signature.parts, nests) for leaf in part.unmirror(given))]
+        asked = self.signature.asked
+        nests: Any = [None] * len(asked) if is_nothing(gradients) else [gradients] if self.signature.is_single else gradients
+        given = {id(part): nest for part, nest in zip(asked, nests, strict=True)}
+        return [value, *(leaf for part in self.signature.parts for leaf in part.unmirror(given.get(id(part))))]
 
     def __repr__(self) -> str:
-        return f"(*, ({', '.join(map(repr, self.signature.parts))}))"
+        nests = list(map(repr, self.signature.asked))
+        return f"(*, {nests[0]})" if self.signature.is_single else f"(*, ({', '.join(nests)}))"
 
 
 def _shapes(value: Any) -> list[str]:
@@ -266,10 +284,19 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
     """
     start = len(leaves)
+    if type(x) in _NUMBERS or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
+        leaves.append(x)
+        labels.append(label)
+        if walks is not None:
+            walks.append(_NOTHING)
+        return Structure(Leaf(start), start, 1, {})
     walk = Walk(leaves, labels, shared)
-    spec = walk.visit(x, label)
     if walks is not None:
         walks.append(walk)
+    if type(x) is FunctionType and x.__closure__ is None and not x.__dict__:
+        walk.called.append(x)
+        return Structure(fixed(x), start, 0, {})
+    spec = walk.visit(x, label)
     return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held)
 
 
@@ -439,6 +466,9 @@ class Walk:
             entries = x._fields
             return node, ((part, f"{label}.{name}") for part, name in zip(children, entries))
         return node, ((part, f"{label}[{entry!r}]") for part, entry in zip(children, entries))
+
+
+_NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 
 def _join(label: str, name: str) -> str:

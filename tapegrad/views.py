@@ -24,7 +24,7 @@ from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, r
 from tapegrad.path import Path, Step, assign, follow
 from tapegrad.rules import Op, Slotted, Traced, tracer_of
 from tapegrad.tangent import shape_of
-from tapegrad.tape import Call, Input, Operation, value_of
+from tapegrad.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.tensorarray import wrap
 from tapegrad.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 
@@ -73,8 +73,13 @@ class Storage:
         """Give up those that share the memory: this one was written to."""
         for storage in self.family or ():
             if storage is not self:
-                storage.lost = "two tensors or arrays share memory on a way that no tape describes, one was written to, and the other is used"
+                storage.lose("two tensors or arrays share memory on a way that no tape describes, one was written to, and the other is used")
         self.family = None
+
+    def lose(self, why: str) -> None:
+        """Give the content up: whoever uses it is told why."""
+        self.lost = why
+        self.version += 1
 
 
 CLONE = "x.clone() or a copy of one of the two, before either is written to"
@@ -105,6 +110,7 @@ def _kept(name: str) -> tuple[Any, Any]:
     return get, put
 
 
+_slot_op, _slot_val = (vars(Slotted)[name].__get__ for name in ("_op", "_val"))
 _get_op, _set_op = _kept("_op")
 _get_val, _set_val = _kept("_val")
 
@@ -136,6 +142,19 @@ def use(x: Traced) -> Operation:
     elif storage.owned and not storage.shared and _shares(op.val, storage.val):
         op.val = duplicate(op.val)  # the buffer will change under it
     return op  # type: ignore[no-any-return]
+
+
+def op_of(x: Traced) -> Operation:
+    """Return what `use` does: it has nothing to do where nothing was written since, and the content is shared already."""
+    view = x._view
+    storage = view.storage
+    return _slot_op(x) if view.version == storage.version and storage.shared else use(x)  # type: ignore[no-any-return]
+
+
+def val_of(x: Traced) -> Any:
+    """Return what `read` does, of a proxy that is no tensor."""
+    view = x._view
+    return _slot_val(x) if view.seen == view.storage.version else read(x)
 
 
 def read(x: Traced) -> Any:
@@ -180,6 +199,9 @@ def is_direct(path: Path) -> bool:
 _DIRECT = frozenset([getitem, reshape, permute_dims, expand_dims, squeeze, flip, real, imag])
 
 
+_new = object.__new__
+
+
 def place(x: Traced) -> View:
     """Return a proxy's place, on a storage of its own where it had none."""
     if x._view is None:
@@ -201,7 +223,7 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     lifted = tuple(map(tracer.lift, args))
     step = Step(op, tuple(map(value_of, lifted)), {key: value for key, value in kwargs.items() if key != "through"})
     val = op.run(read(x), *step.args, **kwargs)
-    if _is_view(val, x, step):
+    if _is_view(val, read(x), x, step):
         step = _static(tracer, lifted, step)
         y = tracer.proxy(None, val, tracer, storage)
         y._track(storage, (*path, step))
@@ -213,15 +235,30 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
 
 
+def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any) -> Any:
+    """Record a view of an array's memory, made with plain arguments: the short way of `Tracer.record`; return None where that must see to it."""
+    tracer, view = base._tracer, base._view
+    if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
+        return None
+    if tracer.once is not None:
+        tracer.meet(y)
+    view = place(base)
+    call = _new(Call)
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (peek(base), *args), NO_KWARGS, y, "", None
+    x = tracer.proxy(tracer.place(call), y, tracer, view.storage)
+    x._view.path = (*view.path, Step(op, args, {}))
+    return x
+
+
 def alias(x: Traced, base: Traced) -> None:
     """Make `x`, just returned by a `view` op of `base`, a view of base's memory, if NumPy made it one."""
-    op, tracer = _get_op(x), x._tracer
+    op, val, tracer = _get_op(x), _get_val(x), x._tracer
     of = read(base) if base._view is not None else base._val
-    if getattr(_get_val(x), "size", 1) == 0 or getattr(of, "size", 1) == 0:
+    if getattr(val, "size", 1) == 0 or getattr(of, "size", 1) == 0:
         tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
     through = op.kwargs.get("through", ())
     step = Step(op.fn, tuple(map(value_of, op.args[1:])), {key: value for key, value in op.kwargs.items() if key != "through"})
-    if _is_view(_get_val(x), base, step):
+    if _is_view(val, of, base, step):
         step = _static(tracer, op.args[1:], step)
         view = place(base)
         x._track(view.storage, (*view.path, *through, step))
@@ -235,15 +272,18 @@ def alias(x: Traced, base: Traced) -> None:
 
 def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
     """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a path is static."""
-    for arg in args:
-        if isinstance(arg, Operation):
-            tracer.guard(arg, "index", operator.index(arg.val))
+    traced = [arg for arg in args if isinstance(arg, Operation)]
+    for arg in traced:
+        tracer.guard(arg, "index", operator.index(arg.val))
+    if not traced and not any(isinstance(part, Traced) for part in step.args):
+        return step
     return step._replace(args=tuple(operator.index(part) if isinstance(part, Traced) else part for part in step.args))  # type: ignore[arg-type]
 
 
-def _is_view(val: Any, base: Traced, step: Step) -> bool:
-    """Return whether what a step from `base` gave shares its memory; of a reshape NumPy and torch decide that by their own layout."""
-    of = read(base) if base._view is not None else base._val
+def _is_view(val: Any, of: Any, base: Traced, step: Step) -> bool:
+    """Return whether what a step from `base`, whose value is `of`, gave shares its memory; of a reshape NumPy and torch decide that by their own
+    layout.
+    """
     if step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of))) or (type(of) is np.ndarray and of.ndim < 2):
         return _shares(val, of)
     view = place(base)
@@ -276,6 +316,8 @@ def arranged(x: Any, order: str | None, copied: bool = False) -> Any:
 
 
 def _shares(a: Any, b: Any) -> bool:
+    if type(a) is type(b) is np.ndarray:
+        return a.base is b or np.may_share_memory(a, b)
     if isinstance(a, Traced) and isinstance(b, Traced):  # of an outer trace
         return a._view is not None and b._view is not None and a._view.storage is b._view.storage
     return overlap(a, b)
@@ -333,7 +375,7 @@ def _lose_overlaps(x: Input, tracer: Any) -> None:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)
         if isinstance(op, Input) and op is not x and overlap(mine, others):
-            place(other).storage.lost = f"{op.label} shares memory with {x.label}, which was written to"
+            place(other).storage.lose(f"{op.label} shares memory with {x.label}, which was written to")
 
 
 def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:

@@ -42,9 +42,8 @@ def run_grad(options: argparse.Namespace) -> None:
     """Print the value and the gradient by each argument, then what was asked for besides."""
     program = program_of(options)
     with busy("differentiating"):
-        value, (df, *dxs) = _gradient(program, seed_of(options))
-    captured = [] if df is None else [("df", df)]
-    print_values([("value", value), *captured, *((f"d{name}", dx) for name, dx in zip(program.names, dxs))])
+        value, gradients = _gradient(program, seed_of(options))
+    print_values([("value", value), *_named(program, gradients, captured=True)])
     if options.tape or options.stages:
         print()
         options.grad = True
@@ -56,6 +55,16 @@ def _gradient(program: Program, seed: Any) -> Any:
         return grad(program.fn, *program.args, seed=seed, **program.kwargs)
     tape = program.tape if is_gradient(program.tape) else gradient_of(program, seed)
     return tape.play(*program.args, **program.kwargs)
+
+
+def _named(program: Program, gradients: Any, captured: bool = False) -> list[tuple[str, Any]]:
+    """Return the gradients by arguments, before them those by what was `captured`, with the names to print them under."""
+    structure = None if program.tape is None else program.tape.structure
+    argnums = None if structure is None else structure.wanted.argnums
+    if argnums is None:
+        df, *dxs = gradients
+        return [*([("df", df)] if captured and df is not None else []), *((f"d{name}", dx) for name, dx in zip(program.names, dxs))]
+    return [(f"d{program.names[i]}", dx) for i, dx in (zip(argnums, gradients) if isinstance(argnums, tuple) else [(argnums, gradients)])]
 
 
 def is_gradient(tape: Tape) -> bool:
@@ -71,8 +80,8 @@ def run_play(options: argparse.Namespace) -> None:
     with busy("replaying"):
         value = program.tape.play(*program.args, **program.kwargs)
     if is_gradient(program.tape):
-        value, (_, *dxs) = value
-        print_values([("value", value), *((f"d{name}", dx) for name, dx in zip(program.names, dxs))])
+        value, gradients = value
+        print_values([("value", value), *_named(program, gradients)])
     else:
         print_values([("value", value)])
 

@@ -19,7 +19,7 @@ from tapegrad.views import peek
 @means(np.asarray)
 def as_array(x: Any) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
-    if not isinstance(x, (list, tuple)):
+    if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
         return x
     if not holds_traced(x):
         return np.asarray(x)

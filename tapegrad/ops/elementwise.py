@@ -32,6 +32,8 @@ def conj(x: Any) -> Any:
     """Return the complex conjugate, and a real value as it is."""
     if type(x) is float or type(x) is np.float64:
         return x
+    if type(x) is np.ndarray:
+        return conjugate(x) if x.dtype.kind == "c" else x
     return conjugate(x) if is_complex(x) else x
 
 

@@ -34,9 +34,14 @@ def pieced(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tu
         at += 1 + rank
 
 
+_DOUBLE = frozenset([np.dtype(np.float64)])
+
+
 def _wide(pieces: Any, dtype: Any) -> Any:
     """Return the dtype that holds all pieces; Python's numbers take that of the array."""
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
+    if kinds <= _DOUBLE and (dtype is None or dtype in _DOUBLE):
+        return np.float64
     given = [kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds]
     return np.result_type(*given, *([] if dtype is None else [dtype]))
 
@@ -142,12 +147,25 @@ scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
     """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a sparse cotangent stands for."""
+    if type(x) is np.ndarray and x.dtype == np.float64 and not any(paths) and all(map(_is_simple, pieces, indices)):
+        y = np.zeros(x.shape)
+        for piece, index in zip(pieces, indices):
+            y[index] += piece
+        return y
     dtype = dtype_of(x)
     parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
     known: dict[str, Any] = {"dtype": dtype} if dtype != np.float64 and getattr(dtype, "kind", "i") in "fc" else {}
     if any(paths):  # they are followed in zeros that lie in memory as x does
         known |= {"through": tuple(paths)} | ({"order": "F"} if layout_of(plain(x)) == "F" else {})
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)
+
+
+_PLACES = frozenset([slice, int, type(None), type(Ellipsis)])
+
+
+def _is_simple(piece: Any, index: tuple[Any, ...]) -> bool:
+    """True for plain numbers in double precision at an index that names no place twice."""
+    return (type(piece) is float or (type(piece) in (np.ndarray, np.float64) and piece.dtype == np.float64)) and _PLACES.issuperset(map(type, index))
 
 
 def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:

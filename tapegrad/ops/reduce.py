@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad import tensors
 from tapegrad.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
-from tapegrad.ops.shape import along, broadcast_to, flip, pad, reshape
+from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules import Op, define
 from tapegrad.tangent import ZERO, dtype_of, shape_of
 
@@ -113,10 +113,10 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
     return where(ties, dy, 0.0) / (astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n)
 
 
-sum = reduction("sum", np.sum, lambda dy, y, x, axis: broadcast_to(dy, shape_of(x)),
+sum = reduction("sum", np.sum, lambda dy, y, x, axis: stretched(dy, shape_of(x)),
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True)  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, y, x, axis: broadcast_to(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
+mean = reduction("mean", np.mean, lambda dy, y, x, axis: stretched(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))

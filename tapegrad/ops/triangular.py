@@ -6,6 +6,7 @@ BLAS through SciPy where that has been imported, which `compile` does where it i
 
 from __future__ import annotations
 
+import functools
 import sys
 from contextlib import suppress
 from typing import Any
@@ -102,11 +103,23 @@ def halved(x: Any) -> Any:
     return where(np.eye(shape_of(x)[-1], dtype=bool), 0.5 * x, x)
 
 
+@functools.lru_cache(maxsize=16)
+def _triangle(n: int, dtype: Any) -> tuple[Any, Any]:
+    """Return the mask of a lower triangle, and what halves its diagonal."""
+    return np.tri(n, dtype=bool), 1 - 0.5 * np.eye(n, dtype=dtype)
+
+
 def _lower(x: Any) -> Any:
-    return np.tril(x) * (1 - 0.5 * np.eye(x.shape[-1], dtype=x.real.dtype))
+    mask, half = _triangle(x.shape[-1], x.real.dtype)
+    return np.where(mask, x, 0) * half
 
 
 def _cholesky_pullback(dy: Any, y: Any) -> Any:
+    if y.shape[-1] <= BLOCK:
+        inverse = np.linalg.inv(y)
+        h = inverse.mT.conj()
+        whole = h @ _lower(y.mT.conj() @ np.where(_triangle(y.shape[-1], y.real.dtype)[0], dy, 0)) @ inverse
+        return _lower(whole + whole.mT.conj())
     dx = np.tril(dy).astype(np.result_type(dy, y), copy=False)
     for end in range(y.shape[-1], 0, -BLOCK):
         d, before, after = slice(max(end - BLOCK, 0), end), slice(max(end - BLOCK, 0)), slice(end, None)

@@ -103,7 +103,7 @@ def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
 
 
 def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
-    """Make (value, (df, *dargs)) the result, as `grad` returns it."""
+    """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
     result = tape.result
     assert result is not None and tape.structure is not None
     y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))

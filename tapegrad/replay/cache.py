@@ -30,6 +30,7 @@ from tapegrad.rules import Traced
 from tapegrad.tape import Call, Tape
 from tapegrad.trace import collector, flatten_call, record
 from tapegrad.tree import Reached, Walk, leaves_of
+from tapegrad.wanted import Argnums, wanted
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
@@ -323,12 +324,14 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     return Compiled(f, make, f, max_tapes, chosen, warmup)
 
 
-def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "numpy", device: Any = None, mode: str = "auto",
-                   passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
+def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: bool = True, seed: Any = 1, backend: str = "numpy",
+                   device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
+                   warmup: int | None = None) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
     `mode` and `warmup` are those of `compile`. A call that traces costs what `grad` does.
+    `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as `scipy.optimize` takes it.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
@@ -337,7 +340,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
     >>> step.stats
     Stats(traces=2, hits=1, misses=0)
     """
-    chosen = choose(backend, device, mode, passes)
+    chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
 
     economical = chosen.refills  # until it is known that a user's function must be run again for the values that are dropped
 
@@ -352,7 +355,8 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
         economy = Economy()
         with collector:
             found = visit.find(fn, args, kwargs)
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None, observer=visit.observer, found=found)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None, observer=visit.observer, found=found,
+                          wanted=asked)
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
@@ -372,7 +376,7 @@ def value_and_grad(f: Callable[..., Any], *, seed: Any = 1, backend: str = "nump
             return First(tape, (value, gradients), flat if economy.begun else differentiated)
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
-        return grad(f, *args, seed=seed, **kwargs)
+        return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup)
 
 

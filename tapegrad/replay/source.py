@@ -30,7 +30,7 @@ from tapegrad.replay.spelling import (
     write_ufunc,
 )
 from tapegrad.replay.texts import Site, Texts
-from tapegrad.replay.unpack import nested
+from tapegrad.replay.unpack import nested, nested_gradients
 from tapegrad.rules import Op
 from tapegrad.tangent import order_of
 from tapegrad.tape import Call, Guard, Input, Operation, Tape, operands, value_of
@@ -313,8 +313,7 @@ class Writer(Texts):
             return nested(into, list(map(self.finished, op.args)), self.names.bind, mirror=False)
         value = self.finished(op.args[0])
         parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
-        nests = [nested(part, parts, self.names.bind, mirror=True) for part in into.signature.parts]
-        return f"{value}, ({', '.join(nests)}{',' * (len(nests) == 1)})"
+        return f"{value}, {nested_gradients(into.signature, parts, self.names.bind)}"
 
     def finished(self, op: Any) -> str:
         """Write a result: in memory of its own, of the type that was recorded, in the order of rows and columns that `grad` gives."""

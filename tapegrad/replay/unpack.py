@@ -227,6 +227,12 @@ def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> 
         return f"{name(structure.mirror if mirror else structure.build, 'nest')}({text})"
 
 
+def nested_gradients(signature: Signature, texts: list[str], name: Name) -> str:
+    """Write the nesting of the gradients that are wanted around the texts of their leaves, as `Signature.gradients` builds it."""
+    nests = ["None" if part is None else nested(part, texts, name, mirror=True) for part in signature.asked]
+    return nests[0] if signature.is_single else f"({', '.join(nests)}{',' * (len(nests) == 1)})"
+
+
 def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int]) -> str:
     if isinstance(node, Leaf):
         return texts[node.index]

@@ -46,6 +46,7 @@ from tapegrad.tangent import ZERO, NoTangent
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
 from tapegrad.trace import collector
 from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, flatten
+from tapegrad.wanted import wanted
 
 Given = Mapping[str, Any] | Iterable[Any]
 _KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate
@@ -417,8 +418,8 @@ class Reader:
 
     # -- how values are nested
 
-    def signature(self, function: Any, args: Any, kwargs: Any) -> Signature:
-        """Return how the inputs are nested; the leaves of each part follow those of the one before it."""
+    def signature(self, function: Any, args: Any, kwargs: Any, asked: Any = (None, True)) -> Signature:
+        """Return how the inputs are nested, and what is wanted of them; the leaves of each part follow those of the one before it."""
         start = 0
         parts: list[Structure] = []
         for number in (function, *args, *(part for _, part in kwargs)):
@@ -427,7 +428,9 @@ class Reader:
         names = [text(name) for name, _ in kwargs]
         if len(set(names)) != len(names):
             fail("a keyword argument is given twice")
-        return Signature(None, parts[0], tuple(parts[1: 1 + len(args)]), dict(zip(names, parts[1 + len(args):])))
+        argnums, captured = asked
+        return Signature(None, parts[0], tuple(parts[1: 1 + len(args)]), dict(zip(names, parts[1 + len(args):])),
+                         wanted(argnums, bool(captured)).among(len(args)))
 
     def gradients(self, number: Any, shapes: Any) -> ValueAndGradients:
         """Return the nesting of what a gradient tape returns."""

@@ -50,6 +50,7 @@ from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape,
 from tapegrad.tensors import is_tensor
 from tapegrad.trace import collector
 from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, is_generator
+from tapegrad.wanted import ALL
 
 
 class Unsaved(Exception):
@@ -361,6 +362,8 @@ class Writer:
             self.alive.append(x)
             row = [self.structure(x.function, bare=True), [self.structure(part) for part in x.args],
                    [[name, self.structure(part)] for name, part in x.kwargs.items()]]
+            if x.wanted != ALL:
+                row.append([list(x.wanted.argnums) if isinstance(x.wanted.argnums, tuple) else x.wanted.argnums, x.wanted.captured])
             self.numbers[key] = len(self.signatures)
             self.signatures.append(row)
         return self.numbers[key]

@@ -95,7 +95,9 @@ def _refuse_text(a: Any) -> None:
 
 @constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.fromiter, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-    if any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
+    if args and isinstance(args[0], Traced) and fn in FOREIGN:
+        return FOREIGN[fn](*args, **kwargs)
+    if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
         if fn in FOREIGN:
             return FOREIGN[fn](*args, **kwargs)
         args = tuple(static(arg) if isinstance(arg, Traced) else arg for arg in args)

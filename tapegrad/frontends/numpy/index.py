@@ -21,7 +21,23 @@ from tapegrad.tape import NO_KWARGS
 def getitem(x: Any, index: Any) -> Any:
     if type(index) is int:  # the loop over elements: no detour
         return x._tracer.record(ops.getitem, (x, index), NO_KWARGS, x._val[index])
+    parts = index if type(index) is tuple else (index,)
+    if all(map(_is_plain, parts)):
+        y = x._val[index]
+        made = views.cut(x, ops.getitem, parts, y)
+        return made if made is not None else x._tracer.record(ops.getitem, (x, *parts), NO_KWARGS, y)
     return ops.read(x, index_parts(index))
+
+
+_WHOLE = frozenset([int, type(None)])
+
+
+def _is_plain(part: Any) -> bool:
+    """True for a part of an index that is neither traced nor an array, and says all by itself."""
+    kind = type(part)
+    if kind is slice:
+        return type(part.start) in _WHOLE and type(part.stop) in _WHOLE and type(part.step) in _WHOLE
+    return kind in _WHOLE or part is Ellipsis
 
 
 def index_parts(index: Any) -> tuple[Any, ...]:

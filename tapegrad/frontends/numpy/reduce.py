@@ -32,6 +32,8 @@ def kind_of(x: Any) -> str:
 
 def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:
     """Return the keyword arguments of a reduction, those that say something."""
+    if axis is None and keepdims is False and dtype is None:
+        return {}
     return keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), keepdims=bool(keepdims))
 
 

@@ -13,7 +13,7 @@ from tapegrad.replay.names import Names
 from tapegrad.replay.spelling import comment, loop_head
 from tapegrad.replay.torch.calls import name_of
 from tapegrad.replay.torch.program import Check, Program, Repeat, Step, Value, last_uses, values_in
-from tapegrad.replay.unpack import nested
+from tapegrad.replay.unpack import nested, nested_gradients
 from tapegrad.tape import Guard
 from tapegrad.tree import ValueAndGradients
 
@@ -183,5 +183,4 @@ class Text:
             return texts[0]
         if not isinstance(into, ValueAndGradients):
             return nested(into, texts, self.names.bind, mirror=False)
-        nests = [nested(part, texts[1:], self.names.bind, mirror=True) for part in into.signature.parts]
-        return f"{texts[0]}, ({', '.join(nests)}{',' * (len(nests) == 1)})"
+        return f"{texts[0]}, {nested_gradients(into.signature, texts[1:], self.names.bind)}"
