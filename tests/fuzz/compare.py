@@ -1,0 +1,254 @@
+"""compare: a program in every mode, against plain NumPy, central differences, and the one-shot gradient."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tapegrad as tg
+from tests.fuzz.differences import verdict
+from tests.fuzz.leaves import changed, contents, difference, is_smooth, leaves
+from tests.fuzz.modes import FUNCTIONS, GRADIENTS, OFTEN, SOME, TAPES, Way, gives_gradient
+from tests.fuzz.program import Loaded, Program, reseed
+
+ONCE, DIFFERENCES = "grad", "differences"
+
+
+class Find(NamedTuple):
+    """Something that must not be: its kind, the mode, the number of the call, and what was seen."""
+
+    kind: str
+    mode: str
+    call: int
+    detail: str
+
+    def is_like(self, other: Find) -> bool:
+        """True for a find of the same kind in the same mode."""
+        return self[:2] == other[:2]
+
+
+class Outcome(NamedTuple):
+    """What a call gave: a value, or an exception."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Report(NamedTuple):
+    """What was seen of a program: how it fared, finds, and what was refused, by mode."""
+
+    outcome: str
+    finds: list[Find]
+    refused: collections.Counter[str]
+    compared: collections.Counter[str]
+
+
+def run(fn: Callable[..., Any], *args: Any) -> Outcome:
+    """Call a function, in silence."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return Outcome(fn(*args))
+    except RecursionError as err:
+        return Outcome(error=ValueError(str(err)))
+    except Exception as err:
+        return Outcome(error=err)
+
+
+def chosen(seed: int) -> set[str]:
+    """Return the modes in which a program is run: the fast ones, and some of the slow ones."""
+    random = Random(seed ^ 0x5EED)
+    return {ONCE, DIFFERENCES, *random.sample(sorted(TAPES), SOME), *random.sample(sorted(GRADIENTS), SOME), *(name for name, share in OFTEN.items() if random.random() < share)}
+
+
+def examine(program: Program, modes: Collection[str] | None = None) -> Report:
+    """Run a program in its modes, or in the given ones, and say what was found."""
+    return Comparison(program, chosen(program.seed) if modes is None else modes).report()
+
+
+class Comparison:
+    """One program's."""
+
+    def __init__(self, program: Program, modes: Collection[str]) -> None:
+        self.program, self.modes, self.finds = program, modes, list[Find]()
+        self.refused: collections.Counter[str] = collections.Counter()
+        self.compared: collections.Counter[str] = collections.Counter()
+        single = any("float32" in text or "complex64" in text for text in (program.main, *(t for _, t in program.modules), *(a for c in program.calls for a in c.arguments)))
+        self.loose, self.coarse = (2e-3, True) if single else (1e-8, False)
+
+    def report(self) -> Report:
+        """Compare everything."""
+        loaded = self.program.load()
+        self.plain = [run(loaded.f, *args) for _, args in loaded.calls()]
+        if self.plain[0].error is not None or not finite(self.plain[0].value):
+            return self.ended("of no use")
+        reseed(0)
+        again = run(loaded.f, *self.program.load().arguments(0)) if not any(call.change for call in self.program.calls) else None
+        self.stateful = again is None or again.error is not None or bool(difference(again.value, self.plain[0].value, 0.0))
+        loaded = self.program.load()
+        self.once = list(self.each_call(loaded, ONCE, functools.partial(tg.grad, loaded.f, seed=loaded.cotangent())))
+        outcome = "refused" if self.once[0].error is not None else "compared"
+        if DIFFERENCES in self.modes:
+            for k in {0, len(self.plain) - 1}:
+                self.check_slope(k)
+        for name, make in FUNCTIONS.items():
+            if name in self.modes:
+                loaded = self.program.load()
+                for _ in self.each_call(loaded, name, make(loaded.f, loaded.cotangent())):
+                    pass
+        self.check_tapes()
+        return self.ended(outcome)
+
+    def ended(self, outcome: str) -> Report:
+        """Return the report."""
+        return Report(outcome, self.finds, self.refused, self.compared)
+
+    def found(self, kind: str, mode: str, k: int, detail: str) -> None:
+        """Note a find."""
+        self.finds.append(Find(kind, mode, k, detail))
+
+    # -- functions, called one time after the other
+
+    def each_call(self, loaded: Loaded, mode: str, way: Way) -> Iterator[Outcome]:
+        """Call a function as the program is called, and compare."""
+        for k, args in loaded.calls():
+            before = contents(args)
+            got = run(way, *args)
+            if contents(args) != before:
+                self.found("caller's array changed", mode, k, f"{before}\nis {contents(args)}")
+            self.judge(mode, k, got, self.plain[k], self.once[k] if mode != ONCE and gives_gradient(mode) else None, history=True)
+            yield got
+
+    # -- tapes, of the first call, played with the arguments of all
+
+    def check_tapes(self) -> None:
+        """Play tapes, and functions made of tapes, with the arguments of each call: all of them as if it were the first."""
+        names = [name for name in (*TAPES, *GRADIENTS) if name in self.modes]
+        if not names:
+            return
+        loaded = self.program.load()
+        reseed(0)
+        traced = run(tg.trace, loaded.f, *loaded.arguments(0))
+        if traced.error is not None:
+            self.refuse("trace", 0, traced.error)
+            return
+        value, tape = traced.value
+        self.judge("trace", 0, Outcome(value), self.plain[0], None, history=False)
+        first = {call.arguments: k for k, call in reversed(list(enumerate(self.program.calls)))}  # the first of those that are alike
+        for name in names:
+            made = run(TAPES[name], tape) if name in TAPES else run(GRADIENTS[name], tape, loaded.cotangent())
+            if made.error is not None:
+                self.refuse(name, 0, made.error)
+                continue
+            for k in sorted(first.values()):
+                args = loaded.arguments(k)
+                before = contents(args)
+                reseed(0)
+                got = run(made.value, *args)
+                if contents(args) != before:
+                    self.found("caller's array changed", name, k, f"{before}\nis {contents(args)}")
+                want, gradient = self.at_first(k, False), self.at_first(k, True) if gives_gradient(name) else None
+                self.judge(name, k, got, want, gradient, history=False)
+
+    def at_first(self, k: int, gradient: bool) -> Outcome:
+        """Return the outcome of a program's first call, were it made with the arguments of call k."""
+        known: dict[tuple[int, bool], Outcome] = self.__dict__.setdefault("firsts", {})
+        if (k, gradient) not in known:
+            known[k, gradient] = self.reference(k, gradient, history=False)
+        return known[k, gradient]
+
+    def reference(self, k: int, gradient: bool, history: bool, move: Callable[[Any], Any] = lambda x: x) -> Outcome:
+        """Return what call k gives, plainly or by `grad`, of arguments that are moved; without `history` it is made first."""
+        loaded = self.program.load()
+        if history:
+            for j in range(k):
+                loaded.change(j)
+                if self.stateful:
+                    reseed(j)
+                    run(loaded.f, *loaded.arguments(j))
+            loaded.change(k)
+        args = move(list(loaded.arguments(k)))
+        reseed(k if history else 0)
+        return run(functools.partial(tg.grad, loaded.f, seed=loaded.cotangent()), *args) if gradient else run(loaded.f, *args)
+
+    # -- judging
+
+    def judge(self, mode: str, k: int, got: Outcome, plain: Outcome, gradient: Outcome | None, history: bool) -> None:
+        """Compare what a mode gives with what plain Python gives, and with the gradient of `grad`."""
+        if got.error is not None:
+            if plain.error is None:
+                self.refuse(mode, k, got.error, mode.startswith("to_python"))
+            return
+        if plain.error is not None:
+            self.found("the program raises", mode, k, f"{plain.error!r}, and here {got.value!r}")
+            return
+        self.compared[mode] += 1
+        value = got.value[0] if gives_gradient(mode) else got.value
+        if difference(value, plain.value, self.loose) and (said := difference(value, plain.value, self.loose, self.spread(k, False, history, plain.value))):
+            self.found("value", mode, k, said)
+        elif gradient is not None and gradient.error is None:
+            slopes, want = got.value[1], gradient.value[1]
+            if difference(slopes, want, 10 * self.loose) and (said := difference(slopes, want, 10 * self.loose, self.spread(k, True, history, want))):
+                self.found("gradient", mode, k, said)
+
+    def refuse(self, mode: str, k: int, err: Exception, exported: bool = False) -> None:
+        """Note a refusal, or a crash: what tapegrad does not raise on purpose, or raises in a replay of what was recorded."""
+        if isinstance(err, tg.TapeError) and not (k == 0 and mode in (*TAPES, *GRADIENTS) and isinstance(err, (tg.GuardError, tg.ReplayError))):
+            self.refused[f"{mode}: {type(err).__name__}"] += 1
+        elif exported and k and isinstance(err, ValueError):
+            self.refused[f"{mode}: {type(err).__name__}"] += 1
+        else:
+            self.found(f"crash {type(err).__name__}", mode, k, str(err))
+
+    def spread(self, k: int, gradient: bool, history: bool, want: Any) -> Any:
+        """Return, by path, how far results go when arguments move a little, by rounding: an ill-conditioned program's differ for no other reason."""
+        def noisy(path: Any, x: Any) -> Any:
+            if not is_smooth(x):
+                return x
+            dtype = np.asarray(x).dtype
+            by = 1e-12 if dtype.itemsize >= 8 + 8 * (dtype.kind == "c") else 1e-6
+            return type(x)(x + by * random.normal()) if not isinstance(x, np.ndarray) else (x + by * random.normal(size=x.shape)).astype(x.dtype)
+        random = np.random.default_rng(k)
+        wide: dict[Any, Any] = {path: 0.0 for path, _ in leaves(want)}
+        for _ in range(3):
+            moved = self.reference(k, gradient, history, lambda args: changed(args, noisy))
+            if moved.error is not None:
+                return {path: np.inf for path in wide}
+            found = dict(leaves(moved.value[1] if gradient else moved.value))
+            for path, x in leaves(want):
+                other = found.get(path)
+                if other is None or x is None or np.shape(other) != np.shape(x) or not is_smooth(x):
+                    wide[path] = wide[path] if is_smooth(x) is False and repr(other) == repr(x) else np.inf
+                else:
+                    wide[path] = np.maximum(wide[path], np.abs(other - x))
+        return wide
+
+    def check_slope(self, k: int) -> None:
+        """Compare a gradient of `grad` with central differences."""
+        got = self.once[k]
+        if got.error is not None or self.plain[k].error is not None or not finite(self.plain[k].value):
+            return
+
+        def value(move: Callable[[Any], Any]) -> Any:
+            out = self.reference(k, False, True, move)
+            if out.error is not None:
+                raise out.error
+            return out.value["r"] if isinstance(out.value, dict) else out.value[0] if isinstance(out.value, tuple) else out.value
+        loaded = self.program.load()
+        for j in range(k + 1):
+            loaded.change(j)
+        said = verdict(value, list(loaded.arguments(k)), list(got.value[1][1:]), self.program.seed, self.coarse)
+        self.compared["kinks" if said == "kink" else DIFFERENCES] += 1
+        if said not in ("", "kink"):
+            self.found("slope", DIFFERENCES, k, said)
+
+
+def finite(value: Any) -> bool:
+    """True if all numbers of a value are finite."""
+    return all(bool(np.all(np.isfinite(x))) for _, x in leaves(value) if is_smooth(x))

@@ -1,0 +1,78 @@
+"""differences: a gradient against central differences along random directions, at several steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.leaves import Path, changed, is_smooth, leaves
+
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
+COARSE = (1e-1, 3e-2, 1e-2, 3e-3)
+
+
+def verdict(value: Callable[[Callable[[Any], Any]], Any], arguments: Any, gradient: Any, seed: int, coarse: bool) -> str:
+    """Return "" where a gradient is right, "kink" where differences do not tell, and what differs where it is wrong.
+
+    `value(move)` runs the program, with what `move` makes of its arguments, and returns a real scalar.
+    """
+    random = np.random.default_rng(seed)
+    given = {path: x for path, x in leaves(arguments) if is_smooth(x)}
+    claims = dict(leaves(gradient))
+    verdicts = [along(value, direction(random, given), claims, coarse) for _ in range(2)]
+    wrong = [v for v in verdicts if v not in ("", "kink")]
+    return wrong[0] if len(wrong) == len(verdicts) or any(v.startswith("shape") for v in wrong) else "" if "" in verdicts else "kink"
+
+
+def direction(random: np.random.Generator, given: dict[Path, Any]) -> dict[Path, Any]:
+    """Draw a direction: for each leaf something of its shape."""
+    found = {}
+    for path, x in given.items():
+        shape = np.shape(x)
+        found[path] = random.normal(size=shape)
+        if np.asarray(x).dtype.kind == "c":
+            found[path] = found[path] + 1j * random.normal(size=shape)
+    return found
+
+
+def along(value: Callable[[Callable[[Any], Any]], Any], toward: dict[Path, Any], claims: dict[Path, Any], coarse: bool) -> str:
+    """Compare the slope along one direction."""
+    claimed, parts = 0.0, 0.0
+    for path, d in toward.items():
+        g = claims.get(path)
+        if g is None:
+            continue
+        if np.shape(g) != np.shape(d):
+            return f"shape {np.shape(g)} of the gradient at {list(path)}"
+        terms = (np.conj(g) * d).real
+        claimed, parts = claimed + float(np.sum(terms)), parts + float(np.sum(np.abs(terms)))
+
+    def at(h: float) -> float:
+        def move(arguments: Any) -> Any:
+            return changed(arguments, lambda path, x: as_before(x, x + h * toward[path]) if path in toward else x)
+        return float(np.real(value(move)))
+    try:
+        base = at(0.0)
+        pairs = [((at(h) - base) / h, (base - at(-h)) / h) for h in (COARSE if coarse else STEPS)]
+    except Exception:
+        return "kink"  # on one side of here the program raises
+    slopes = np.array([(right + left) / 2 for right, left in pairs])
+    if not np.isfinite(slopes).all() or not np.isfinite(base):
+        return "kink"
+    size = max(abs(claimed), float(np.min(np.abs(slopes))), 0.02 * parts, 1e-4)
+    room = (3e-2 if coarse else 1e-5) * size
+    if np.any(np.abs(slopes - claimed) < room):
+        return ""
+    agree = np.abs(np.diff(slopes))  # a slope that differences agree on, and both sides
+    sides = np.abs(np.array([right - left for right, left in pairs]))
+    error = abs(slopes[2] - claimed) if np.isfinite(claimed) else np.inf
+    if agree[1] < 0.1 * error and agree[2] < 0.1 * error + 1e-6 * size and sides[2] < max(0.1 * min(error, 1e9), 1e-3 * size) and agree[1] < 1e-2 * size:
+        return f"a slope of {claimed!r}, of differences {slopes.tolist()}"
+    return "kink"
+
+
+def as_before(x: Any, new: Any) -> Any:
+    """Return a number of the type that x is of."""
+    return new if isinstance(x, np.ndarray) else type(x)(new)

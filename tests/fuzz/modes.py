@@ -1,0 +1,88 @@
+"""modes: the ways in which a program can be run. One row each."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tapegrad as tg
+
+Way = Callable[..., Any]
+
+
+def loaded(tape: tg.Tape) -> tg.Tape:
+    """Return a tape that was saved, and read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "program.tape"
+        tape.save(file)
+        return tg.load(file)
+
+
+def exported(tape: tg.Tape) -> Way:
+    """Return the function of a tape's Python text."""
+    space: dict[str, Any] = {"__name__": "exported"}
+    exec(compile(tape.to_python("exported"), "<exported>", "exec"), space)
+    return space["exported"]  # type: ignore[no-any-return]
+
+
+def rolled(tape: tg.Tape) -> tg.Tape:
+    """Return a tape with loops. Raises ArgumentError where it has nothing to roll."""
+    short = tg.roll(tape)
+    if short is tape:
+        raise tg.ArgumentError("nothing to roll")
+    return short
+
+
+TAPES: dict[str, Callable[[tg.Tape], Way]] = {
+    "tape.play": lambda tape: tape.play,
+    "optimise(tape)": lambda tape: tg.optimise(tape).play,
+    "compile(tape)": lambda tape: tg.compile(tape),
+    "load(tape)": lambda tape: loaded(tape).play,
+    "to_python(tape)": exported,
+    "roll(tape)": lambda tape: rolled(tape).play,
+    "compile(roll(tape))": lambda tape: tg.compile(rolled(tape)),
+    "unroll(roll(tape))": lambda tape: tg.unroll(rolled(tape)).play,
+}
+"""Of a tape, functions that return the value."""
+
+GRADIENTS: dict[str, Callable[[tg.Tape, Any], Way]] = {
+    "gradtape": lambda tape, seed: tg.gradtape(tape, seed=seed).play,
+    "load(gradtape)": lambda tape, seed: loaded(tg.gradtape(tape, seed=seed)).play,
+    "primitivize(gradtape)": lambda tape, seed: tg.primitivize(tg.gradtape(tape, seed=seed)).play,
+    "flatgrad": lambda tape, seed: tg.flatgrad(tape, seed).play,
+    "optimise(flatgrad)": lambda tape, seed: tg.optimise(tg.flatgrad(tape, seed)).play,
+    "compile(flatgrad)": lambda tape, seed: tg.compile(tg.flatgrad(tape, seed)),
+    "to_python(flatgrad)": lambda tape, seed: exported(tg.flatgrad(tape, seed)),
+    "load(flatgrad)": lambda tape, seed: loaded(tg.flatgrad(tape, seed)).play,
+    "flatgrad(roll)": lambda tape, seed: tg.flatgrad(rolled(tape), seed).play,
+    "compile(flatgrad(roll))": lambda tape, seed: tg.compile(tg.flatgrad(rolled(tape), seed)),
+    "compile(flatgrad(load))": lambda tape, seed: tg.compile(tg.flatgrad(loaded(tape), seed)),
+}
+"""Of a primal tape, functions that return the value and the gradients."""
+
+FUNCTIONS: dict[str, Callable[[Way, Any], Way]] = {
+    "compile": lambda f, seed: tg.compile(f),
+    "value_and_grad": lambda f, seed: tg.value_and_grad(f, seed=seed),
+    "compile on torch": lambda f, seed: tg.compile(f, backend="torch"),
+    "value_and_grad on torch": lambda f, seed: tg.value_and_grad(f, seed=seed, backend="torch"),
+    "pullback": lambda f, seed: lambda *args: applied(tg.pullback(f, *args), seed),
+}
+"""Of a function, functions that are called again and again. Those that give a gradient have `grad` or `pull` in their name."""
+
+OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "compile on torch": 0.05, "value_and_grad on torch": 0.1, "pullback": 0.1}
+"""In how many of all programs a function is made."""
+
+SOME = 2  # of the tapes, and of the gradient tapes, for each program
+
+
+def applied(pulled: tuple[Any, Way], seed: Any) -> Any:
+    """Return value and gradients from what `pullback` gives."""
+    value, back = pulled
+    return value, back(seed)
+
+
+def gives_gradient(name: str) -> bool:
+    """True for a mode that returns value and gradients."""
+    return "grad" in name or "pull" in name
