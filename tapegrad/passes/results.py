@@ -19,15 +19,16 @@ def own_results(tape: Tape, before: Tape) -> Tape:
     A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets them may write to them.
     It may also have found a call that leaves its rows where another left its columns: the copy is in the old order then.
     """
-    orders = {part: _order(part, was) for part, was in zip(_parts(tape), _parts(before))
+    orders = {part: _order(part, was) for part, was in zip(parts_of(tape), parts_of(before))
               if (_lies(part, tape) and not _lies(was, before)) or _order(part, was) != "K"}
     if not orders:
         return tape
     walk = Walk(tape)
     result = tape.result
+    packs = packs_of(tape)
     copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
     for op in tape.ops:
-        if op is result and is_pack(op):
+        if op in packs:
             walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg) for arg in op.args))
         else:
             walk.keep(op)
@@ -66,8 +67,28 @@ def is_pack(op: Any) -> bool:
     return isinstance(op, Call) and op.fn is pack
 
 
-def _parts(tape: Tape) -> tuple[Any, ...]:
-    return tape.result.args if is_pack(tape.result) else (tape.result,)  # type: ignore[union-attr]
+def packs_of(tape: Tape) -> set[Operation]:
+    """Return the calls that nest a tape's results: that which is its result, and those among its arguments, as of a value that is a dict."""
+    found: set[Operation] = set()
+    stack = [tape.result]
+    while stack:
+        op = stack.pop()
+        if is_pack(op) and op not in found:
+            found.add(op)  # type: ignore[arg-type]
+            stack += op.args  # type: ignore[union-attr]
+    return found
+
+
+def parts_of(tape: Tape) -> list[Any]:
+    """Return what a tape returns, in order: what is in nested packs, too."""
+    found, stack = [], [tape.result]
+    while stack:
+        op = stack.pop()
+        if is_pack(op):
+            stack += reversed(op.args)  # type: ignore[union-attr]
+        else:
+            found.append(op)
+    return found
 
 
 def _lies(part: Any, tape: Tape) -> bool:
@@ -75,7 +96,7 @@ def _lies(part: Any, tape: Tape) -> bool:
     if not isinstance(part, Operation) or type(part.val) is not np.ndarray:
         return False
     root, locked = _root(part)
-    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in _parts(tape)].count(root) > 1
+    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in parts_of(tape)].count(root) > 1
 
 
 def _root(op: Any) -> tuple[Any, bool]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatter, setitem, where
 from tapegrad.passes.loop import is_loop
+from tapegrad.passes.results import parts_of
 from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import How, gathers, goes_along, how, is_tall
@@ -89,7 +90,7 @@ def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (
     """
     plan, last = Plan(), _last(tape)
     assert tape.result is not None
-    kept = {tape.result, *operands(tape.result)}
+    kept = {tape.result, *operands(tape.result), *parts_of(tape)}
     plan.varies = varying(tape, varies)
     for op in tape.ops:
         if type(op) is Call and op.fn is getfield and fields_of(op) is not None:

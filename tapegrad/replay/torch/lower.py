@@ -52,6 +52,9 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loop
     return Lowering(tape, leaves, device, numbers, loops).run()
 
 
+Roots = set[Root]  # in the class below, `set` is a method
+
+
 class Lowering:
     """Runs a tape, and writes down what it calls."""
 
@@ -351,15 +354,24 @@ class Lowering:
 
     def own_results(self, parts: list[Any]) -> None:
         """Copy the parts of the result that lie in memory which is not the program's, or in that of another part."""
-        program = self.program
         taken: set[Root] = set()
-        assert self.tape.result is not None
-        for i, (ref, value) in enumerate(zip(program.parts, parts)):
-            if not is_tensor(value):
-                continue
-            if ref.root.given or ref.root in taken or ref in program.constants or not is_dense(value):
-                program.parts[i], parts[i] = self.copy(self.tape.result, ref, value)
+        owned = [self.own_result(ref, value, taken) for ref, value in zip(self.program.parts, parts)]
+        self.program.parts[:], parts[:] = [ref for ref, _ in owned], [value for _, value in owned]
+
+    def own_result(self, ref: Any, value: Any, taken: Roots) -> tuple[Any, Any]:
+        """Return a part of the result, of which a tensor is a copy where its memory is not the program's, or is `taken`; parts may be nested."""
+        if type(ref) is Value and is_tensor(value):
+            if ref.root.given or ref.root in taken or ref in self.program.constants or not is_dense(value):
+                assert self.tape.result is not None
+                ref, value = self.copy(self.tape.result, ref, value)
             taken.add(ref.root)
+        elif type(ref) is dict and type(value) is dict:
+            pairs = {key: self.own_result(part, value[key], taken) for key, part in ref.items()}
+            return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
+        elif type(ref) in (list, tuple) and type(value) is type(ref):
+            several = [self.own_result(part, inner, taken) for part, inner in zip(ref, value)]
+            return type(ref)(pair[0] for pair in several), type(ref)(pair[1] for pair in several)
+        return ref, value
 
     def copy(self, op: Operation, ref: Value, value: Any) -> tuple[Value, Any]:
         """Put a copy, row by row in memory, on the program."""
