@@ -10,13 +10,24 @@ place. `$@` is an expression of the kind that is asked for. `$body` is a block o
 
 from __future__ import annotations
 
-UFUNCS = """sin cos tanh arctan square abs negative cbrt exp2 rint floor sign positive arcsinh sinc deg2rad conj real fabs trunc ceil absolute spacing
-sinh expm1""".split()
 
-BINARY = """maximum minimum fmax fmin hypot arctan2 logaddexp copysign add subtract multiply fmod remainder heaviside logaddexp2 floor_divide
-float_power""".split()
+def words(text: str) -> list[str]:
+    """Return the words of a table."""
+    return text.split()
 
-REDUCTIONS = "sum mean max min prod std var ptp".split()
+
+def alternatives(text: str) -> list[str]:
+    """Return the rows of a table that are set apart by bars and lines."""
+    return [row.strip() for line in text.strip().splitlines() for row in line.split(" | ") if row.strip()]
+
+
+UFUNCS = words("""sin cos tanh arctan square abs negative cbrt exp2 rint floor sign positive arcsinh sinc deg2rad conj real fabs trunc ceil absolute spacing
+sinh expm1""")
+
+BINARY = words("""maximum minimum fmax fmin hypot arctan2 logaddexp copysign add subtract multiply fmod remainder heaviside logaddexp2 floor_divide
+float_power""")
+
+REDUCTIONS = words("sum mean max min prod std var ptp")
 
 OPERATORS = ["+", "-", "*", "/", "%", "//"]
 
@@ -26,9 +37,9 @@ COMPARISONS = ["<", ">", "<=", ">=", "==", "!="]
 
 AXES = ["", "axis=0", "axis=-1", "axis=0, keepdims=True", "axis=None", "axis=(0,)", "dtype=np.float64"]
 
-INDICES = """0 | -1 | 1: | :-1 | ::-1 | ::2 | ... | ..., 0 | ..., -1 | ..., None | None | [0, 2] | [2, 0, 0] | [[0, 1], [1, 2]] | (0,) | slice(1, None)
+INDICES = alternatives("""0 | -1 | 1: | :-1 | ::-1 | ::2 | ... | ..., 0 | ..., -1 | ..., None | None | [0, 2] | [2, 0, 0] | [[0, 1], [1, 2]] | (0,) | slice(1, None)
 np.array([True, False, True]) | np.arange(2) | 1:1 | np.int64(1) | () | ..., ::-1 | ..., [1, 0] | 0, ... | -2: | 2:0:-1 | ..., 1: | [True, False, True]
-np.array([0, 1]), ..., None | :2 | 0:3:2 | -1:-3:-1""".replace("\n", "|").split("|")
+np.array([0, 1]), ..., None | :2 | 0:3:2 | -1:-3:-1""")
 
 # Rows that give what they are given: of a float a float, of a table a table.
 SAME = """
@@ -236,14 +247,9 @@ $n1 = memoryview(b'abc')[0] * $s
 """.strip().splitlines()
 
 
-def alternatives(text: str) -> list[str]:
-    """Return the rows of a table that are set apart by bars and lines."""
-    return [row.strip() for line in text.strip().splitlines() for row in line.split(" | ") if row.strip()]
-
-
 EXPRESSIONS = {kind: alternatives(text) for kind, text in ROWS.items()}
 FUNCTIONS_OF_ITSELF = alternatives(SAME)
 WORDS = {"ufunc": UFUNCS, "binary": BINARY, "red": REDUCTIONS, "op": OPERATORS, "update": UPDATES, "cmp": COMPARISONS, "axis": AXES,
-         "index": [index.strip() for index in INDICES]}
+         "index": INDICES}
 KINDS_OF = {"x": "sva", "a": "vma", "s": "s", "v": "v", "m": "m", "c": "c", "b": "b", "w": "w"}
 """Which kinds of rows give an expression of a kind."""

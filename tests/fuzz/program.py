@@ -69,6 +69,14 @@ class Loaded:
     def __init__(self, program: Program, space: dict[str, Any]) -> None:
         self.program, self.space = program, space
         self.f: Callable[..., Any] = space["f"]
+        found = [x for name, _ in program.modules for x in vars(sys.modules[name]).values() if isinstance(x, np.random.Generator)]
+        self.generators = [(x, x.bit_generator.state) for x in found]
+
+    def begin(self) -> None:
+        """Let chance be as it is before the first call."""
+        reseed(0)
+        for generator, state in self.generators:
+            generator.bit_generator.state = state
 
     def change(self, k: int) -> None:
         """Do what happens between call k-1 and call k."""

@@ -136,8 +136,8 @@ def parts_of(x: ast.expr) -> Iterator[ast.expr]:
             elif isinstance(inner, ast.keyword):
                 yield inner.value
         for name in ("args", "keywords", "elts"):
-            held = getattr(x, name, None)
-            for at in range(len(held) if isinstance(held, list) else 0):
+            held: list[ast.AST] = getattr(x, name, None) or []
+            for at in range(len(held)):
                 shorter = copy.copy(x)
                 setattr(shorter, name, held[:at] + held[at + 1:])
                 yield shorter
