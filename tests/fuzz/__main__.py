@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,7 +34,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser("python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:1000", help="a range, first:end, or 'new'")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--seconds", "--time", type=float, default=1e9, help="stop after as long")
     parser.add_argument("--out", type=Path, help="a file to which finds are appended, a line of JSON each")
     parser.add_argument("--shorten", type=float, default=20.0, metavar="SECONDS", help="time to shrink each find, 0 for none")

@@ -75,16 +75,15 @@ def work(seeds: list[int], seconds: float) -> list[tuple[int, Report]]:
 
 
 def prepare() -> None:
-    """Begin a process: one thread, low priority, torch imported once."""
+    """Begin a process: it makes way for others."""
     os.nice(10)
-    import torch  # a second, once
-    torch.set_num_threads(1)
 
 
 def search(seeds: Iterable[int], jobs: int = 1, seconds: float = 1e9) -> Iterator[tuple[int, Report]]:
     """Explore seeds in several processes, and go through what is seen of each."""
     end = time.monotonic() + seconds
     chunks = chunked(seeds)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each process
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), prepare) as pool:
         running: set[concurrent.futures.Future[list[tuple[int, Report]]]] = set()
         while True:
