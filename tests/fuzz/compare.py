@@ -88,10 +88,7 @@ class Comparison:
         self.plain = [run(loaded.f, *args) for _, args in loaded.calls()]
         if self.plain[0].error is not None or not finite(self.plain[0].value) or contents(captured(loaded.f)) != contents(captured(self.program.load().f)):
             return self.ended("of no use")  # what a function has captured is a copy, in a trace: what is written there is not seen outside
-        reseed(0)
-        again = run(loaded.f, *self.program.load().arguments(0)) if not any(call.change for call in self.program.calls) else None
-        self.random = drawing(self.program)
-        self.stateful = again is None or again.error is not None or bool(difference(again.value, self.plain[0].value, 0.0))
+        self.random, self.stateful = drawing(self.program), self.is_stateful()
         loaded = self.program.load()
         self.once = list(self.each_call(loaded, ONCE, functools.partial(tg.grad, loaded.f, seed=loaded.cotangent())))
         outcome = "refused" if self.once[0].error is not None else "compared"
@@ -106,6 +103,16 @@ class Comparison:
         self.check_tapes()
         return self.ended(outcome)
 
+    def is_stateful(self) -> bool:
+        """True if a call leaves something behind that another call sees."""
+        loaded = self.program.load()
+        for _ in range(3):
+            reseed(0)
+            got = run(loaded.f, *loaded.arguments(0))
+            if got.error is not None or difference(got.value, self.plain[0].value, 0.0):
+                return True
+        return False
+
     def ended(self, outcome: str) -> Report:
         """Return the report."""
         return Report(outcome, self.finds, self.refused, self.compared)
@@ -117,13 +124,18 @@ class Comparison:
     # -- functions, called one time after the other
 
     def each_call(self, loaded: Loaded, mode: str, way: Way) -> Iterator[Outcome]:
-        """Call a function as the program is called, and compare."""
+        """Call a function as the program is called, and compare, until it raises in the midst of what it leaves behind."""
+        lost = False
         for k, args in loaded.calls():
+            if lost:
+                yield Outcome(error=LookupError("no call to compare with"))
+                continue
             before = contents(args)
             got = run(way, *args)
             if contents(args) != before:
                 self.found("caller's array changed", mode, k, f"{before}\nis {contents(args)}")
             self.judge(mode, k, got, self.plain[k], self.once[k] if mode != ONCE and gives_gradient(mode) else None, history=True)
+            lost = self.stateful and (got.error is not None or self.plain[k].error is not None)
             yield got
 
     # -- tapes, of the first call, played with the arguments of all
@@ -170,9 +182,8 @@ class Comparison:
         if history:
             for j in range(k):
                 loaded.change(j)
-                if self.stateful:
-                    reseed(j)
-                    run(loaded.f, *loaded.arguments(j))
+                reseed(j)
+                run(loaded.f, *loaded.arguments(j))
             loaded.change(k)
         args = move(list(loaded.arguments(k)))
         reseed(k if history else 0)

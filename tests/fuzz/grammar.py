@@ -168,7 +168,7 @@ for i, t in enumerate($v):\n    $V[i % 2] += t
 for i in range($i + 1):\n$body
 for i in range(3):\n$body
 for t in $v:\n    if t < $k:\n        continue\n$body
-for t, r in zip($v, $v):\n    $V[0] = t * r
+for t, q in zip($v, $v):\n    $V[0] = t * q
 $n1 = $x\nfor i in range(12):\n    $n1 = np.sin($n1) * 0.9 + $s
 $n1 = $x\nfor i in range(9):\n    $n1 = $n1 * 0.5 + np.cos($n1)\n    if i % 3 == 0:\n        $n1 = $n1 + $s
 $n1, $n2 = $x, $x\nfor i in range(8):\n    $n1, $n2 = $n1 + 0.1 * $n2, $n2 - 0.1 * $n1
