@@ -8,23 +8,18 @@ import gc
 import linecache
 import multiprocessing
 import os
-import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 from tests.fuzz.compare import Find, Report, examine
 from tests.fuzz.generate import generate
+from tests.fuzz.limit import Hang, within
 from tests.fuzz.shrink import shrink
 
 CHUNK, PATIENCE = 16, 60  # seeds that a process takes at a time; seconds for one program
-
-
-class Hang(BaseException):
-    """A program takes too long."""
 
 
 @dataclass
@@ -45,20 +40,13 @@ class Tally:
 
 
 def explored(seed: int) -> Report:
-    """Return what is found of one seed; a program that does not end is a find, and so is a search that fails."""
-    def late(number: int, frame: FrameType | None) -> None:
-        raise Hang
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(PATIENCE)
+    """Return what is found of one seed; a program that does not end is a find."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), within(PATIENCE):
             warnings.simplefilter("ignore")
             return examine(generate(seed))
     except Hang:
         return Report("hangs", [Find("hangs", "", 0, f"after {PATIENCE} seconds")], collections.Counter(), collections.Counter())
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def work(seeds: list[int], seconds: float) -> list[tuple[int, Report]]:

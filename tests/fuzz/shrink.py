@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tests.fuzz.compare import DIFFERENCES, ONCE, Find, examine
+from tests.fuzz.limit import Hang, within
 from tests.fuzz.program import Call, Program
 
+PATIENCE = 5  # seconds for one program: what is cut may not end any more
 BODIES = ("body", "orelse", "finalbody", "handlers")
 
 
@@ -43,10 +45,10 @@ def smallest(program: Program, shows: Callable[[Program], bool], seconds: float 
 def holds(program: Program, shows: Callable[[Program], bool]) -> bool:
     """True if a program can be made and shows it; what is cut may be no program any more."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), within(PATIENCE):
             warnings.simplefilter("ignore")
             return shows(program)
-    except Exception:
+    except (Exception, Hang):
         return False
 
 
