@@ -37,7 +37,7 @@ def changed(x: Any, new: Callable[[Path, Any], Any], path: Path = ()) -> Any:
     inner = parts(x)
     if inner is None:
         value = new(path, x)
-        if isinstance(x, np.ndarray) and x.ndim:
+        if isinstance(x, np.ndarray):
             x[...] = value
             return x
         return value
