@@ -241,8 +241,17 @@ def is_writable(x: Any) -> bool:
 
 
 def duplicate(x: Any) -> Any:
-    """Return an array or a tensor in memory of its own, laid out as it is."""
-    return x.clone() if is_tensor(x) else x.copy(order="K")
+    """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is decided what is a view of it."""
+    if is_tensor(x):
+        y = x.clone()
+        return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    if x.flags.forc or x.dtype.hasobject or 0 in x.strides:
+        return x.copy(order="K")
+    low, high = np.lib.array_utils.byte_bounds(x)
+    y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low, x.strides)
+    y[...] = x
+    y.flags.writeable = x.flags.writeable
+    return y
 
 
 def to_host(x: Any) -> Any:

@@ -474,3 +474,35 @@ def test_a_view_of_a_view_that_was_used_follows_later_writes() -> None:
     x = np.arange(9.0).reshape(3, 3) + 1.0
     np.testing.assert_array_equal(tg.trace(f, x)[0], f(x))
     tg.testing.check_grads(lambda x: f(x).sum(), x)
+
+
+def through_views(x: Any) -> Any:
+    """Write to what may be a view of x, and to x: of arrays with gaps, or turned axes, other things are views."""
+    flat = x.reshape(-1)
+    flat[0] = 3.0 * x.max()
+    x[-1] *= 2.0
+    again = x.ravel()
+    again[1] = x.min()
+    return x.sum() + (flat * again).sum()
+
+
+GAPS = {"reversed": np.arange(1.0, 7.0)[::-1], "every second": np.arange(1.0, 13.0)[::2], "a column": np.arange(1.0, 9.0).reshape(4, 2)[:, 1],
+        "a part of a table": np.arange(1.0, 13.0).reshape(3, 4)[:, :2], "turned": np.arange(1.0, 7.0).reshape(2, 3)[:, ::-1].T}
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_copies_of_arrays_lie_as_they_do(name: str) -> None:
+    def there(values: Any) -> Any:
+        x = GAPS[name]
+        y = np.ndarray(x.shape, x.dtype, np.empty(x.base.nbytes).data, x.__array_interface__["data"][0] - x.base.__array_interface__["data"][0], x.strides)
+        y[...] = values
+        return y
+    x = there(GAPS[name])
+    value, gradient = tg.grad(through_views, x)[0], tg.gradient(through_views, x)[0]
+    pulled, back = tg.pullback(through_views, x)
+    assert value == pulled == tg.value_and_grad(through_views)(x)[0] == through_views(there(x)) and np.array_equal(x, GAPS[name])
+    for found in (gradient, back(1.0)[1], tg.value_and_grad(through_views)(x)[1][1]):
+        for at in np.ndindex(x.shape):
+            step = np.zeros(x.shape)
+            step[at] = 1e-6
+            assert found[at] == pytest.approx((through_views(there(x + step)) - through_views(there(x - step))) / 2e-6, 1e-5)
