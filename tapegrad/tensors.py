@@ -242,6 +242,8 @@ def is_writable(x: Any) -> bool:
 
 def duplicate(x: Any) -> Any:
     """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is decided what is a view of it."""
+    if hasattr(x, "_tracer"):  # a traced one records its copy
+        return x.clone() if is_tensor(x) else x.copy(order="K")
     if is_tensor(x):
         y = x.clone()
         return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
