@@ -65,6 +65,8 @@ def along(value: Callable[[Callable[[Any], Any]], Any], toward: dict[Path, Any],
     room = (3e-2 if coarse else 1e-5) * size
     if np.any(np.abs(slopes - claimed) < room):
         return ""
+    if abs(base) * 1e-15 > 1e-2 * abs(slopes[1] - claimed) * (COARSE if coarse else STEPS)[1]:
+        return "kink"  # of so large a value differences tell nothing
     agree = np.abs(np.diff(slopes))  # a slope that differences agree on, and both sides
     sides = np.abs(np.array([right - left for right, left in pairs]))
     error = abs(slopes[2] - claimed) if np.isfinite(claimed) else np.inf
