@@ -110,9 +110,15 @@ def _profile(observer: Observer) -> Callable[[], None]:
                 entered(frame.f_code, frame)
         elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
             called(arg, frame)
-    before = sys.getprofile()
+    before: Any = sys.getprofile()
     sys.setprofile(hear)
-    return lambda: sys.setprofile(before)
+    if before is None or callable(before):
+        return lambda: sys.setprofile(before)
+
+    def again() -> None:
+        sys.setprofile(None)
+        before.enable()  # cProfile's, which only it can set
+    return again
 
 
 def _monitor(observer: Observer) -> Callable[[], None]:

@@ -52,6 +52,7 @@ FIXTURES = (
             (("v", "~cached('grid', lambda: np.linspace(0.0, 1.0, 3)) * $s"), ("s", "~cached('k', lambda: 0.7) * $s"), ("s", "len(~CACHE) * $s")), (),
             ("~CACHE.clear()", "~CACHE['k'] = $k")),
     Fixture("STEPS = itertools.count()", (("s", "next(~STEPS) * $s"),)),
+    Fixture("RNG = np.random.default_rng(1)", (("s", "~RNG.normal() * $s"), ("v", "~RNG.normal(size=3) * $s"))),
     Fixture("class Level(enum.IntEnum):\n    LOW = 1\n    HIGH = 2\nLEVEL = Level.LOW", (("x", "$x * ~LEVEL"), ("s", "~LEVEL * 1.0"), ("t", "~LEVEL is ~Level.HIGH")), (), ("~LEVEL = ~Level.HIGH",)),
     Fixture("""class Model:
     gain = $k
@@ -123,11 +124,6 @@ ORIGIN = Point($k, $k)""",
         return sum(p * q for p, q in zip(self, other))""",
             (("s", "~Vector($v) @ ~Vector($v)"), ("s", "~Vector($v)[0]"), ("s", "sum(~Vector($v))")), ("$n1 = ~Vector($V)\n$n1[0] = $s\n$n2 = $n1 @ $n1", "$n1 = ~Vector([$s, $s])\n$n1[1] = $n1[0] * $n1[1]\n$n2 = $n1[:] * 2.0")),
 )
-
-OWN = (
-    Fixture("RNG = np.random.default_rng(1)", (("s", "~RNG.normal() * $s"), ("v", "~RNG.normal(size=3) * $s"))),
-)
-"""What stands in the module of `f` alone: a generator that a program reaches as another module's attribute is a constant of its tape."""
 
 HEADER = """import collections, dataclasses, enum, functools, itertools, math, random, types
 import numpy as np

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.arguments import OTHERS, PARAMETERS, moved, numbers, spelled
-from tests.fuzz.fixtures import FIXTURES, HEADER, MIX, OWN, Fixture
+from tests.fuzz.fixtures import FIXTURES, HEADER, MIX, Fixture
 from tests.fuzz.grammar import EXPRESSIONS, FUNCTIONS_OF_ITSELF, KINDS_OF, STATEMENTS, WORDS
 from tests.fuzz.program import Call, Program, imported
 
@@ -283,7 +283,7 @@ def generate(seed: int) -> Program:
     names = ["fuzz_lib", "fuzz_util", "fuzz_main"] if random.random() < 0.6 else ["fuzz_lib", "fuzz_main"]
     modules: list[Module] = []
     for name in names:
-        fixtures = random.sample((*FIXTURES, *OWN) if name == "fuzz_main" else FIXTURES, random.choice([0, 1, 2, 3]) + (name == "fuzz_lib"))
+        fixtures = random.sample(FIXTURES, random.choice([0, 1, 2, 3]) + (name == "fuzz_lib"))
         module = Module(random, name, fixtures, list(modules))
         if name == "fuzz_lib":
             module.text += MIX
