@@ -16,7 +16,7 @@ from tapegrad.copies import running
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.reads import Reads
-from tapegrad.replay.world import heard_in_c, heard_in_python
+from tapegrad.replay.world import ALOUD, QUIET, heard_in_c, heard_in_python
 from tapegrad.tree import FOREIGN_PACKAGES, Signature
 
 _SILENT = FOREIGN_PACKAGES  # modules whose own reading is not the program's, but for what is listed in `world`
@@ -72,7 +72,8 @@ class Observer:
         key = id(fn) if getattr(fn, "__self__", None) is None else (fn.__name__, id(fn.__self__))
         if key in self.known or self.is_outside():
             return
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _SILENT:
+        module = frame.f_globals.get("__name__", "").partition(".")[0]
+        if module in _SILENT and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
         self.ask(heard_in_c(fn), frame)

@@ -40,6 +40,13 @@ CALLS: dict[str, frozenset[str] | None] = {
 }
 """Functions in C that read the world, by their module; None for all of them."""
 
+ALOUD = frozenset(["posix", "nt", "_io", "io"])
+"""Modules in C that are heard too where the standard library's code calls them: `pathlib` and `os.path` do so for the program."""
+
+QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings", "logging", "traceback",
+                   "inspect", "threading", "codecs", "zipimport", "pkgutil"])
+"""Modules of the standard library that read files for their own sake."""
+
 METHODS = frozenset(["now", "utcnow", "today"])  # of datetime's classes
 
 CODE: dict[str, frozenset[str] | None] = {
