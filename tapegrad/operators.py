@@ -15,9 +15,11 @@ import numpy as np
 
 from tapegrad import ops, views
 from tapegrad.brief import plain as plain_value
+from tapegrad.context import NUMERIC
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
 from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
+from tapegrad.tangent import shape_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tensorarray import TensorArray
 from tapegrad.tree import is_leaf
@@ -91,9 +93,12 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
-        if op is ops.equal or op is ops.not_equal:
+        if op is not ops.equal and op is not ops.not_equal:
+            return NotImplemented
+        if not isinstance(known, np.ndarray):
             return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
-        return NotImplemented
+        if known.dtype.kind in NUMERIC:
+            return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)  # everywhere, whatever the numbers
     tracer = tracer_of((a, b))
     return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -15,13 +13,12 @@ import numpy as np
 
 from tapegrad import ops, views
 from tapegrad.brief import plain as behind
+from tapegrad.calls import frozen, lost, place_of_out
 from tapegrad.context import Tracer
 from tapegrad.errors import (
     INTERNAL,
-    ConcretizationError,
     one,
     unknown,
-    user_location,
 )
 from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
@@ -79,8 +76,8 @@ class Proxy(Slotted):
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         if self._tracer.independent(views.peek(self)):
-            return np.array(_frozen(self), *args, copy=kwargs.get("copy") or None)
-        raise _lost(self, "np.asarray or another C function asked for a plain array",
+            return np.array(frozen(self), *args, copy=kwargs.get("copy") or None)
+        raise lost(self, "np.asarray or another C function asked for a plain array",
                     "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
                     "tg.value(x) drops the gradient on purpose")
 
@@ -192,7 +189,7 @@ class Proxy(Slotted):
 
     def __hash__(self) -> Any:
         if isinstance(behind(self), (float, complex, np.inexact)) and not self._tracer.independent(views.peek(self)):
-            raise _lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
+            raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: "
                         "f.__wrapped__(x)")
         return self._steer("hash", hash)
@@ -226,7 +223,7 @@ class Proxy(Slotted):
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and not self._tracer.independent(views.peek(self)):
             read(val)  # OverflowError of what is infinite
-            raise _lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
+            raise lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
 
     def __float__(self) -> float:
@@ -235,7 +232,7 @@ class Proxy(Slotted):
             return float(self._val)
         if formats(_getframe(1)):
             return float(behind(self))
-        raise _lost(self, "float(x) or a C function asked for a plain float",
+        raise lost(self, "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
                     "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
 
@@ -252,10 +249,10 @@ class Proxy(Slotted):
         self._try(complex)
         if self._tracer.independent(views.peek(self)):
             return complex(self._val)
-        raise _lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
+        raise lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise _lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+        raise lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
 
     def __getstate__(self) -> Any:
         return self.__reduce_ex__(2)
@@ -264,7 +261,7 @@ class Proxy(Slotted):
         if isinstance(behind(self), np.ndarray):
             return ops.copy(self)
         if is_generator(behind(self)):
-            raise _lost(self, "a random generator was copied", "two generators, made with seeds of their own")
+            raise lost(self, "a random generator was copied", "two generators, made with seeds of their own")
         return self
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -441,37 +438,20 @@ def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwa
     out, given = kwargs.get("out"), (args, kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
-    elif len(args) > 2 and len(args) > (at := _place_of_out(meaning)) > 0 and args[at] is not None:
+    elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
         out, args = args[at], (*args[:at], None, *args[at + 1:])
     else:
         return meaning(*args, **kwargs)
     return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
 
 
-@functools.cache
-def _place_of_out(meaning: Callable[..., Any]) -> int:
-    """Return which of a meaning's arguments, which are those of the function it stands for, is `out`; 0 where none is."""
-    code = getattr(inspect.unwrap(meaning), "__code__", None)
-    names = () if code is None else code.co_varnames[:code.co_argcount]
-    return names.index("out") if "out" in names else 0
-
-
 def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function that tapegrad does not know on constants alone; an array that it returns is another constant."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
-    args, kwargs = structure.build([_frozen(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves])
+    args, kwargs = structure.build([frozen(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves])
     value = func(*args, **kwargs)
     return make(tracer.constant(id(value), value, value), value, tracer) if type(value) is np.ndarray and is_leaf(value) else value
-
-
-def _frozen(x: Any) -> Any:
-    """Return the plain value of a constant; an array cannot be written to, since the write would not be seen."""
-    value = behind(x)
-    if isinstance(value, np.ndarray):
-        value = value.copy()
-        value.flags.writeable = False
-    return value
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
@@ -516,12 +496,3 @@ def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
     proxy = _new(CLASSES.get(type(y), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
     return proxy
-
-
-# -- errors
-
-
-def _lost(proxy: Proxy, what: str, try_: str) -> ConcretizationError:
-    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
-    proxy._tracer.refuse(err)
-    return err

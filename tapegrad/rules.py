@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tapegrad.brief import plain
-from tapegrad.errors import ArgumentError, DuplicateRule, Location, UnknownFunction, user_location
+from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_location
 from tapegrad.lent import reading
 from tapegrad.parallel import LONG, in_parts
 from tapegrad.returned import check_returned
@@ -266,12 +266,7 @@ class JointPullback:
             return (ZERO,) * len(self.args)
         dy = dy if self.op.accumulates else dense(dy)
         dxs = self.fn(wrap(dy) if self.tensors else dy)
-        if not isinstance(dxs, (tuple, list)) or len(dxs) != len(self.args):
-            got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
-            raise ArgumentError(f"the pullback of {self.op.__name__} returned {got} for {len(self.args)} argument(s)", self.op.rr_where,
-                                "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")
-        if self.op.rr is not None:
-            check_returned(self.op, dxs, self.args)
+        check_returned(self.op, dxs, self.args)
         dxs = tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
         return unwrap(dxs) if self.tensors else dxs
 

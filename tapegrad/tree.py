@@ -20,6 +20,7 @@ from tapegrad.brief import plain
 from tapegrad.copies import code_of, current
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
+from tapegrad.opaque import holds_numbers, is_sparse
 from tapegrad.parts import (
     NAMESPACE,
     Bound,
@@ -178,7 +179,7 @@ class Signature:
         """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
         for part in self.asked:
             for label, x in part.opaque if part is not None and part is not self.function else ():
-                if _holds_numbers(x):
+                if holds_numbers(x, is_leaf):
                     what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
                     raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
@@ -187,26 +188,6 @@ class Signature:
         """Return from one cotangent per input what is wanted: (df, *dargs), a tuple of some of the dargs, or one of them."""
         nests = tuple([None if part is None else part.mirror(leaves) for part in self.asked])
         return nests[0] if self.is_single else nests
-
-
-def _is_sparse(x: Any) -> bool:
-    return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "dtype")
-
-
-def _holds_numbers(x: Any) -> bool:
-    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that have a gradient elsewhere."""
-    if isinstance(x, (set, frozenset)):
-        return any(isinstance(part, (float, complex, np.inexact)) for part in x)
-    if isinstance(x, array):
-        return x.typecode in "fd"
-    if _is_sparse(x):
-        return bool(x.dtype.kind in "iufc")
-    if x.dtype == object:
-        return any(map(is_leaf, x.flat))
-    kinds = [x.dtype.base]
-    for kind in kinds:
-        kinds += [kind[name].base for name in kind.names or ()]
-    return any(np.issubdtype(kind, np.inexact) for kind in kinds)
 
 
 class Recorded:
@@ -375,7 +356,7 @@ class Walk:
             return self.seen[id(x)]
         found = self.take_apart(x, label)
         if found is None:
-            if isinstance(x, (np.ndarray, array)) or _is_sparse(x):
+            if isinstance(x, (np.ndarray, array)) or is_sparse(x):
                 self.opaque.append((label, x))
             elif callable(x):
                 self.called.append(x)

@@ -101,6 +101,8 @@ def test_a_refusal_belongs_to_the_trace_that_refused() -> None:
     lambda a: swallowed(lambda a: float(a) * a[0], "two")(a), lambda a: swallowed(lambda a: complex(a).real * a[0], "two")(a),
     lambda a: swallowed(lambda a: [1, 2] @ a, "two")(a), lambda a: swallowed(lambda a: a["x"], "Exception")(a), lambda a: swallowed(lambda a: a + {}, "two")(a),
     lambda a: swallowed(lambda a: float(np.ones(1)[0]) * a[0], "two")(a), lambda a: {f"w{n}": a[n] for n in range(3)}["w1"] * json.loads("[2.0]")[0],
+    lambda a: a * (np.arange(3).astype(str) == "1") @ a, lambda a: (a != None).sum() * a.sum(), lambda a: (a == "text").sum() + a.sum(),  # noqa: E711
+    lambda a: (np.random.default_rng(3).choice(["a", "b"], 9) == "a").sum() * a.sum(),
 ])
 def test_what_the_plain_program_raises_is_no_refusal(f: Any) -> None:
     value, (_, da) = tg.grad(f, A)

@@ -1,0 +1,30 @@
+"""What is no leaf, and may hold numbers all the same: arrays of objects and records, sparse ones, sets."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def is_sparse(x: Any) -> bool:
+    """True for one of SciPy's sparse arrays and matrices."""
+    return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "dtype")
+
+
+def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
+    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that have a gradient elsewhere."""
+    if isinstance(x, (set, frozenset)):
+        return any(isinstance(part, (float, complex, np.inexact)) for part in x)
+    if isinstance(x, array):
+        return x.typecode in "fd"
+    if is_sparse(x):
+        return bool(x.dtype.kind in "iufc")
+    if x.dtype == object:
+        return any(map(is_leaf, x.flat))
+    kinds = [x.dtype.base]
+    for kind in kinds:
+        kinds += [kind[name].base for name in kind.names or ()]
+    return any(np.issubdtype(kind, np.inexact) for kind in kinds)
