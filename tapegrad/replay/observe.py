@@ -60,6 +60,9 @@ class Observer:
             return
         module = frame.f_globals.get("__name__", "")
         if module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
+            if frame.f_back is not None and frame.f_back.f_code.co_filename in INTERNAL:  # what tapegrad asks, a program may ask yet
+                self.known.discard(code)
+                return
             self.ask(heard_in_python(module, code.co_name), frame)
         else:
             self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
