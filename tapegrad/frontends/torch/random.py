@@ -62,7 +62,9 @@ class Source:
             return False
         if self.generator is not None or other.generator is not None:
             return self.generator is other.generator
-        return self.begin is other.begin or (self.begin is not None and other.begin is not None and torch.equal(self.begin, other.begin))
+        if self.begin is None or other.begin is None:
+            return self.begin is other.begin
+        return self.own is None or torch.equal(self.begin, other.begin)  # of torch's own no tape is kept then
 
     def __hash__(self) -> int:
         return hash((self.device, self.own is None))
