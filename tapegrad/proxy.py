@@ -15,11 +15,7 @@ from tapegrad import ops, views
 from tapegrad.brief import plain as behind
 from tapegrad.calls import frozen, lost, place_of_out
 from tapegrad.context import Tracer
-from tapegrad.errors import (
-    INTERNAL,
-    one,
-    unknown,
-)
+from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, largest_fraction, shape_of
@@ -209,20 +205,23 @@ class Proxy(Slotted):
         return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
-        try:
-            value = read(self._val)
-        except Exception as err:
-            self._tracer.raised(read, (self,), NO_KWARGS, err)
-            raise
+        value = self._ask(read, self._val)
         self._tracer.guard(views.peek(self), fact, value)
         return value
+
+    def _ask(self, fn: Callable[[Any], Any], val: Any) -> Any:
+        try:
+            return fn(val)
+        except Exception as err:
+            self._tracer.raised(fn, (self,), NO_KWARGS, err)
+            raise
 
     def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
         """Return an integer near by; a number so large that it is one itself would go on by that, and its gradient would not."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and not self._tracer.independent(views.peek(self)):
-            read(val)  # OverflowError of what is infinite
+            self._ask(read, val)  # OverflowError of what is infinite
             raise lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
 
@@ -239,11 +238,7 @@ class Proxy(Slotted):
     def _try(self, fn: Callable[[Any], Any]) -> None:
         """Raise what the plain value would, an array or a complex number where one real number is asked for."""
         if isinstance(behind(self), (np.ndarray, complex)):
-            try:
-                fn(behind(self))
-            except Exception as err:
-                self._tracer.raised(fn, (self,), NO_KWARGS, err)
-                raise
+            self._ask(fn, behind(self))
 
     def __complex__(self) -> complex:
         self._try(complex)

@@ -69,18 +69,15 @@ class Op:
     for cotangents that are computed together. `nested` arguments may be structures holding proxies. The shape of what a
     `dynamic` op returns depends on values, or may. What a `view` op returns shares the memory of its first argument where it can.
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
-    a `direct` op are calls of ops and arithmetic: what tensors of one dtype mean as arrays do, and so take them as they are.
-    One that `raises` may do so of other numbers of the same shapes and types: a matrix that has no inverse.
-    The torch implementation of an `opaque` op is one call that nothing looks into: it may run torch's own autograd.
+    a `direct` op take tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises` may
+    do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks into it.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
                  direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
-        self.__name__ = name
-        self.__doc__ = impl.__doc__
-        self.impl = impl
+        self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials = partials
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
@@ -91,9 +88,8 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.is_ufunc = type(impl) is np.ufunc
-        self.vjp = vjp
+        self.vjp, self.raises = vjp, raises
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
-        self.raises = raises
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.draws = False  # random numbers: whatever comes of them, the generator moves on
         self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns

@@ -117,5 +117,5 @@ def _logm_cotangent(dy: Any, y: Any, x: Any) -> Any:
 
 
 turn = constant("turn", _turn, on_torch=tensors.on_host(_turn))
-sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), torch=tensors.on_host(implementation("sqrtm")))
-logm = define("logm", implementation("logm"), (_logm_cotangent,), torch=tensors.on_host(implementation("logm")))
+sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True, torch=tensors.on_host(implementation("sqrtm")))
+logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True, torch=tensors.on_host(implementation("logm")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ class Source(NamedTuple):
     bind: Callable[..., str]
     guards: list[Guard]
     floats: bool
-    sources: Sequence[str] = ()
+    sources: tuple[str, ...] = ()
 
     def making(self, make: str) -> list[str]:
         """Return the lines of the function that makes the kept buffers."""
@@ -101,7 +101,7 @@ class Writer(Texts):
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves, names, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.names, self.shared
-        sources = [self.text(x) for x in sources_of(self.tape)]
+        sources = tuple([self.text(x) for x in sources_of(self.tape)])
         return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards, shared.floats, sources)
 
     def operation(self, op: Operation) -> None:
