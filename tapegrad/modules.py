@@ -71,13 +71,13 @@ class Module(Record):
     plain attribute may hold one: torch would give them theirs.
     """
 
-    __slots__ = ("extra", "label", "plain")
+    __slots__ = ("extra", "hooks", "label", "plain")
     volatile = True
 
     def __init__(self, module: Any, label: str) -> None:
         refuse(module, label)
         super().__init__(module, [])
-        self.leafy, self.label = True, label
+        self.leafy, self.label, self.hooks = True, label, hooks_of_all()
         self.extra: list[tuple[str, Leaf]] = []
         self.plain: dict[Any, Any] = {}
 
@@ -103,7 +103,7 @@ class Module(Record):
             yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:
-        return (class_of(self.prototype), self.plain)
+        return (class_of(self.prototype), self.plain, self.hooks)
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -169,6 +169,12 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
+
+
+def hooks_of_all() -> tuple[Any, ...]:
+    """Return the hooks that torch runs around the call of any module."""
+    own = vars(sys.modules["torch.nn.modules.module"])
+    return (*own["_global_forward_pre_hooks"].values(), *own["_global_forward_hooks"].values())
 
 
 def is_proxy(x: Any) -> bool:

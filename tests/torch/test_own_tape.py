@@ -250,3 +250,16 @@ def test_hooks_of_what_is_saved() -> None:
 def test_what_is_refused(f: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         tg.grad(f, NET, X)
+
+
+def test_a_hook_of_all_modules_is_noticed() -> None:
+    m, x = nn.Linear(3, 3), torch.ones(2, 3)
+    step = tg.value_and_grad(lambda m, x: m(x).sum(), backend="torch")
+    for _ in range(3):
+        torch.testing.assert_close(step(m, x)[0], m(x).sum())
+    hook = nn.modules.module.register_module_forward_hook(lambda module, args, y: y * 2)
+    try:
+        torch.testing.assert_close(step(m, x)[0], m(x).sum())
+    finally:
+        hook.remove()
+    torch.testing.assert_close(step(m, x)[0], m(x).sum())
