@@ -43,7 +43,8 @@ def served_by_one_trace(case: Case, args: tuple[Any, ...]) -> None:
         step, expected = tg.value_and_grad(f), tg.grad(f, *args)
         for _ in range(3):  # from the trace, into fresh memory, then into what the last call left
             same(step(*args), expected)
-        assert step.stats.traces == 1
+        drawn = any(op.kind == "call" and op.fn is tg.ops.draw for op in tg.trace(f, *args)[1])  # the second call compares, and draws but once
+        assert step.stats.traces == 1 + drawn
 
 
 @pytest.mark.parametrize("case", ROWS)
@@ -76,7 +77,7 @@ def test_paths_and_stats() -> None:
     step = tg.value_and_grad(f)
     for x in (1.0, 3.0, 6.0, 20.0, 1.5, 3.5):
         same(step(x), tg.grad(f, x))
-    assert step.stats.traces == 5 == len(step.tapes) and step.stats.hits == 1
+    assert step.stats.traces == 5 and step.stats.hits == len(step.tapes) == 1  # a path that came once has no tape
 
 
 def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:

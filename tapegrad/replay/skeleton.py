@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.brief import brief
+from tapegrad.brief import PYTHON, brief
 from tapegrad.errors import Location, locate
 from tapegrad.lazy import torch
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -73,7 +73,9 @@ class Skeleton:
             one, two = known[a], found[b]
             if one == two:
                 continue
-            if (one[0] is two[0] is Guard and one[1:3] == two[1:3]) or self.raises(at) or other.raises(at):
+            if (one[0] is two[0] is Guard and one[1:3] == two[1:3]) or one[:3] == two[:3] or _of_shape(one) or _of_shape(two):
+                return True
+            if self.raises(at) or other.raises(at):
                 return True
             return Difference(_place(other.where[b]), _text(one), _text(two))
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
@@ -83,6 +85,11 @@ class Skeleton:
         kinds = list(self.kinds)
         steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
         return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
+
+
+def _of_shape(kind: Any) -> bool:
+    """True for a guard on a shape that values decide: where it is, rules and composites may have gone another way."""
+    return kind[0] is Guard and kind[2] == "shape" and kind[1] > 0
 
 
 def _leaf(x: Any) -> Any:
@@ -95,7 +102,8 @@ def _kind(op: Operation) -> Any:
     if type(op) is Call:
         at = op.id
         args = tuple([_operand(at, arg) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
-        return (_operand(at, op.fn) if isinstance(op.fn, Operation) else op.fn, args, _fixed(op.kwargs) if op.kwargs else None)
+        number = type(op.val) if type(op.val) in PYTHON else None  # a power may turn complex
+        return (_operand(at, op.fn) if isinstance(op.fn, Operation) else op.fn, args, _fixed(op.kwargs) if op.kwargs else None, number)
     if type(op) is Guard:
         return (Guard, _operand(op.id, op.args[0]), op.fact, _fixed(op.expected))
     if type(op) is Constant:
