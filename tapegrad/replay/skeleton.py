@@ -88,8 +88,8 @@ class Skeleton:
 
 
 def _of_shape(kind: Any) -> bool:
-    """True for a guard on a shape that values decide: where it is, rules and composites may have gone another way."""
-    return kind[0] is Guard and kind[2] == "shape" and kind[1] > 0
+    """True for a guard on a shape, which rules and composites ask for: one that was asked for by values that decide a shape came by another way."""
+    return kind[0] is Guard and kind[2] == "shape"
 
 
 def _leaf(x: Any) -> Any:
