@@ -17,6 +17,8 @@
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
 | statistics.mean([x, x]), of the standard library | UnknownFunction |
+| np.add.at(whole, 0, x): a float added to ints | UnknownFunction |
+| x * o, an array and an object of the user's that NumPy goes through | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
 | using x after its trace | EscapedProxy |
 | a call without a rule | MissingRule |

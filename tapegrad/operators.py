@@ -18,7 +18,7 @@ from tapegrad.brief import plain as plain_value
 from tapegrad.context import NUMERIC
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
-from tapegrad.rules import FOREIGN, Op, Traced, tracer_of
+from tapegrad.rules import FOREIGN, Op, Traced, refused, tracer_of
 from tapegrad.tangent import shape_of
 from tapegrad.tape import NO_KWARGS, Call
 from tapegrad.tensorarray import TensorArray
@@ -81,6 +81,13 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
     return method
 
 
+def is_sequence(x: Any) -> bool:
+    """True for an object of which NumPy makes an array, going through its items, before it asks it what an operator means."""
+    kind = type(x)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(x, (str, bytes, dict)) \
+        and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") and not hasattr(kind, "__torch_function__")
+
+
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
     """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
     if type(other) is TensorArray:  # in a pullback, a number beside a tensor: that knows what the operator means
@@ -93,6 +100,9 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
+        if isinstance(known, (np.ndarray, np.generic)) and not repeats and is_sequence(other):
+            raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy makes an array of such a sequence",
+                          "np.array(list(x)) of it first")
         if op is not ops.equal and op is not ops.not_equal:
             return NotImplemented
         if not isinstance(known, np.ndarray):

@@ -50,6 +50,19 @@ def _reshapes(x: Any) -> Any:
     x.shape = (1, -1)
 
 
+def _adds_to_ints(whole: Any, x: Any) -> Any:
+    np.add.at(whole, 0, x)
+    return whole.sum() * x
+
+
+class Pair:
+    def __getitem__(self, i: int) -> float:
+        return (1.0, 2.0)[i]
+
+    def __len__(self) -> int:
+        return 2
+
+
 def _branch(x: Any) -> Any:
     return x if x > 0 else -x
 
@@ -74,6 +87,8 @@ TABLE = {
     "scipy.special.airy(x): no op": (lambda: tg.grad(lambda x: scipy.special.airy(x), *TWO), "airy"),
     "np.packbits(x): no tape can hold it": (lambda: tg.grad(lambda x: np.packbits(x), *TWO), "packbits"),
     "statistics.mean([x, x]), of the standard library": (lambda: tg.grad(lambda x: statistics.mean([x, x]), *ONE), "as_integer_ratio"),
+    "np.add.at(whole, 0, x): a float added to ints": (lambda: tg.grad(_adds_to_ints, np.arange(2), 0.5), "add.at of float64 into int64"),
+    "x * o, an array and an object of the user's that NumPy goes through": (lambda: tg.grad(lambda x: (x * Pair()).sum(), *TWO), "multiply of an array and a Pair"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
     "using x after its trace": (lambda: tg.grad(lambda x: LEAKED[0] * x, *ONE), "ended"),
     "a call without a rule": (lambda: tg.grad(lambda x: ruleless(x), *ONE), "no rule"),

@@ -44,3 +44,12 @@ def test_a_vectorized_function_guards_its_branches() -> None:
     np.testing.assert_array_equal(tape.play(np.array([3.0, -1.0])), [9.0, 1.0])
     with pytest.raises(tg.GuardError):
         tape.play(np.array([-3.0, -1.0]))
+
+
+def test_what_is_taken_of_a_constant_by_a_traced_mask() -> None:
+    fixed = np.array([1.0, 2.0, 3.0])
+    for f in (lambda x: np.extract(x > 0, fixed).sum() * x[0], lambda x: np.compress(x > 0, fixed * 2.0).sum() * x[0], lambda x: np.extract(x[0], 1.0).sum() * x[0]):
+        x = np.array([0.5, -1.0, 2.0])
+        value, (_, dx) = tg.grad(f, x)
+        assert value == f(x)
+        np.testing.assert_allclose(dx, [f(x) / x[0], 0.0, 0.0])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tapegrad as tg
-from tests.fuzz.differences import verdict
+from tests.fuzz.differences import as_before, verdict
 from tests.fuzz.leaves import changed, contents, difference, is_smooth, leaves
 from tests.fuzz.modes import FUNCTIONS, GRADIENTS, OFTEN, SOME, TAPES, Way, gives_gradient
 from tests.fuzz.program import Loaded, Program, reseed
@@ -64,7 +64,7 @@ def run(fn: Callable[..., Any], *args: Any) -> Outcome:
 def chosen(seed: int) -> set[str]:
     """Return the modes in which a program is run: the fast ones, and some of the slow ones."""
     random = Random(seed ^ 0x5EED)
-    return {ONCE, DIFFERENCES, *random.sample(sorted(TAPES), SOME), *random.sample(sorted(GRADIENTS), SOME), *(name for name, share in OFTEN.items() if random.random() < share)}
+    return {ONCE, DIFFERENCES, *random.sample(sorted(TAPES), random.choice(SOME)), *random.sample(sorted(GRADIENTS), random.choice(SOME)), *(name for name, share in OFTEN.items() if random.random() < share)}
 
 
 def examine(program: Program, modes: Collection[str] | None = None) -> Report:
@@ -93,7 +93,7 @@ class Comparison:
         self.once = list(self.each_call(loaded, ONCE, functools.partial(tg.grad, loaded.f, seed=loaded.cotangent())))
         outcome = "refused" if self.once[0].error is not None else "compared"
         if DIFFERENCES in self.modes:
-            for k in {0, len(self.plain) - 1}:
+            for k in (0, len(self.plain) - 1)[:1 + self.program.seed % 2]:  # the last of some
                 self.check_slope(k)
         for name, make in FUNCTIONS.items():
             if name in self.modes and not (self.random and "torch" in name):  # torch's chance is another
@@ -135,7 +135,7 @@ class Comparison:
             if contents(args) != before:
                 self.found("caller's array changed", mode, k, f"{before}\nis {contents(args)}")
             self.judge(mode, k, got, self.plain[k], self.once[k] if mode != ONCE and gives_gradient(mode) else None, history=True)
-            lost = self.stateful and (got.error is not None or self.plain[k].error is not None)
+            lost = got.error is not None or (self.stateful and self.plain[k].error is not None)
             yield got
 
     # -- tapes, of the first call, played with the arguments of all
@@ -196,7 +196,7 @@ class Comparison:
         """Compare what a mode gives with what plain Python gives, and with the gradient of `grad`."""
         if got.error is not None:
             if plain.error is None:
-                self.refuse(mode, k, got.error)
+                self.refuse(mode, k, got.error, expected=gradient is not None and gradient.error is not None)
             return
         if plain.error is not None:
             self.found("the program raises", mode, k, f"{plain.error!r}, and here {got.value!r}")
@@ -210,13 +210,17 @@ class Comparison:
             if difference(slopes, want, 10 * self.loose) and (said := difference(slopes, want, 10 * self.loose, self.spread(k, True, history, want))):
                 self.found("gradient", mode, k, said)
 
-    def refuse(self, mode: str, k: int, err: Exception) -> None:
-        """Note a refusal, or a crash: what tapegrad does not raise on purpose, or raises in a replay of what was recorded."""
-        again = k == 0 and mode in (*TAPES, *GRADIENTS) and isinstance(err, (tg.GuardError, tg.ReplayError)) and "draws from" not in str(err)
-        if isinstance(err, tg.TapeError) and not again:
+    def refuse(self, mode: str, k: int, err: Exception, expected: bool = False) -> None:
+        """Note a refusal, or a crash: what tapegrad does not raise on purpose, or raises where a tape meets what it was recorded with."""
+        harmless = isinstance(err, tg.TapeError)
+        if mode in (*TAPES, *GRADIENTS):
+            harmless = (k > 0  # the program takes another way, or catches it
+                        or expected or (harmless and not isinstance(err, (tg.GuardError, tg.ReplayError)))
+                        or isinstance(err, np.linalg.LinAlgError)  # of a matrix that is singular but for rounding
+                        or "draws from" in str(err)  # Python's own generator: a tape cannot
+                        or (self.random and mode.startswith("to_python") and isinstance(err, ValueError)))
+        if harmless:
             self.refused[f"{mode}: {type(err).__name__}"] += 1
-        elif k and mode in (*TAPES, *GRADIENTS):
-            self.refused[f"{mode}: {type(err).__name__}"] += 1  # the program caught it, or took another way
         else:
             self.found(f"crash {type(err).__name__}", mode, k, str(err))
 
@@ -254,13 +258,28 @@ class Comparison:
             if out.error is not None:
                 raise out.error
             return out.value["r"] if isinstance(out.value, dict) else out.value[0] if isinstance(out.value, tuple) else out.value
-        loaded = self.program.load()
-        for j in range(k + 1):
-            loaded.change(j)
-        said = verdict(value, list(loaded.arguments(k)), list(got.value[1][1:]), self.program.seed, self.coarse)
+        said = verdict(value, self.arguments(k), list(got.value[1][1:]), self.program.seed, self.coarse)
+        if said not in ("", "kink") and not self.is_wrong_nearby(k, value):
+            said = "kink"  # at this very point: of elements that tie, say
         self.compared["kinks" if said == "kink" else DIFFERENCES] += 1
         if said not in ("", "kink"):
             self.found("slope", DIFFERENCES, k, said)
+
+    def arguments(self, k: int) -> list[Any]:
+        """Return arguments of call k, in a program to which only the changes before it have happened."""
+        loaded = self.program.load()
+        for j in range(k + 1):
+            loaded.change(j)
+        return list(loaded.arguments(k))
+
+    def is_wrong_nearby(self, k: int, value: Callable[[Callable[[Any], Any]], Any]) -> bool:
+        """True if the gradient is wrong in a point beside the arguments of call k, too."""
+        def beside(arguments: Any) -> Any:
+            random = np.random.default_rng(self.program.seed)
+            return changed(arguments, lambda path, x: as_before(x, x + 1e-2 * random.normal(size=np.shape(x))) if is_smooth(x) else x)
+        got = self.reference(k, True, True, beside)
+        return got.error is not None or verdict(lambda move: value(lambda arguments: move(beside(arguments))), beside(self.arguments(k)),
+                                                list(got.value[1][1:]), self.program.seed, self.coarse) != ""
 
 
 def captured(f: Any) -> list[Any]:

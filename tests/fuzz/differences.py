@@ -70,7 +70,8 @@ def along(value: Callable[[Callable[[Any], Any]], Any], toward: dict[Path, Any],
     agree = np.abs(np.diff(slopes))  # a slope that differences agree on, and both sides
     sides = np.abs(np.array([right - left for right, left in pairs]))
     error = abs(slopes[2] - claimed) if np.isfinite(claimed) else np.inf
-    if agree[1] < 0.1 * error and agree[2] < 0.1 * error + 1e-6 * size and sides[2] < max(0.1 * min(error, 1e9), 1e-3 * size) and agree[1] < 1e-2 * size:
+    steady = agree[1] < 1e-2 * abs(slopes[2]) + 1e-6 * min(error, size) and agree[2] < 0.1 * error + 1e-6 * size
+    if steady and agree[1] < 0.1 * error and sides[2] < max(0.1 * min(error, 1e9), 1e-3 * size):
         return f"a slope of {claimed!r}, of differences {slopes.tolist()}"
     return "kink"
 

@@ -318,7 +318,7 @@ def drawn_calls(random: Random, main: Module, drawn: list[Any], base: list[list[
     small, large = [moved(random, x, 0.05) for x in base], [moved(random, x, 1.5) for x in base]
     changes = [re.sub(r"~(\w+)", r"\1", change) for change in main.changes]
     calls = []
-    for k in range(random.choice([4, 5, 6, 7])):
+    for k in range(random.choice([4, 4, 5, 6])):
         values = base if k == 0 else random.choice([base, base, small, large, small])
         texts = [spelled(p.text, x) for p, x in zip(drawn, values)]
         if k and random.random() < 0.06:

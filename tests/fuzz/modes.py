@@ -74,7 +74,7 @@ FUNCTIONS: dict[str, Callable[[Way, Any], Way]] = {
 OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "compile on torch": 0.05, "value_and_grad on torch": 0.1, "pullback": 0.1}
 """In how many of all programs a function is made."""
 
-SOME = 2  # of the tapes, and of the gradient tapes, for each program
+SOME = (1, 2)  # of the tapes, and of the gradient tapes, for each program
 
 
 def applied(pulled: tuple[Any, Way], seed: Any) -> Any:

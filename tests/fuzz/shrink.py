@@ -138,7 +138,8 @@ def parts_of(x: ast.expr) -> Iterator[ast.expr]:
             elif isinstance(inner, ast.keyword):
                 yield inner.value
         for name in ("args", "keywords", "elts"):
-            held: list[ast.AST] = getattr(x, name, None) or []
+            known = getattr(x, name, None)
+            held: list[ast.AST] = known if isinstance(known, list) else []  # a lambda's are no list
             for at in range(len(held)):
                 shorter = copy.copy(x)
                 setattr(shorter, name, held[:at] + held[at + 1:])

@@ -77,7 +77,7 @@ def test_a_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_found_becomes_small() -> None:
-    text = "import numpy as np\ndef f(a, b):\n    c = np.sin(a) * 2.0\n    for i in range(3):\n        c = c + b\n    if b > 0:\n        d = np.tanh(c * a)\n    return d.sum() + c[0]\n"
+    text = "import numpy as np\ndef f(a, b):\n    c = (lambda p, q=1.0: p * q)(np.sin(a)) * 2.0\n    for i in range(3):\n        c = c + b\n    if b > 0:\n        d = np.tanh(c * a)\n    return d.sum() + c[0]\n"
     program = Program(0, (("fuzz_lib", "K = 1\n"), ("fuzz_main", text)), (Call(("np.array([0.1, 0.2])", "0.5")), Call(("np.array([0.3, 0.4])", "0.7"), "K = 2")))
     small = smallest(program, lambda smaller: "tanh" in smaller.main and smaller.load().f is not None)
     assert small.modules == (("fuzz_main", "import numpy as np\n\ndef f(): \n    np.tanh\n"),) or len(small.main) < 60

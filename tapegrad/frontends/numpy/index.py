@@ -114,7 +114,8 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
         np.compress(plain(mask), np.broadcast_to(0.0, shape_of(x)), axis)  # ValueError or IndexError, in NumPy's words
     mask = mask[:n]
     before = (slice(None),) * (axis % len(shape_of(x)))
-    return getitem(getitem(x, (*before, slice(shape_of(mask)[0]))), (*before, mask))
+    within = (*before, slice(shape_of(mask)[0]))
+    return ops.read(x[within], index_parts((*before, mask)))  # of an array, or of a traced one
 
 
 @means(np.ndarray.compress)

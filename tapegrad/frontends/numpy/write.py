@@ -13,8 +13,8 @@ from tapegrad.brief import plain
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
-from tapegrad.rules import Traced, means
-from tapegrad.tangent import shape_of
+from tapegrad.rules import Traced, means, refused
+from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tree import flatten
 
 
@@ -155,7 +155,8 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     piece = as_array(b)
     added = ops.assemble(owned(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
-    views.check_cast(a, total)
+    if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
+        raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum", "an array of floats to add to")
     views.replace(a, total)
 
 
