@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from types import FunctionType
 from typing import Any
 
 from tapegrad.context import DEFAULT
@@ -23,7 +23,7 @@ from tapegrad.replay.compiled import Miss, Unfit
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.glance import glance
 from tapegrad.replay.observe import Observer
-from tapegrad.replay.path import Entry, Pace, Path, Stats, describe, warn
+from tapegrad.replay.path import Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.replay.refill import Bare, is_refillable, strip
 from tapegrad.replay.skeleton import Skeleton
 from tapegrad.rules import Traced
@@ -36,16 +36,23 @@ WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
 LOST = 64  # calls in a row of which each took another path: no path will come again
 
+PRIMAL = 0.3  # of what it takes to compile a gradient tape
+
+
 _paces: dict[Any, Pace] = {}
 
 
 class Visit:
-    """One call that traces: it is observed if that may settle that its path can be compiled."""
+    """One call that traces: it is observed if that may settle that its path can be compiled.
 
-    __slots__ = ("compiled", "fresh", "key", "observer", "path", "stale")
+    What calls cost is `rent` at first, and nobody looks which path they take.
+    """
+
+    __slots__ = ("compiled", "fresh", "key", "observer", "path", "rent", "stale", "steps")
 
     def __init__(self, compiled: Compiled, key: Any) -> None:
-        self.compiled, self.key = compiled, key
+        self.compiled, self.key, self.steps = compiled, key, 0
+        self.rent = compiled._rents.setdefault(key, Rent())
         paths = compiled._paths.get(key, ())
         self.stale = [path for path in paths if path.is_stale()]  # as it stands before the program runs, and may change it
         self.observer = Observer() if any(path.is_due(compiled.warmup, compiled._pace) for path in paths) else None
@@ -59,9 +66,10 @@ class Visit:
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
-        if compiled._lost >= LOST:
+        self.steps = len(tape)
+        if compiled._lost >= LOST or (compiled.warmup is None and not self.rent.over):
             return False
-        self.path = path = compiled._find(self.key, Skeleton(tape), self.stale)
+        self.path = path = compiled._find(self, Skeleton(tape))
         if observer is None or path.refused or path.entry is not None:
             return False
         if not path.is_due(compiled.warmup, compiled._pace):
@@ -75,6 +83,13 @@ class Visit:
             compiled._refuse(path, why, where)
         return not why
 
+    def spend(self, seconds: float) -> None:
+        """Count what the call took."""
+        if self.path is not None:
+            self.path.spend(seconds)
+        else:
+            self.rent.spend(seconds, self.steps, self.compiled._pace)
+
 
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
@@ -87,7 +102,7 @@ class Compiled:
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
-                 warmup: int | None) -> None:
+                 warmup: int | None, sweeps: bool) -> None:
         self.__wrapped__, self._make, self._plainly, self._backend = f, make, plainly, backend
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = f.__doc__
@@ -95,7 +110,8 @@ class Compiled:
         self._warmup = warmup
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self._paths: dict[Any, list[Path]] = {}
-        self._pace = _paces.setdefault((type(backend), backend.mode, make.__qualname__), Pace())
+        self._rents: dict[Any, Rent] = {}
+        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps), Pace(*(part * (1.0 if sweeps else PRIMAL) for part in backend.price)))
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         self._lost = 0  # calls in a row that took a path which was not known
@@ -139,20 +155,22 @@ class Compiled:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
 
     def _trace(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        leaves = leaves_of((self.__wrapped__, args, kwargs))
+        leaves = leaves_of((args, kwargs))
+        if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
+            leaves += leaves_of(self.__wrapped__)
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         with self._lock:
             visit = Visit(self, key)
-        start = perf_counter()
+        clock = self._backend.clock
+        start = clock()
         try:
             first = self._backend.record(lambda *call: self._make(visit, *call), self.__wrapped__, args, kwargs, leaves)
         except BaseException:
             next(self.stats._traces)
             raise
         entry = self._keep(visit, first.tape, first.flat)
-        if visit.path is not None:
-            visit.path.spend(perf_counter() - start)
+        visit.spend(clock() - start)
         if entry is not None and self.warmup is not None and not _draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)
@@ -165,13 +183,13 @@ class Compiled:
         next(self.stats._traces)
         return first.result
 
-    def _find(self, key: Any, skeleton: Skeleton, stale: list[Path]) -> Path:
+    def _find(self, visit: Visit, skeleton: Skeleton) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something steers them which is no input.
 
-        A `stale` one may differ: what it read was another thing when this trace began.
+        A stale one may differ: what it read was another thing when this trace began.
         """
         with self._lock:
-            paths = self._paths.setdefault(key, [])
+            paths = self._paths.setdefault(visit.key, [])
             belied = None
             for path in list(paths):
                 if not path.skeleton.is_like(skeleton):
@@ -182,7 +200,7 @@ class Compiled:
                     paths.insert(0, path)
                     self._lost = 0
                     return path
-                if apart is not True and path not in stale:
+                if apart is not True and path not in visit.stale:
                     belied = path
                     if not path.refused:
                         self._refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now", apart.where)
@@ -191,7 +209,8 @@ class Compiled:
                 self._give_up()
             if belied is not None:
                 return belied
-            path = Path(skeleton, glance(self.__wrapped__, skeleton))
+            path = Path(skeleton, glance(self.__wrapped__, skeleton), visit.rent.spent)
+            visit.rent.spent = 0.0  # it is this path's
             if self._lost < LOST:
                 paths.insert(0, path)
             if sum(map(len, self._paths.values())) > SEEN * self.max_tapes:
@@ -204,7 +223,7 @@ class Compiled:
         if tape is None or path is None or path.entry is not None:
             return None
         drop(tape)
-        entry = Entry(tape, flat, self._backend, visit.fresh, self._pace, len(path.skeleton.kinds))
+        entry = Entry(tape, flat, self._backend, visit.fresh, self._pace, path.estimate(self._pace))
         with self._lock:
             path.entry = entry
             self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
@@ -321,7 +340,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
             return First(tape, result)
         strip(tape)
         return First(tape, result, lambda primal: primal)
-    return Compiled(f, make, f, max_tapes, chosen, warmup)
+    return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False)
 
 
 def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: bool = True, seed: Any = 1, backend: str = "numpy",
@@ -377,7 +396,7 @@ def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: 
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, chosen, warmup)
+    return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True)
 
 
 def shortened(rolled: Tape, flat: Step) -> Tape | None:

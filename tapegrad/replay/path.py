@@ -7,11 +7,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter
 from typing import Any
 
 from tapegrad.errors import Location, user_frame
 from tapegrad.passes.blank import drop
+from tapegrad.passes.roll import SAVED
 from tapegrad.replay.backend import Backend, Step
 from tapegrad.replay.compiled import compile_arguments
 from tapegrad.replay.freshness import Freshness
@@ -64,41 +64,60 @@ def _value(counter: Any) -> int:
 
 
 class Pace:
-    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each kind of operation on it; learned as it goes."""
+    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each of its operations; learned as it goes."""
 
-    def __init__(self, once: float = 2e-3, each: float = 4e-4) -> None:
-        self.once, self.each = once, each
+    def __init__(self, once: float, each: float) -> None:
+        self.once, self.each, self.trust = once, each, 0.5
 
-    def estimate(self, kinds: int) -> float:
-        """Return how long it will take to compile a tape of so many kinds of operations."""
-        return self.once + self.each * kinds
+    def estimate(self, steps: int, kinds: int) -> float:
+        """Return how long it will take to compile a tape of so many operations of so many kinds: a long one becomes loops."""
+        return self.once + self.each * (steps if steps < SAVED else kinds)
 
-    def learn(self, kinds: int, seconds: float) -> None:
-        """Take in how long it took."""
-        ratio = min(max(seconds / self.estimate(kinds), 0.2), 5.0) ** 0.3  # one that was disturbed says little
+    def learn(self, estimate: float, seconds: float) -> None:
+        """Take in how long it took where so much was expected. One that was disturbed says little, and the first ones say most."""
+        ratio = min(max(seconds / estimate, 1 / 3), 3.0) ** self.trust
+        self.trust = max(self.trust * 0.8, 0.1)
         self.once, self.each = self.once * ratio, self.each * ratio
+
+
+class Rent:
+    """What calls have cost that were traced while nobody looked which path they took: until compiling may soon pay, that is not worth it."""
+
+    __slots__ = ("over", "spent")
+
+    def __init__(self) -> None:
+        self.spent, self.over = 0.0, False
+
+    def spend(self, seconds: float, steps: int, pace: Pace) -> None:
+        """Count a call that took so long and recorded so many operations."""
+        self.spent += seconds
+        self.over = steps >= SAVED or self.spent + seconds >= pace.estimate(steps, steps)
 
 
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "flat", "fresh", "kinds", "lock", "pace", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "estimate", "flat", "fresh", "lock", "pace", "reached", "run", "tape")
 
-    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, kinds: int) -> None:
-        self.tape, self.flat, self.backend, self.fresh, self.pace, self.kinds = tape, flat, backend, fresh, pace, kinds
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, estimate: float) -> None:
+        self.tape, self.flat, self.backend, self.fresh, self.pace, self.estimate = tape, flat, backend, fresh, pace, estimate
         self.reached: Reached | None = tape.structure.reached
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
         """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where the tape does not fit it."""
+        clock = self.backend.clock
+        start = clock()
         with self.lock:
-            if self.run == self.compile_and_run:
-                start = perf_counter()
+            mine = self.run == self.compile_and_run
+            if mine:
                 self.tape, self.run = self.build(args, kwargs)  # type: ignore[method-assign]
-                self.pace.learn(self.kinds, perf_counter() - start)
                 self.flat = self.arguments = None
-        return self.run(*args, **kwargs)
+        result = self.run(*args, **kwargs)
+        if mine:
+            self.pace.learn(self.estimate, clock() - start)  # with the first run, which prepares more on some backends
+        return result
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
         """Return the tape that is kept from now on, and the function that it is compiled to; what is kept so far stays as it is."""
@@ -120,8 +139,8 @@ class Path:
 
     __slots__ = ("calls", "entry", "glance", "refused", "skeleton", "spent")
 
-    def __init__(self, skeleton: Skeleton, glance: Freshness) -> None:
-        self.skeleton, self.glance, self.calls, self.spent = skeleton, glance, 0, 0.0
+    def __init__(self, skeleton: Skeleton, glance: Freshness, spent: float) -> None:
+        self.skeleton, self.glance, self.calls, self.spent = skeleton, glance, 0, spent
         self.entry: Entry | None = None
         self.refused = False
 
@@ -134,7 +153,11 @@ class Path:
         """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
         if self.refused or self.entry is not None or not self.calls:
             return False
-        return self.spent >= pace.estimate(len(self.skeleton.kinds)) if warmup is None else self.calls >= warmup
+        return self.spent >= self.estimate(pace) if warmup is None else self.calls >= warmup
+
+    def estimate(self, pace: Pace) -> float:
+        """Return how long it is expected to take to compile it."""
+        return pace.estimate(len(self.skeleton.steps), len(self.skeleton.kinds))
 
     def is_stale(self) -> bool:
         """Return whether something that was read besides the arguments is known to have changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from tapegrad.tree import flatten, leaves_of
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
+PRICES = {"eager": (1e-3, 1e-4), "graph": (1e-2, 2e-4), "inductor": (2.0, 1e-2)}
+
 
 class Torch(Backend):
     """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
@@ -33,6 +36,7 @@ class Torch(Backend):
     """
 
     refills = False
+    clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:
@@ -42,6 +46,7 @@ class Torch(Backend):
         self.make = MODES[mode]
         if mode == "graph":
             self.device = graph_device(self.device)
+        self.price = PRICES.get(mode, PRICES["eager"])
         self.numbers = mode in ("auto", "eager")
         self.arrays = False
 
