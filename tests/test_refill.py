@@ -14,13 +14,13 @@ from bench.problems import PROBLEMS
 from tapegrad.context import DEFAULT
 from tapegrad.replay import backend, cache
 from tapegrad.replay.compiled import Miss, compile_arguments, compile_tape
-from tapegrad.replay.path import Pace
 from tapegrad.replay.refill import _values, is_refillable, refilled, strip
 from tapegrad.tape import Call, Unknown
 from tapegrad.testing import contract
 from tapegrad.trace import record
 from tapegrad.tree import leaves_of
 from tests.cases.case import Case
+from tests.lazily import lazy
 from tests.test_blank import SMALL
 from tests.test_compile import ROWS, same
 from tests.test_ops import differentiable
@@ -44,12 +44,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     for name, module in STAGES.items():
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     return counts
-
-
-def lazy(step: Any) -> Any:
-    """Let a compiled function keep a tape at a path's second call, and compile it at the third."""
-    step._pace = Pace(1e-9, 1e-9)
-    return step
 
 
 @pytest.fixture

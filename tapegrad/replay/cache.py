@@ -199,6 +199,9 @@ class Compiled:
                     paths.remove(path)
                     paths.insert(0, path)
                     self._lost = 0
+                    if path in visit.stale and path.entry is not None:  # what it read has changed, and led the same way
+                        self._forget(path, paths=False)
+                        path.spent = 0.0
                     return path
                 if apart is not True and path not in visit.stale:
                     belied = path

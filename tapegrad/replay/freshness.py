@@ -197,16 +197,25 @@ class Members:
 
 
 class Cached:
-    """A function with a cache, as long as that is not cleared: then it would be run again."""
+    """A function with a cache, as long as that is not cleared; once `settled`, as long as nobody asks it either: a compiled call does not."""
 
-    __slots__ = ("info", "value")
+    __slots__ = ("info", "settled", "value")
 
     def __init__(self, value: Any) -> None:
-        self.value, self.info = value, value.cache_info()
+        self.value, self.info, self.settled = value, value.cache_info(), False
+
+    def settle(self) -> bool:
+        """Take the cache as the run has left it; return whether it was not cleared meanwhile."""
+        if not self(self.value):
+            return False
+        self.info, self.settled = self.value.cache_info(), True
+        return True
 
     def __call__(self, found: Any) -> bool:
-        now = self.value.cache_info()
-        return found is self.value and now.misses >= self.info.misses and now.currsize >= self.info.currsize
+        if found is not self.value:
+            return False
+        now, then = self.value.cache_info(), self.info
+        return now == then if self.settled else bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
 
 
 class Never:

@@ -92,6 +92,7 @@ class Observer:
     def result(self) -> tuple[Freshness, str, Location | None]:
         """Return what tells whether what was read is the same, and why that is not enough, if it is not, and where."""
         self.close()
+        self.reads.settle()
         fresh = self.reads.result()
         if not self.reason and self.reads.refused:
             self.reason = self.reads.refused

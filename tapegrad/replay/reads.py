@@ -65,6 +65,12 @@ class Reads:
         """Return what tells whether all of it is the same."""
         return Freshness(self.places.values(), self.sizes.values())
 
+    def settle(self) -> None:
+        """Take caches as the run that has ended left them."""
+        for place in self.places.values():
+            if isinstance(place.same, Cached) and not place.same.settle():
+                self.refused = f"it clears the cache of {place.label}"
+
     def reach(self, structure: Signature) -> None:
         """Note what leads on from the arguments and what the function captured: classes and functions. What is in them is looked at otherwise."""
         parts = (structure.function, *structure.args, *structure.kwargs.values())
