@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import inspect
 import math
 import textwrap
@@ -142,6 +143,9 @@ class Vendor:
         for fn in functions:
             for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
                 value = fn.__globals__[other]
+                if isinstance(value, _CACHED):
+                    self.imports.add("import functools")  # its source begins with the decorator
+                    value = value.__wrapped__
                 if isinstance(value, ModuleType):
                     self.module(other, value)
                 else:
@@ -152,6 +156,9 @@ class Vendor:
         if value.__name__.partition(".")[0] == "tapegrad":
             raise ArgumentError(f"a function of this tape needs {value.__name__}: it cannot be written as a module")
         self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
+
+
+_CACHED = type(functools.lru_cache(len))
 
 
 def _loaded(package: str) -> ModuleType | None:
