@@ -8,13 +8,14 @@ import functools
 import inspect
 import math
 import textwrap
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.path import Step
+from tapegrad.replay.mentions import global_names
 from tapegrad.rules import Op, Traced
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Raised
@@ -141,7 +142,7 @@ class Vendor:
     def needed(self, name: str, functions: list[FunctionType]) -> None:
         """Define what functions refer to by a global name, but `name`."""
         for fn in functions:
-            for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
+            for other in sorted(global_names(fn.__code__) & fn.__globals__.keys() - {name}):
                 value = fn.__globals__[other]
                 if isinstance(value, _CACHED):
                     self.imports.add("import functools")  # its source begins with the decorator
@@ -164,14 +165,6 @@ _CACHED = type(functools.lru_cache(len))
 def _loaded(package: str) -> ModuleType | None:
     import sys
     return sys.modules.get(package)
-
-
-def _global_names(code: CodeType) -> set[str]:
-    names = set(code.co_names)
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            names |= _global_names(part)
-    return names
 
 
 def _source_of(fn: FunctionType) -> str:
