@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tapegrad.errors import GuardError
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO
+from tapegrad.tensors import on_host
 from tapegrad.tree import Structure
 
 
@@ -22,3 +28,33 @@ def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
 
 pack = define("pack", lambda *leaves, into: into.build(list(leaves)), _pack_cotangent, torch=lambda *leaves, into: into.build(list(leaves)))
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key])
+
+
+# -- constants that follow from integers: a minibatch's data
+
+STEERING: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "index": operator.index}
+"""Facts about a number by which constants can be looked up."""
+
+
+class Table:
+    """The constants of each of the ways that a program was taken by its integers; one for all that is made of a tape."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rows)} rows>"
+
+
+def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, ...]:
+    key = tuple([STEERING[fact](x) for fact, x in zip(facts, steering)])
+    row = table.rows.get(key)
+    if row is None:
+        raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}", None,
+                         "compile the function, which traces again, or trace it with these arguments")
+    return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])  # what comes out of a call is the tape's to write to
+
+
+choose = define("choose", _choose, differentiable=False, torch=on_host(_choose))

@@ -19,11 +19,12 @@ from tapegrad.passes.optimise import DEFAULT as PASSES
 from tapegrad.passes.optimise import Pass
 from tapegrad.passes.roll import roll
 from tapegrad.replay.backend import Backend, First, Step, choose, recorded_result
+from tapegrad.replay.choice import Choice, choice_of, chosen
 from tapegrad.replay.compiled import Miss, Unfit
 from tapegrad.replay.freshness import Freshness
-from tapegrad.replay.glance import glance
+from tapegrad.replay.glance import codes_of, glance
 from tapegrad.replay.observe import Observer
-from tapegrad.replay.path import Entry, Pace, Path, Rent, Stats, describe, warn
+from tapegrad.replay.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.replay.refill import Bare, is_refillable, strip
 from tapegrad.replay.skeleton import Skeleton
 from tapegrad.rules import Traced
@@ -37,6 +38,8 @@ SEEN = 4  # paths that are remembered, for each tape that is kept
 LOST = 64  # calls in a row of which each took another path: no path will come again
 
 PRIMAL = 0.3  # of what it takes to compile a gradient tape
+COMPARED = 2e9  # bytes that are compared in a second, half of that at least: to look whether what is read is the same may take half of a trace
+LITTLE = 1 << 17  # bytes that may be compared in any case
 
 
 _paces: dict[Any, Pace] = {}
@@ -48,16 +51,21 @@ class Visit:
     What calls cost is `rent` at first, and nobody looks which path they take.
     """
 
-    __slots__ = ("compiled", "fresh", "key", "observer", "path", "rent", "stale", "steps")
+    __slots__ = ("choice", "compiled", "fresh", "key", "observer", "path", "rent", "stale", "steps")
 
     def __init__(self, compiled: Compiled, key: Any) -> None:
         self.compiled, self.key, self.steps = compiled, key, 0
         self.rent = compiled._rents.setdefault(key, Rent())
         paths = compiled._paths.get(key, ())
-        self.stale = [path for path in paths if path.is_stale()]  # as it stands before the program runs, and may change it
-        self.observer = Observer() if any(path.is_due(compiled.warmup, compiled._pace) for path in paths) else None
+        looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
+        changed = {key for key, look in looks.items() if not look()}
+        self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
+        due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)]
+        budget = max(min((path.last for path in due), default=0.0) * COMPARED, LITTLE)
+        self.observer = Observer(budget, reads=not all(path.joins for path in due)) if due else None
         self.path: Path | None = None
         self.fresh: Freshness | None = None
+        self.choice: Choice | None = None
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """Return the random generators that the program can reach, with their states if its tape may be kept."""
@@ -81,7 +89,23 @@ class Visit:
             why = f"it {lacking.expected} that no stand-in was found for"
         if why:
             compiled._refuse(path, why, where)
-        return not why
+            return False
+        if path.joins and compiled._join(self, path, tape):
+            return False
+        path.joins = False
+        return observer.notes and path.is_due(compiled.warmup, compiled._pace)
+
+    def general(self, tape: Tape) -> Tape:
+        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow from integers, for those too."""
+        compiled, path = self.compiled, self.path
+        assert path is not None
+        others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]
+        choice = choice_of(path.skeleton, others) if compiled._backend.refills else None
+        made = None if choice is None else chosen(tape, choice)
+        if made is None:
+            return tape
+        self.choice = choice
+        return made
 
     def spend(self, seconds: float) -> None:
         """Count what the call took."""
@@ -191,8 +215,8 @@ class Compiled:
         with self._lock:
             paths = self._paths.setdefault(visit.key, [])
             belied = None
-            for path in list(paths):
-                if not path.skeleton.is_like(skeleton):
+            for path in sorted(paths, key=lambda path: path.skeleton.digest != skeleton.digest):
+                if not skeleton.is_like(path.skeleton):
                     continue
                 apart = path.skeleton.difference(skeleton)
                 if apart is False:
@@ -212,8 +236,13 @@ class Compiled:
                 self._give_up()
             if belied is not None:
                 return belied
-            path = Path(skeleton, glance(self.__wrapped__, skeleton), visit.rent.spent)
+            codes = codes_of(self.__wrapped__, skeleton)
+            look = next((path.glance for path in paths if path.codes == codes and path.glance()), None) or glance(self.__wrapped__, skeleton)
+            kin = next((path for path in paths if path.skeleton.variation(skeleton)), None)
+            path = Path(skeleton, codes, look, Account(0.0) if kin is None else kin.account)
+            path.account.spent += visit.rent.spent
             visit.rent.spent = 0.0  # it is this path's
+            path.joins = kin is not None and any(self._may_join(path, other.entry, other) for other in paths)
             if self._lost < LOST:
                 paths.insert(0, path)
             if sum(map(len, self._paths.values())) > SEEN * self.max_tapes:
@@ -226,13 +255,42 @@ class Compiled:
         if tape is None or path is None or path.entry is not None:
             return None
         drop(tape)
-        entry = Entry(tape, flat, self._backend, visit.fresh, self._pace, path.estimate(self._pace))
+        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, path.estimate(self._pace), visit.choice,
+                      set() if visit.observer is None else visit.observer.ran)
         with self._lock:
-            path.entry = entry
+            path.entry, path.account.patience = entry, 1.0
+            for other in self._paths[visit.key] if visit.choice is not None else ():
+                other.joins = other.entry is None and self._may_join(other, entry, path)
             self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
             if len(self.tapes) > self.max_tapes:
                 self._evict()
         return entry
+
+    def _may_join(self, path: Path, entry: Entry | None, other: Path) -> bool:
+        """Return whether the tape of another path may serve one: its trace differs in nothing but what that tape looks up."""
+        if entry is None or entry.choice is None:
+            return False
+        spots = other.skeleton.variation(path.skeleton)
+        return spots is not None and entry.choice.serves(spots)
+
+    def _join(self, visit: Visit, path: Path, tape: Tape) -> bool:
+        """Let the tape of another path serve one too, where the same code ran; return whether it does."""
+        with self._lock:
+            for other in self._paths[visit.key]:
+                entry = other.entry
+                if entry is None or entry.choice is None or not self._may_join(path, entry, other):
+                    continue
+                if visit.observer is None or visit.observer.ran != entry.ran or (entry.fresh is not None and not entry.fresh()):
+                    continue
+                if entry.choice.add(tape):
+                    path.entry = entry
+                    return True
+        return False
+
+    def _shared(self, fresh: Freshness | None) -> Freshness | None:
+        """Return what another tape asks already that looks at the same places and finds the same there, or what is given."""
+        known = {id(path.entry.fresh): path.entry.fresh for paths in self._paths.values() for path in paths if path.entry is not None}
+        return next((other for other in known.values() if other is not None and fresh is not None and other.keys == fresh.keys and other()), fresh)
 
     def _refuse(self, path: Path, why: str, where: Any) -> None:
         """Never compile a path, and say why, once."""
@@ -248,8 +306,8 @@ class Compiled:
 
     def _postpone(self, key: Any) -> None:
         """Let the paths that are due wait: another one was taken."""
-        for path in self._paths.get(key, ()):
-            path.spent /= 2
+        for account in {path.account for path in self._paths.get(key, ())}:
+            account.postpone()
 
     def _reaches(self, reached: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether the same objects among the arguments have names of their own in the program as when a tape was recorded."""
@@ -263,10 +321,9 @@ class Compiled:
     def _evict(self) -> None:
         key = max(self._entries, key=lambda k: len(self._entries[k]))
         last = self._entries[key][-1]
-        for path in self._paths.get(key, ()):
-            if path.entry is last:
-                path.calls, path.spent = 0, 0.0
-                self._forget(path, paths=False)
+        for path in [path for path in self._paths.get(key, ()) if path.entry is last]:
+            path.calls, path.account.spent = 0, 0.0
+            self._forget(path, paths=False)
         often = self.stats.guards.most_common(1)
         because = f": what keeps changing is {often[0][0]}" if often else ""
         self._warn("evicted", f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
@@ -277,7 +334,10 @@ class Compiled:
         with self._lock:
             for key, entries in self._entries.items():
                 self._entries[key] = tuple(entry for entry in entries if entry is not path.entry)
-            path.entry = None
+            gone = path.entry
+            for other in [path, *(other for paths_ in self._paths.values() for other in paths_)] if gone is not None else ():
+                if other.entry is gone:
+                    other.entry, other.joins = None, False
             for known in self._paths.values() if paths else ():
                 if path in known:
                     known.remove(path)
@@ -336,6 +396,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
         result = recorded_result(tape)
         if not visit.keeps(tape):
             return First(None, result)
+        tape = visit.general(tape)
         short = roll(tape) if chosen.rolls else tape
         if short is not tape:
             return First(short, result)
@@ -382,6 +443,7 @@ def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: 
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
+            tape = tape if economy.begun else visit.general(tape)
             rolled = roll(tape) if chosen.rolls and not economy.begun else tape
             refills = chosen.refills and is_refillable(tape)
             short = None if refills or rolled is tape else shortened(rolled, differentiated)

@@ -19,16 +19,18 @@ _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]
 
 
-def glance(f: Any, skeleton: Skeleton) -> Freshness:
-    """Return what tells whether what the code of a trace's operations read is what it was after that."""
-    reads = Reads()
-    reads.reach(skeleton.structure)
-    codes = {where[0] for where in skeleton.where if type(where[0]) is CodeType}
+def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
+    """Return the code objects of a trace's operations, and the function's."""
     fn = f.__func__ if type(f) is MethodType else f
-    if type(fn) is FunctionType:
-        reads.enter(fn.__code__, fn.__globals__)
-        codes.discard(fn.__code__)
-    for code in codes:
+    return frozenset([where[0] for where in skeleton.where if type(where[0]) is CodeType] + ([fn.__code__] if type(fn) is FunctionType else []))
+
+
+def glance(f: Any, skeleton: Skeleton) -> Freshness:
+    """Return what tells whether what the code of a trace's operations read is what it was after that; of arrays, some numbers."""
+    reads = Reads(samples=True)
+    reads.reach(skeleton.structure)
+    fn = f.__func__ if type(f) is MethodType else f
+    for code in codes_of(f, skeleton):
         scope = fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename else _scope(code.co_filename)
         if scope is not None:
             reads.enter(code, scope)

@@ -6,6 +6,7 @@ once for each code object.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -25,8 +26,10 @@ _SILENT = FOREIGN_PACKAGES  # modules whose own reading is not the program's, bu
 class Observer:
     """One observed run: what the code that ran read, and why its tape must not be compiled, if there is a reason."""
 
-    def __init__(self) -> None:
-        self.reads = Reads()
+    def __init__(self, budget: float = math.inf, reads: bool = True) -> None:
+        self.reads = Reads(budget)
+        self.ran: set[CodeType] = set()  # the program's own
+        self.notes = reads  # what that code reads, not only that it runs
         self.reason = ""
         self.where: Location | None = None
         self.known: set[Any] = set()
@@ -35,7 +38,8 @@ class Observer:
 
     def start(self, structure: Signature) -> None:
         """Begin to listen, in this thread, to a function that runs on arguments of this structure."""
-        self.reads.reach(structure)
+        if self.notes:
+            self.reads.reach(structure)
         self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
         self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
@@ -56,16 +60,18 @@ class Observer:
         if code in self.known or self.is_outside():
             return
         self.known.add(code)
-        if code.co_filename in INTERNAL:
-            return
         module = frame.f_globals.get("__name__", "")
+        if code.co_filename in INTERNAL or module.startswith("namedtuple_"):  # what the standard library writes for a named tuple reads nothing
+            return
         if module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
             if frame.f_back is not None and frame.f_back.f_code.co_filename in INTERNAL:
                 self.known.discard(code)  # the program may call it too
             else:
                 self.ask(heard_in_python(module, code.co_name), frame)
         else:
-            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
+            self.ran.add(code)
+            if self.notes:
+                self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
 
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program itself."""

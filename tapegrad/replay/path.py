@@ -7,18 +7,22 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from types import CodeType
 from typing import Any
 
 from tapegrad.errors import Location, user_frame
 from tapegrad.passes.blank import drop
 from tapegrad.passes.roll import SAVED
 from tapegrad.replay.backend import Backend, Step
+from tapegrad.replay.choice import Choice
 from tapegrad.replay.compiled import compile_arguments
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.refill import refilled
 from tapegrad.replay.skeleton import Skeleton
 from tapegrad.tape import Tape
 from tapegrad.tree import Reached
+
+JOINING = 1  # traces of a path that another's tape may serve, before the one that is observed
 
 
 class RetraceWarning(UserWarning):
@@ -94,12 +98,27 @@ class Rent:
         self.over = steps >= SAVED or self.spent + seconds >= pace.estimate(steps, steps)
 
 
+class Account:
+    """What the calls of paths have cost that one tape may serve; `patience` is how many times that of compiling it must be."""
+
+    __slots__ = ("patience", "spent")
+
+    def __init__(self, spent: float) -> None:
+        self.spent, self.patience = spent, 1.0
+
+    def postpone(self) -> None:
+        """Wait longer: a call was observed, and took another path."""
+        self.patience *= 1.5
+
+
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "estimate", "flat", "fresh", "lock", "pace", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "choice", "estimate", "flat", "fresh", "lock", "pace", "ran", "reached", "run", "tape")
 
-    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, estimate: float) -> None:
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, estimate: float,
+                 choice: Choice | None, ran: set[CodeType]) -> None:
+        self.choice, self.ran = choice, ran
         self.tape, self.flat, self.backend, self.fresh, self.pace, self.estimate = tape, flat, backend, fresh, pace, estimate
         self.reached: Reached | None = tape.structure.reached
         self.arguments: Callable[..., list[Any]] | None = None
@@ -137,31 +156,36 @@ class Path:
     Every trace of it is held against the first. A path that something steers which is no input is `refused`, for good.
     """
 
-    __slots__ = ("calls", "entry", "glance", "refused", "skeleton", "spent")
+    __slots__ = ("account", "calls", "codes", "entry", "glance", "joins", "last", "refused", "skeleton")
 
-    def __init__(self, skeleton: Skeleton, glance: Freshness, spent: float) -> None:
-        self.skeleton, self.glance, self.calls, self.spent = skeleton, glance, 0, spent
+    def __init__(self, skeleton: Skeleton, codes: frozenset[CodeType], glance: Freshness, account: Account) -> None:
+        self.skeleton, self.codes, self.glance, self.account, self.calls, self.last = skeleton, codes, glance, account, 0, 0.0
         self.entry: Entry | None = None
         self.refused = False
+        self.joins = False  # a tape that was made for another path may serve it
 
     def spend(self, seconds: float) -> None:
         """Count a call that was traced."""
         self.calls += 1
-        self.spent += seconds
+        self.account.spent += seconds
+        self.last = seconds
 
     def is_due(self, warmup: int | None, pace: Pace) -> bool:
         """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
         if self.refused or self.entry is not None or not self.calls:
             return False
-        return self.spent >= self.estimate(pace) if warmup is None else self.calls >= warmup
+        if self.joins:
+            return self.calls >= (JOINING if warmup is None else warmup)
+        return self.account.spent >= self.estimate(pace) * self.account.patience if warmup is None else self.calls >= warmup
 
     def estimate(self, pace: Pace) -> float:
         """Return how long it is expected to take to compile it."""
         return pace.estimate(len(self.skeleton.steps), len(self.skeleton.kinds))
 
-    def is_stale(self) -> bool:
-        """Return whether something that was read besides the arguments is known to have changed."""
-        return not (self.glance() and (self.entry is None or self.entry.fresh is None or self.entry.fresh()))
+    @property
+    def looks(self) -> list[Freshness]:
+        """What tells whether something that was read besides the arguments has changed."""
+        return [self.glance] if self.entry is None or self.entry.fresh is None else [self.glance, self.entry.fresh]
 
 
 def describe(name: str, why: str, where: Location | None) -> str:

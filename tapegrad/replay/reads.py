@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import functools
+import math
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,24 @@ from tapegrad.copies import class_of, code_of
 from tapegrad.interpose import original
 from tapegrad.modules import is_module
 from tapegrad.parts import Record, Static
-from tapegrad.replay.freshness import PLAIN, Array, Bytes, Cached, Check, Freshness, Members, Missing, Never, Place, Plain, Sequence, Table, Tensor
+from tapegrad.replay.freshness import (
+    PLAIN,
+    Array,
+    Bytes,
+    Cached,
+    Check,
+    Freshness,
+    Members,
+    Missing,
+    Never,
+    Place,
+    Plain,
+    Sample,
+    Sequence,
+    Table,
+    Tensor,
+    is_sealed,
+)
 from tapegrad.replay.mentions import chains, global_names, is_foreign, modules_of, names_of, reads_by_name
 from tapegrad.replay.world import reads_the_world
 from tapegrad.rules import Traced
@@ -47,7 +65,9 @@ class Reads:
     What the arguments are made of, and what the function captured, are inputs, and looked at otherwise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
+        self.budget = budget  # bytes that may be compared at each call
+        self.samples = samples  # of arrays, a few of their numbers will do
         self.inputs: set[int] = set()
         self.names: set[str] = set()
         self.by_name = False  # some code reads names that it computes
@@ -163,9 +183,11 @@ class Reads:
         """Note what is in a thing that is seen for the first time."""
         kind = type(x)
         if isinstance(x, np.ndarray):
-            return Array(x)
+            if self.samples and not x.dtype.hasobject:
+                return Sample(x)
+            return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
         if is_tensor(x):
-            return Tensor(x)
+            return Plain(x) if self.samples or self.is_too_much(x.nbytes, label) else Tensor(x)
         if kind in _LISTS:
             return Sequence(x, [self.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
         if kind in _DICTS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
@@ -201,6 +223,14 @@ class Reads:
             return Plain(x) if isinstance(x, set) else _of_kind(x, self, label)
         self.object(x, label)
         return Plain(x)
+
+    def is_too_much(self, size: int, label: str) -> bool:
+        """Return whether to compare so many bytes more would take too long."""
+        self.budget -= size
+        if self.budget < 0:
+            self.refused = self.refused or (f"{label} would have to be compared at each call, {size:,} bytes, which takes as long as to trace "
+                                            "(what is read-only, .flags.writeable = False, is not compared)")
+        return self.budget < 0
 
     def explore_parts(self, owner: Any, parts: dict[str, Any], label: str) -> None:
         self.note(parts, list(parts), label)
@@ -301,16 +331,16 @@ class Reads:
 class _Held(Mapping[Any, Any]):
     """What a function holds itself, as a namespace: its variables by their numbers."""
 
-    __slots__ = ("fn",)
+    __slots__ = ("owner",)
 
     def __init__(self, fn: FunctionType) -> None:
-        self.fn = fn
+        self.owner = fn
 
     def get(self, name: Any, default: Any = None) -> Any:
         if type(name) is int:
-            cell: CellType = self.fn.__closure__[name]  # type: ignore[index]
+            cell: CellType = self.owner.__closure__[name]  # type: ignore[index]
             return default if is_empty(cell) else cell.cell_contents
-        return code_of(self.fn) if name == "__code__" else getattr(self.fn, name)
+        return code_of(self.owner) if name == "__code__" else getattr(self.owner, name)
 
     __getitem__ = get
 

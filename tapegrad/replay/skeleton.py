@@ -16,12 +16,17 @@ import numpy as np
 from tapegrad.brief import PYTHON, brief
 from tapegrad.errors import Location, locate
 from tapegrad.lazy import torch
+from tapegrad.ops.structure import STEERING
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.tree import Signature, is_empty, is_generator
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
 _EXACT = frozenset([int, bool])
+
+
+Spot = tuple[int, int]
+"""An operation, by its position from 0, or one of its arguments; -1 for the operation itself."""
 
 
 class Difference(NamedTuple):
@@ -38,36 +43,42 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("kinds", "leaves", "reached", "steps", "structure", "where")
+    __slots__ = ("digest", "kinds", "leaves", "reached", "steps", "structure", "where")
 
     def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
         reached = self.structure.reached
         self.reached = [] if reached is None else reached.places  # which of the arguments the program reaches by other names too
         self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
-        self.kinds: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
-        kinds, add = self.kinds, self.steps.append
+        add = self.steps.append
         for op in tape.ops:
             kind = _kind(op)
-            number = kinds.get(kind)
+            number = numbers.get(kind)
             if number is None:
-                number = kinds[kind] = len(kinds)
+                number = numbers[kind] = len(numbers)
                 self.where.append((op.code, op.lasti))
             add(number)
         result = tape.result
         add(-1 if result is None else result.id)
+        self.kinds = list(numbers)
+        self.digest = hash((tuple(self.kinds), self.steps.tobytes()))
 
     def is_like(self, other: Skeleton) -> bool:
         """Return whether two were traced for the same kinds of arguments."""
-        return self.leaves == other.leaves and self.structure == other.structure and self.reached == other.reached
+        if self.structure is other.structure:
+            return True
+        if self.leaves != other.leaves or self.structure != other.structure or self.reached != other.reached:
+            return False
+        self.structure = other.structure  # as good, and soon told
+        return True
 
     def difference(self, other: Skeleton) -> Difference | bool:
         """Return False for the same path, True where a guard parts the two, or what is another though no guard says so."""
-        known = list(self.kinds)
-        found = list(other.kinds)
-        if self.steps == other.steps and known == found:
+        known, found = self.kinds, other.kinds
+        if self.digest == other.digest and self.steps == other.steps and known == found:
             return False
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
             one, two = known[a], found[b]
@@ -80,9 +91,27 @@ class Skeleton:
             return Difference(_place(other.where[b]), _text(one), _text(two))
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
 
+    def variation(self, other: Skeleton) -> list[Spot] | None:
+        """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a guard is the first of them."""
+        if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or not self.is_like(other):
+            return None
+        spots: list[Spot] = []
+        known, found = self.kinds, other.kinds
+        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
+            if known[a] != found[b]:
+                apart = _apart(known[a], found[b])
+                if apart is None or not (spots or self.is_guard(at)):
+                    return None
+                spots += [(at, part) for part in apart]
+        return spots
+
+    def is_guard(self, at: int) -> bool:
+        """Return whether a guard stands there."""
+        return self.kinds[self.steps[at]][0] is Guard
+
     def raises(self, at: int) -> bool:
         """Return whether a guard stands there that a call raised: what it was given, and the guard."""
-        kinds = list(self.kinds)
+        kinds = self.kinds
         steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
         return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
 
@@ -114,6 +143,27 @@ def _kind(op: Operation) -> Any:
 def _operand(at: int, arg: Any) -> int:
     """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
     return -arg.id if type(arg) is Input or type(arg) is Constant else at - arg.id
+
+
+def _apart(one: Any, two: Any) -> list[int] | None:
+    """Return which arguments of two kinds of operations differ, -1 for the operation itself, if they do in what can be looked up alone."""
+    if one[0] is not two[0]:
+        return None
+    if one[0] is Guard:
+        return [-1] if one[1:3] == two[1:3] and one[2] in STEERING else None
+    if one[0] is Constant:
+        return [-1] if _is_looked_up(one[1], two[1]) else None
+    if one[0] is Input or one[2] != two[2] or len(one[1]) != len(two[1]):
+        return None
+    parts = [at for at, (a, b) in enumerate(zip(one[1], two[1])) if a != b]
+    return parts if all(_is_looked_up(one[1][at], two[1][at]) for at in parts) else None
+
+
+def _is_looked_up(one: Any, two: Any) -> bool:
+    """Return whether two constants are arrays of one type and shape, or floats."""
+    if type(one) is _Same and type(two) is _Same:
+        return one.key[0] is two.key[0] is np.ndarray and one.key[1:3] == two.key[1:3] and not one.key[1].hasobject
+    return type(one) is type(two) is tuple and one[:1] == two[:1] == (float,)
 
 
 class _Same(NamedTuple):
