@@ -78,6 +78,9 @@ def test_paths_and_stats() -> None:
     for x in (1.0, 3.0, 6.0, 20.0, 1.5, 3.5):
         same(step(x), tg.grad(f, x))
     assert step.stats.traces == 5 and step.stats.hits == len(step.tapes) == 1  # a path that came once has no tape
+    for x in (1.1, 6.1, 20.1, 1.6, 3.6):
+        same(step(x), tg.grad(f, x))
+    assert step.stats.traces == 5 == len(step.tapes) and step.stats.hits == 6
 
 
 def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:

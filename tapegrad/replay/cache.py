@@ -11,7 +11,7 @@ from tapegrad.context import DEFAULT
 from tapegrad.economy import Economy
 from tapegrad.generators import Found, unrecorded_draws
 from tapegrad.grad import grad, gradients_of
-from tapegrad.ops import draw
+from tapegrad.ops import default_rng, draw
 from tapegrad.passes import flatgrad
 from tapegrad.passes.blank import drop
 from tapegrad.passes.loopgrad import NoLoop
@@ -51,10 +51,10 @@ class Visit:
     What calls cost is `rent` at first, and nobody looks which path they take.
     """
 
-    __slots__ = ("choice", "compiled", "fresh", "key", "observer", "path", "rent", "stale", "steps")
+    __slots__ = ("choice", "compiled", "fresh", "key", "observer", "path", "rent", "stale", "start")
 
     def __init__(self, compiled: Compiled, key: Any) -> None:
-        self.compiled, self.key, self.steps = compiled, key, 0
+        self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
         self.rent = compiled._rents.setdefault(key, Rent())
         paths = compiled._paths.get(key, ())
         looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
@@ -74,8 +74,10 @@ class Visit:
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
-        self.steps = len(tape)
-        if compiled._lost >= LOST or (compiled.warmup is None and not self.rent.over):
+        if compiled._lost >= LOST:
+            return False
+        recorded = compiled._backend.clock() - self.start
+        if compiled.warmup is None and not self.rent.ends(recorded, len(tape), compiled._pace):
             return False
         self.path = path = compiled._find(self, Skeleton(tape))
         if observer is None or path.refused or path.entry is not None:
@@ -101,18 +103,19 @@ class Visit:
         assert path is not None
         others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]
         choice = choice_of(path.skeleton, others) if compiled._backend.refills else None
-        made = None if choice is None else chosen(tape, choice)
+        made = None if choice is None else chosen(tape, path.skeleton, choice)
         if made is None:
             return tape
         self.choice = choice
         return made
 
-    def spend(self, seconds: float) -> None:
+    def spend(self) -> None:
         """Count what the call took."""
+        seconds = self.compiled._backend.clock() - self.start
         if self.path is not None:
             self.path.spend(seconds)
         else:
-            self.rent.spend(seconds, self.steps, self.compiled._pace)
+            self.rent.spent += seconds
 
 
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -186,15 +189,13 @@ class Compiled:
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         with self._lock:
             visit = Visit(self, key)
-        clock = self._backend.clock
-        start = clock()
         try:
             first = self._backend.record(lambda *call: self._make(visit, *call), self.__wrapped__, args, kwargs, leaves)
         except BaseException:
             next(self.stats._traces)
             raise
         entry = self._keep(visit, first.tape, first.flat)
-        visit.spend(clock() - start)
+        visit.spend()
         if entry is not None and self.warmup is not None and not _draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)
@@ -282,7 +283,7 @@ class Compiled:
                     continue
                 if visit.observer is None or visit.observer.ran != entry.ran or (entry.fresh is not None and not entry.fresh()):
                     continue
-                if entry.choice.add(tape):
+                if entry.choice.add(tape, path.skeleton):
                     path.entry = entry
                     return True
         return False
@@ -359,8 +360,12 @@ class Compiled:
 
 
 def _draws(tape: Tape) -> bool:
-    """Return whether a call of a tape draws random numbers: it must not be made twice."""
-    return any(type(op) is Call and op.fn is draw for op in tape.ops)
+    """Return whether a call of a tape draws random numbers from a generator that it did not make: it must not be made twice."""
+    return any(type(op) is Call and op.fn is draw and not _is_made(op.args[0]) for op in tape.ops)
+
+
+def _is_made(generator: Any) -> bool:
+    return type(generator) is Call and generator.fn is default_rng
 
 
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,

@@ -32,10 +32,10 @@ class Choice(NamedTuple):
         """Return whether a trace that differs there differs in nothing else, and there is room for it."""
         return {*self.constants, *((at, -1) for at in self.guards)}.issuperset(spots) and len(self.table.rows) < ROWS
 
-    def add(self, tape: Tape) -> bool:
+    def add(self, tape: Tape, skeleton: Skeleton) -> bool:
         """Take in the constants of a trace, if they lie in memory as the others do; return whether they do."""
-        key = tuple([guard.expected for at in self.guards if type(guard := tape.ops[at]) is Guard])
-        row = tuple([_constant(tape, spot) for spot in self.constants])
+        key = tuple([guard.expected for at in self.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard])
+        row = tuple([_constant(tape.ops[skeleton.places[at]], part) for at, part in self.constants])
         known = next(iter(self.table.rows.values()), row)
         if any(getattr(x, "strides", ()) != getattr(y, "strides", ()) for x, y in zip(row, known)):
             return False
@@ -53,18 +53,19 @@ def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
     return Choice(guards, constants, Table()) if guards and constants else None
 
 
-def chosen(tape: Tape, choice: Choice) -> Tape | None:
+def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
     """Return a tape that looks constants up; None where what steers it cannot be computed first.
 
     The tape's values are needed. What the integers are computed from moves to the front: numbers only, no chance, nothing that is looked up.
     """
-    guards = [guard for at in choice.guards if type(guard := tape.ops[at]) is Guard]
-    replaced = {tape.ops[at] for at, part in choice.constants if part < 0}
-    written = {tape.ops[at] for at, part in choice.constants if part >= 0}
+    guards = [guard for at in choice.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard]
+    spots = [(tape.ops[skeleton.places[at]], part) for at, part in choice.constants]
+    replaced = {op for op, part in spots if part < 0}
+    written = {op for op, part in spots if part >= 0}
     before = _before([guard.args[0] for guard in guards])
     if any(op in replaced or op in written or not _is_scalar(op) for op in before):
         return None
-    choice.add(tape)
+    choice.add(tape, skeleton)
     walk = Walk(tape)
     for given in tape.inputs:
         walk.keep(given)
@@ -73,12 +74,12 @@ def chosen(tape: Tape, choice: Choice) -> Tape | None:
             walk.keep(op)
     facts = tuple([guard.fact for guard in guards])
     row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts, table=choice.table)
-    parts = {spot: walk.make(tape.ops[spot[0]], getfield, row, number, val=row.val[number]) for number, spot in enumerate(choice.constants)}
+    parts = {spot: walk.make(spot[0], getfield, row, number, val=row.val[number]) for number, spot in enumerate(spots)}
     for op in tape.ops:
         if op in replaced:
-            walk.stand_in(op, parts[op.id - 1, -1])
+            walk.stand_in(op, parts[op, -1])
         elif op in written:
-            walk.keep(op, tuple([parts.get((op.id - 1, number), walk.bind(arg)) for number, arg in enumerate(op.args)]))
+            walk.keep(op, tuple([parts.get((op, number), walk.bind(arg)) for number, arg in enumerate(op.args)]))
         elif op not in guards and walk.at[op.id] is None:
             walk.keep(op)
     return walk.done()
@@ -100,6 +101,5 @@ def _is_scalar(op: Operation) -> bool:
     return (type(op.val) in PYTHON or isinstance(op.val, np.generic)) and (type(op) is not Call or pure(op.fn))
 
 
-def _constant(tape: Tape, spot: Spot) -> Any:
-    op = tape.ops[spot[0]]
-    return op.val if type(op) is Constant else op.args[spot[1]]
+def _constant(op: Operation, part: int) -> Any:
+    return op.val if type(op) is Constant else op.args[part]

@@ -92,10 +92,10 @@ class Rent:
     def __init__(self) -> None:
         self.spent, self.over = 0.0, False
 
-    def spend(self, seconds: float, steps: int, pace: Pace) -> None:
-        """Count a call that took so long and recorded so many operations."""
-        self.spent += seconds
-        self.over = steps >= SAVED or self.spent + seconds >= pace.estimate(steps, steps)
+    def ends(self, recorded: float, steps: int, pace: Pace) -> bool:
+        """Return whether it is time to look, after a call that took so long to record so many operations, and takes about twice as long."""
+        self.over = self.over or steps >= SAVED or self.spent + 2 * recorded >= pace.estimate(steps, steps)
+        return self.over
 
 
 class Account:

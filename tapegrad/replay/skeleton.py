@@ -17,6 +17,7 @@ from tapegrad.brief import PYTHON, brief
 from tapegrad.errors import Location, locate
 from tapegrad.lazy import torch
 from tapegrad.ops.structure import STEERING
+from tapegrad.passes.specialise import FIXED
 from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.tree import Signature, is_empty, is_generator
@@ -26,7 +27,7 @@ _EXACT = frozenset([int, bool])
 
 
 Spot = tuple[int, int]
-"""An operation, by its position from 0, or one of its arguments; -1 for the operation itself."""
+"""An operation of a skeleton, by its position from 0, or one of its arguments; -1 for the operation itself."""
 
 
 class Difference(NamedTuple):
@@ -43,7 +44,7 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("digest", "kinds", "leaves", "reached", "steps", "structure", "where")
+    __slots__ = ("digest", "kinds", "leaves", "places", "reached", "steps", "structure", "where")
 
     def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
@@ -54,15 +55,21 @@ class Skeleton:
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
         add = self.steps.append
-        for op in tape.ops:
-            kind = _kind(op)
+        self.places = array("q")  # of the operations on the tape, from 0
+        at = array("q", [0]) * (len(tape.ops) + 1)  # by an operation's number on the tape, its number here
+        for place, op in enumerate(tape.ops):
+            if type(op) is Guard and type(op.args[0]) is Input and op.fact in FIXED:
+                continue  # where it is asked for may depend on what an array holds
+            self.places.append(place)
+            at[op.id] = len(self.places)
+            kind = _kind(op, at)
             number = numbers.get(kind)
             if number is None:
                 number = numbers[kind] = len(numbers)
                 self.where.append((op.code, op.lasti))
             add(number)
         result = tape.result
-        add(-1 if result is None else result.id)
+        add(-1 if result is None else at[result.id])
         self.kinds = list(numbers)
         self.digest = hash((tuple(self.kinds), self.steps.tobytes()))
 
@@ -76,7 +83,7 @@ class Skeleton:
         return True
 
     def difference(self, other: Skeleton) -> Difference | bool:
-        """Return False for the same path, True where a guard parts the two, or what is another though no guard says so."""
+        """Return False for the same path, True where a guard or the type of a value parts the two, or what is another though nothing says so."""
         known, found = self.kinds, other.kinds
         if self.digest == other.digest and self.steps == other.steps and known == found:
             return False
@@ -84,9 +91,7 @@ class Skeleton:
             one, two = known[a], found[b]
             if one == two:
                 continue
-            if (one[0] is two[0] is Guard and one[1:3] == two[1:3]) or one[:3] == two[:3] or _of_shape(one) or _of_shape(two):
-                return True
-            if self.raises(at) or other.raises(at):
+            if one[:3] == two[:3] or _of_shape(one) or _of_shape(two) or self.raises(at) or other.raises(at):
                 return True
             return Difference(_place(other.where[b]), _text(one), _text(two))
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
@@ -126,23 +131,23 @@ def _leaf(x: Any) -> Any:
     return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
 
 
-def _kind(op: Operation) -> Any:
-    """Return what tells one operation from others, apart from its value."""
+def _kind(op: Operation, at: array[int]) -> Any:
+    """Return what tells one operation from others, apart from its value; `at` numbers them."""
+    here = at[op.id]
     if type(op) is Call:
-        at = op.id
-        args = tuple([_operand(at, arg) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
-        number = type(op.val) if type(op.val) in PYTHON else None  # a power may turn complex
-        return (_operand(at, op.fn) if isinstance(op.fn, Operation) else op.fn, args, _fixed(op.kwargs) if op.kwargs else None, number)
+        args = tuple([_operand(here, arg, at) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
+        fn = _operand(here, op.fn, at) if isinstance(op.fn, Operation) else op.fn
+        return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))  # a power may turn complex
     if type(op) is Guard:
-        return (Guard, _operand(op.id, op.args[0]), op.fact, _fixed(op.expected))
+        return (Guard, _operand(here, op.args[0], at), op.fact, _fixed(op.expected))
     if type(op) is Constant:
         return (Constant, _fixed(op.val))
-    return (Input, op.id)
+    return (Input, here)
 
 
-def _operand(at: int, arg: Any) -> int:
+def _operand(here: int, arg: Any, at: array[int]) -> int:
     """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
-    return -arg.id if type(arg) is Input or type(arg) is Constant else at - arg.id
+    return -at[arg.id] if type(arg) is Input or type(arg) is Constant else here - at[arg.id]
 
 
 def _apart(one: Any, two: Any) -> list[int] | None:
@@ -153,7 +158,7 @@ def _apart(one: Any, two: Any) -> list[int] | None:
         return [-1] if one[1:3] == two[1:3] and one[2] in STEERING else None
     if one[0] is Constant:
         return [-1] if _is_looked_up(one[1], two[1]) else None
-    if one[0] is Input or one[2] != two[2] or len(one[1]) != len(two[1]):
+    if one[0] is Input or one[2:] != two[2:] or len(one[1]) != len(two[1]):
         return None
     parts = [at for at, (a, b) in enumerate(zip(one[1], two[1])) if a != b]
     return parts if all(_is_looked_up(one[1][at], two[1][at]) for at in parts) else None
