@@ -168,7 +168,7 @@ def _is_looked_up(one: Any, two: Any) -> bool:
     """Return whether two constants are arrays of one type and shape, or floats."""
     if type(one) is _Same and type(two) is _Same:
         return one.key[0] is two.key[0] is np.ndarray and one.key[1:3] == two.key[1:3] and not one.key[1].hasobject
-    return type(one) is type(two) is tuple and one[:1] == two[:1] == (float,)
+    return type(one) is type(two) is tuple and one[:1] == two[:1] and isinstance(one[0], type) and issubclass(one[0], (float, np.floating))
 
 
 class _Same(NamedTuple):
