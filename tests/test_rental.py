@@ -197,20 +197,20 @@ def test_paths_are_told_apart_once_compiling_may_soon_pay(monkeypatch: pytest.Mo
         return now[0]
     step = tg.value_and_grad(lambda a, b: a * b)
     step._backend.clock = clock  # type: ignore[attr-defined]
-    step._pace = Pace(4.0, 0.0)  # type: ignore[attr-defined]
+    step._pace = Pace(4.0, 0.0, 0.0)  # type: ignore[attr-defined]
     for k in range(20):
         assert step(2.0, k + 1.0)[0] == 2.0 * (k + 1)
     assert 1 < len(made) < 4 < step.stats.traces < 12 and step.stats.hits > 5
 
 
 def test_one_disturbed_measurement_changes_little_and_many_agree() -> None:
-    pace = Pace(1.0, 0.0)
+    pace = Pace(1.0, 0.0, 0.0)
     pace.learn(1.0, 100.0)
     assert pace.estimate(5, 5) < 2.0
     for _ in range(60):
         pace.learn(pace.estimate(5, 5), 0.5)
     assert pace.estimate(5, 5) == pytest.approx(0.5, rel=0.05)
-    assert Pace(0.0, 1.0).estimate(1999, 7) == 1999.0 and Pace(0.0, 1.0).estimate(2000, 7) == 7.0
+    assert Pace(0.0, 1.0, 0.0).estimate(1999, 7) == 2006.0 and Pace(1.0, 1.0, 2.0).estimate(2000, 7) == 17.0
 
 
 @pytest.mark.parametrize("program", [*SMALL, *TRAINING], ids=lambda program: program.name)

@@ -51,11 +51,12 @@ class Visit:
     What calls cost is `rent` at first, and nobody looks which path they take.
     """
 
-    __slots__ = ("choice", "compiled", "fresh", "key", "observer", "path", "rent", "stale", "start")
+    __slots__ = ("choice", "compiled", "fresh", "key", "looks", "observer", "path", "rent", "stale", "start")
 
     def __init__(self, compiled: Compiled, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
         self.rent = compiled._rents.setdefault(key, Rent())
+        self.looks = compiled._lost < LOST and (compiled.warmup is not None or self.rent.may_end(compiled._pace))
         paths = compiled._paths.get(key, ())
         looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
         changed = {key for key, look in looks.items() if not look()}
@@ -67,14 +68,14 @@ class Visit:
         self.fresh: Freshness | None = None
         self.choice: Choice | None = None
 
-    def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """Return the random generators that the program can reach, with their states if its tape may be kept."""
-        return Found(f, args, kwargs, watched=self.observer is not None)
+    def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
+        """Return the random generators that the program can reach, with their states if its tape may be kept; None where nobody looks at it."""
+        return None if not self.looks else Found(f, args, kwargs, watched=self.observer is not None)
 
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
-        if compiled._lost >= LOST:
+        if not self.looks:
             return False
         recorded = compiled._backend.clock() - self.start
         if compiled.warmup is None and not self.rent.ends(recorded, len(tape), compiled._pace):
@@ -115,7 +116,7 @@ class Visit:
         if self.path is not None:
             self.path.spend(seconds)
         else:
-            self.rent.spent += seconds
+            self.rent.spend(seconds)
 
 
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -138,7 +139,9 @@ class Compiled:
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self._paths: dict[Any, list[Path]] = {}
         self._rents: dict[Any, Rent] = {}
-        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps), Pace(*(part * (1.0 if sweeps else PRIMAL) for part in backend.price)))
+        share = 1.0 if sweeps else PRIMAL
+        once, each, observing = backend.price
+        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps), Pace(once * share, each * share, observing))
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         self._lost = 0  # calls in a row that took a path which was not known
@@ -256,7 +259,7 @@ class Compiled:
         if tape is None or path is None or path.entry is not None:
             return None
         drop(tape)
-        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, path.estimate(self._pace), visit.choice,
+        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size), visit.choice,
                       set() if visit.observer is None else visit.observer.ran)
         with self._lock:
             path.entry, path.account.patience = entry, 1.0

@@ -68,34 +68,48 @@ def _value(counter: Any) -> int:
 
 
 class Pace:
-    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each of its operations; learned as it goes."""
+    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each operation and each kind of them; learned."""
 
-    def __init__(self, once: float, each: float) -> None:
-        self.once, self.each, self.trust = once, each, 0.5
+    def __init__(self, once: float, each: float, observing: float) -> None:
+        self.once, self.each, self.observing, self.trust = once, each, observing, 0.5
 
     def estimate(self, steps: int, kinds: int) -> float:
-        """Return how long it will take to compile a tape of so many operations of so many kinds: a long one becomes loops."""
-        return self.once + self.each * (steps if steps < SAVED else kinds)
+        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds."""
+        return self.observing + self.building(steps, kinds)
 
-    def learn(self, estimate: float, seconds: float) -> None:
-        """Take in how long it took where so much was expected. One that was disturbed says little, and the first ones say most."""
-        ratio = min(max(seconds / estimate, 1 / 3), 3.0) ** self.trust
+    def building(self, steps: int, kinds: int) -> float:
+        """Return how long it will take to compile it. A long one becomes loops."""
+        return self.once + self.each * ((steps if steps < SAVED else kinds) + kinds)
+
+    def learn(self, expected: float, seconds: float) -> None:
+        """Take in how long compiling took where so much was expected. One that was disturbed says little, and the first ones say most."""
+        ratio = min(max(seconds / expected, 1 / 3), 3.0) ** self.trust
         self.trust = max(self.trust * 0.8, 0.1)
-        self.once, self.each = self.once * ratio, self.each * ratio
+        self.once, self.each, self.observing = self.once * ratio, self.each * ratio, self.observing * ratio
 
 
 class Rent:
     """What calls have cost that were traced while nobody looked which path they took: until compiling may soon pay, that is not worth it."""
 
-    __slots__ = ("over", "spent")
+    __slots__ = ("last", "over", "spent", "steps")
 
     def __init__(self) -> None:
-        self.spent, self.over = 0.0, False
+        self.spent, self.last, self.steps, self.over = 0.0, 0.0, 0, False
+
+    def may_end(self, pace: Pace) -> bool:
+        """Return whether the next call may be the one from which on it is time to look."""
+        return self.over or not self.steps or self.spent + 2 * self.last >= pace.estimate(self.steps, 0)
 
     def ends(self, recorded: float, steps: int, pace: Pace) -> bool:
         """Return whether it is time to look, after a call that took so long to record so many operations, and takes about twice as long."""
-        self.over = self.over or steps >= SAVED or self.spent + 2 * recorded >= pace.estimate(steps, steps)
+        self.steps = steps
+        self.over = self.over or steps >= SAVED or self.spent + 2 * recorded >= pace.estimate(steps, 0)
         return self.over
+
+    def spend(self, seconds: float) -> None:
+        """Count a call."""
+        self.last = seconds
+        self.spent += seconds
 
 
 class Account:
@@ -114,12 +128,12 @@ class Account:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "choice", "estimate", "flat", "fresh", "lock", "pace", "ran", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "choice", "expected", "flat", "fresh", "lock", "pace", "ran", "reached", "run", "tape")
 
-    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, estimate: float,
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, expected: float,
                  choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran = choice, ran
-        self.tape, self.flat, self.backend, self.fresh, self.pace, self.estimate = tape, flat, backend, fresh, pace, estimate
+        self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
         self.reached: Reached | None = tape.structure.reached
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()
@@ -135,7 +149,7 @@ class Entry:
                 self.flat = self.arguments = None
         result = self.run(*args, **kwargs)
         if mine:
-            self.pace.learn(self.estimate, clock() - start)  # with the first run, which prepares more on some backends
+            self.pace.learn(self.expected, clock() - start)  # with the first run, which prepares more on some backends
         return result
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
@@ -176,11 +190,12 @@ class Path:
             return False
         if self.joins:
             return self.calls >= (JOINING if warmup is None else warmup)
-        return self.account.spent >= self.estimate(pace) * self.account.patience if warmup is None else self.calls >= warmup
+        return self.account.spent >= pace.estimate(*self.size) * self.account.patience if warmup is None else self.calls >= warmup
 
-    def estimate(self, pace: Pace) -> float:
-        """Return how long it is expected to take to compile it."""
-        return pace.estimate(len(self.skeleton.steps), len(self.skeleton.kinds))
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its operations, and their kinds."""
+        return len(self.skeleton.steps), len(self.skeleton.kinds)
 
     @property
     def looks(self) -> list[Freshness]:

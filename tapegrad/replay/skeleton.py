@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.brief import PYTHON, brief
+from tapegrad.brief import brief
 from tapegrad.errors import Location, locate
 from tapegrad.lazy import torch
 from tapegrad.ops.structure import STEERING
