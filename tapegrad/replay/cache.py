@@ -61,7 +61,8 @@ class Visit:
         looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
         changed = {key for key, look in looks.items() if not look()}
         self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
-        due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)]
+        known = compiled.warmup is not None or len(paths) == 1 or bool(paths and paths[0].calls > 1)  # the last one: so may this one be
+        due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)] if known else []
         budget = max(min((path.last for path in due), default=0.0) * COMPARED, LITTLE)
         self.observer = Observer(budget, reads=not all(path.joins for path in due)) if due else None
         self.path: Path | None = None

@@ -22,8 +22,6 @@ from tapegrad.replay.skeleton import Skeleton
 from tapegrad.tape import Tape
 from tapegrad.tree import Reached
 
-JOINING = 1  # traces of a path that another's tape may serve, before the one that is observed
-
 
 class RetraceWarning(UserWarning):
     """A compiled function traces again and again: what its tapes are specialised to keeps changing, or something steers it that is no input."""
@@ -189,7 +187,7 @@ class Path:
         if self.refused or self.entry is not None or not self.calls:
             return False
         if self.joins:
-            return self.calls >= (JOINING if warmup is None else warmup)
+            return self.calls >= (warmup or 1)
         return self.account.spent >= pace.estimate(*self.size) * self.account.patience if warmup is None else self.calls >= warmup
 
     @property
