@@ -9,13 +9,5 @@ from tapegrad.replay.path import Pace
 
 def lazy(step: Any) -> Any:
     """Let a compiled function keep a tape at a path's second call, and compile it at the third."""
-    step._pace, step._rents = Pace(1e-9, 1e-9), Paid()
+    step._pace = Pace(1e-9, 1e-9, 0.0)
     return step
-
-
-class Paid(dict[Any, Any]):
-    """Lets the paths of all calls be looked at, from the first on."""
-
-    def setdefault(self, key: Any, rent: Any = None) -> Any:
-        rent.over = True
-        return super().setdefault(key, rent)

@@ -198,9 +198,9 @@ def test_paths_are_told_apart_once_compiling_may_soon_pay(monkeypatch: pytest.Mo
     step = tg.value_and_grad(lambda a, b: a * b)
     step._backend.clock = clock  # type: ignore[attr-defined]
     step._pace = Pace(4.0, 0.0, 0.0)  # type: ignore[attr-defined]
-    for k in range(20):
+    for k in range(30):
         assert step(2.0, k + 1.0)[0] == 2.0 * (k + 1)
-    assert 1 < len(made) < 4 < step.stats.traces < 12 and step.stats.hits > 5
+    assert 1 < len(made) < 4 < 12 < step.stats.traces < 20 and step.stats.hits > 9  # sixteen calls cost what compiling does
 
 
 def test_one_disturbed_measurement_changes_little_and_many_agree() -> None:

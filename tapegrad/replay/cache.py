@@ -61,7 +61,7 @@ class Visit:
         looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
         changed = {key for key, look in looks.items() if not look()}
         self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
-        known = compiled.warmup is not None or len(paths) == 1 or bool(paths and paths[0].calls > 1)  # the last one: so may this one be
+        known = compiled.warmup is not None or compiled._lost < 2  # where one new path comes after the other, so may this call's be
         due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)] if known else []
         budget = max(min((path.last for path in due), default=0.0) * COMPARED, LITTLE)
         self.observer = Observer(budget, reads=not all(path.joins for path in due)) if due else None
@@ -230,7 +230,7 @@ class Compiled:
                     self._lost = 0
                     if path in visit.stale and path.entry is not None:  # what it read has changed, and led the same way
                         self._forget(path, paths=False)
-                        path.spent = 0.0
+                        path.account.spent = 0.0
                     return path
                 if apart is not True and path not in visit.stale:
                     belied = path
