@@ -48,7 +48,7 @@ class Vendor:
             self.function(name, value)
         elif isinstance(value, _CACHED):
             self.imports.add("import functools")  # its source begins with the decorator
-            self.function(name, value.__wrapped__)
+            self.function(name, value.__wrapped__)  # type: ignore[arg-type]
         elif isinstance(value, type) and value.__module__.startswith("tapegrad.ops."):
             self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
             self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
