@@ -105,14 +105,16 @@ def peak(call: Callable[[], Any]) -> tuple[int, int]:
     return most, now
 
 
-def test_a_first_call_takes_the_memory_of_grad() -> None:
+def test_a_first_call_takes_the_memory_of_grad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WARMUP", None)
     problem = PROBLEMS["elementwise"].made(n=1 << 18)
     array = problem.args[0].nbytes
     once, _ = peak(lambda: tg.grad(problem.objective, *problem.args))
-    step = tg.value_and_grad(problem.objective)
-    first, left = peak(lambda: step(*problem.args))
-    assert first <= once + 0.1 * array
-    assert left <= 1.1 * array  # the gradient
+    step = lazy(tg.value_and_grad(problem.objective))
+    for _ in range(2):  # calls that are traced, the second observed
+        first, left = peak(lambda: step(*problem.args))
+        assert first <= once + 0.1 * array
+        assert left <= 1.1 * array  # the gradient
     second, _ = peak(lambda: step(*problem.args))  # which records the gradient
     assert second <= once + 2.5 * array
     third, _ = peak(lambda: step(*problem.args))

@@ -314,7 +314,7 @@ def test_torch_keeps_its_threads() -> None:
 
 
 def test_without_torch() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
+    code = ("import sys, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.sin(x) * x, warmup=1); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(2): assert np.array_equal(f(x), np.sin(x) * x)\nprint('torch' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
@@ -323,7 +323,7 @@ def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
     code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.replay import blocks; blocks.LONG = 300_000\n"
             "x = np.linspace(0, 9, 300_000)\n"
             "for f, mode, there in [(np.exp, 'auto', False), (np.sin, 'threads', False), (np.sin, 'auto', True)]:\n"
-            "    fast = tg.compile(lambda x: f(x) * x, mode=mode); fast(x); assert 'torch' not in sys.modules\n"
+            "    fast = tg.compile(lambda x: f(x) * x, mode=mode, warmup=1); fast(x); assert 'torch' not in sys.modules\n"
             "    assert np.allclose(fast(x), f(x) * x, 1e-14); assert ('torch' in sys.modules) is there\n")
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -336,7 +336,7 @@ def test_long_arrays_need_no_torch() -> None:
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    code = ("import os, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.exp(x) * x); x = np.linspace(0, 9, 300_000); a = f(x)\n"
+    code = ("import os, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.exp(x) * x, warmup=1); x = np.linspace(0, 9, 300_000); a = f(x)\n"
             "pid = os.fork()\nif pid == 0: os._exit(int(not np.array_equal(f(x), a)))\nprint(os.waitpid(pid, 0)[1])")
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout == "0\n"

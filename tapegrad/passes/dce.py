@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import default_rng, draw
+from tapegrad.passes.loop import steps_of
 from tapegrad.passes.raising import may_stop, varying_shapes
 from tapegrad.passes.walk import Walk, own
 from tapegrad.tape import Call, Constant, Operation, Tape, operands
@@ -19,9 +20,9 @@ def dce(tape: Tape) -> Tape:
     alive = bytearray(len(tape.ops) + 1)
     if tape.result is not None:
         alive[tape.result.id] = 1
-    varying = varying_shapes(tape)
+    varying, steps = varying_shapes(tape), steps_of(tape)
     for op in reversed(tape.ops):
-        if alive[op.id] or not _may_go(op) or may_stop(op, varying):
+        if alive[op.id] or not _may_go(op) or may_stop(op, varying, steps):
             alive[op.id] = 1
             for used in operands(op):
                 alive[used.id] = 1

@@ -137,6 +137,21 @@ def put_results(body: Tape, parts: Sequence[Any]) -> None:
     body.result = body.push(Call(pack, tuple(parts), {"into": into}, val))
 
 
+def step_label(number: int) -> str:
+    """Return the label of an input of a body that stands for a number of each run's own, the same in every replay."""
+    return f"step{number}"
+
+
+def given_label(label: str) -> str:
+    """Return the label of an input of a body that is given from outside, which is none of a step."""
+    return f"given_{label}" if label.startswith("step") else label
+
+
+def steps_of(tape: Tape) -> list[Input]:
+    """Return the inputs of a body that stand for numbers of each run's own; none of another tape."""
+    return [x for x in tape.inputs if x.label.startswith("step")] if tape.structure is None else []
+
+
 def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
     """Return a tape on which each loop's body is what `change` makes of it."""
     from tapegrad.passes.walk import Walk

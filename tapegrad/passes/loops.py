@@ -85,7 +85,8 @@ class _Pruned:
     def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
         """Return what of the body the used results are computed from, in this run or a later one, and what may stop a run."""
         results, body = self.loop.results, self.loop.body
-        needed: set[Operation] = set(filter(may_stop, body.ops))
+        steps = self.loop.parts()[0]
+        needed: set[Operation] = {op for op in body.ops if may_stop(op, None, steps)}
         needed.update(results[n] for n in used if isinstance(results[n], Operation))
         while True:
             for op in reversed(body.ops):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tapegrad.brief import PYTHON
@@ -14,23 +15,26 @@ _ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shif
 _INDEX = {getitem: 1, getitem_masked: 1, setitem: 2}  # where it begins among the arguments
 
 
-def may_stop(op: Operation, varying: bytearray | None = None) -> bool:
+def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
     """True for what may end a replay: a guard, a call that may raise, a loop with one of these. It is needed though its value is not.
 
-    `varying` marks by position what has a shape that values decide. What a sweep computes for itself is no call of the program's.
+    `varying` marks by position what has a shape that values decide; `steps` are the inputs of a loop's body that are the same in every replay.
+    What a sweep computes for itself is no call of the program's.
     """
     if isinstance(op, Guard):
         return True
     if type(op) is not Call:
         return False
     if is_loop(op):
-        return any(map(may_stop, op.fn.body.ops))  # type: ignore[union-attr]
+        steps = op.fn.parts()[0]  # type: ignore[union-attr]
+        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)  # type: ignore[union-attr]
     if type(op.fn) is not Op or op.note.startswith("pullback"):
         return False
     if op.fn.raises or (varying is not None and varying[op.id]):
         return True
     if op.fn in _INDEX:
-        return any(isinstance(part, Operation) and type(part) is not Constant and not _is_mask(part.val) for part in op.args[_INDEX[op.fn]:])
+        parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
+        return any(part not in steps and not _is_mask(part.val) for part in parts)
     if op.fn is pow and getattr(getattr(op.val, "dtype", None), "kind", "") in ("i", "u"):  # no negative powers of integers
         return True
     return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.val)

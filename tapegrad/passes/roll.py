@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import default_rng, draw, getfield
-from tapegrad.passes.loop import Loop, put_results
+from tapegrad.passes.loop import Loop, given_label, put_results, step_label
 from tapegrad.passes.segments import Segment, key_of, segments, type_key
 from tapegrad.passes.walk import Walk, own
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, operands
@@ -213,8 +213,8 @@ class _Rolled:
 
     def _body(self) -> Tape:
         body = Tape(None, "loop")
-        at: dict[Any, Any] = {_Step(n): body.push(Input(values[0], f"step{n}")) for n, values in enumerate(self.steps.values())}
-        at |= {_Given(op): body.push(Input(op.val, getattr(op, "label", ""))) for op in self.given}
+        at: dict[Any, Any] = {_Step(n): body.push(Input(values[0], step_label(n))) for n, values in enumerate(self.steps.values())}
+        at |= {_Given(op): body.push(Input(op.val, given_label(getattr(op, "label", "")))) for op in self.given}
         at |= {_Local(j): at[_Given(self.op(0, j))] for j in self.same if _Given(self.op(0, j)) in at}
         at |= {use: body.push(Input(use.first.val)) for use in self.carried}
         for j, uses in enumerate(self.uses):

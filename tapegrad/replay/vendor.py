@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import base64
+import dis
 import functools
 import inspect
 import math
 import textwrap
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.path import Step
-from tapegrad.replay.mentions import global_names
 from tapegrad.rules import Op, Traced
 from tapegrad.tangent import layout_of
 from tapegrad.tape import Raised
@@ -46,6 +46,9 @@ class Vendor:
             self.definitions[name] = f"{name} = {text}"
         elif isinstance(value, FunctionType):
             self.function(name, value)
+        elif isinstance(value, _CACHED):
+            self.imports.add("import functools")  # its source begins with the decorator
+            self.function(name, value.__wrapped__)  # type: ignore[arg-type]
         elif isinstance(value, type) and value.__module__.startswith("tapegrad.ops."):
             self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
             self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
@@ -142,11 +145,8 @@ class Vendor:
     def needed(self, name: str, functions: list[FunctionType]) -> None:
         """Define what functions refer to by a global name, but `name`."""
         for fn in functions:
-            for other in sorted(global_names(fn.__code__) & fn.__globals__.keys() - {name}):
+            for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
                 value = fn.__globals__[other]
-                if isinstance(value, _CACHED):
-                    self.imports.add("import functools")  # its source begins with the decorator
-                    value = value.__wrapped__
                 if isinstance(value, ModuleType):
                     self.module(other, value)
                 else:
@@ -165,6 +165,12 @@ _CACHED = type(functools.lru_cache(len))
 def _loaded(package: str) -> ModuleType | None:
     import sys
     return sys.modules.get(package)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """Return the names that code reads from its module; an attribute may be called like one of them."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*[_global_names(part) for part in code.co_consts if isinstance(part, CodeType)])
 
 
 def _source_of(fn: FunctionType) -> str:
