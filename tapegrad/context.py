@@ -106,13 +106,15 @@ class Tracer:
     `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
     an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will be swept
     once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
+    Where the tape `replays`, what steered the program is guarded on it.
     """
 
     __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
-                 "level", "once", "overridden", "paths", "proxy", "push", "refusal", "rerouting", "settings", "special", "tape", "written")
+                 "level", "once", "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "written")
 
-    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
-        self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None,
+                 replays: bool = True) -> None:
+        self.tape, self.ctx, self.proxy, self.grad, self.once, self.replays = tape, ctx, proxy, grad, once, replays
         self.economy: Economy | None = None  # once it has begun
         self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
@@ -355,6 +357,8 @@ class Tracer:
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:
+                if not self.replays and not isinstance(x.val, Traced):
+                    continue  # nobody is told: this tape has no guards, and there is no trace around this one
                 if dtype_of(x.val) is None:
                     self.guard(x, "kind", number_kind(x.val))
                 else:
@@ -371,7 +375,7 @@ class Tracer:
 
     def guard_apart(self) -> None:
         """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others would not know."""
-        if not self.apart:
+        if self.replays and not self.apart:
             self.apart = True
             arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
             if len(arrays) > 1:
@@ -384,7 +388,7 @@ class Tracer:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
         if isinstance(err, TapeError) and err.refuses:
             self.refuse(err)
-        if err is self.error or isinstance(err, TapeError) or self.push is _closed:
+        if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
             return
         self.error = err
         given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
@@ -393,7 +397,7 @@ class Tracer:
 
     def strictly(self, settings: Mapping[str, Any]) -> None:
         """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one; else no longer."""
-        self.settings = tuple(settings.items()) if "raise" in settings.values() else ()
+        self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
         if self.push is not _closed:
             self._choose_push()
 
@@ -414,7 +418,7 @@ class Tracer:
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""
-        if (op.id, fact) in self.guarded:
+        if not self.replays or (op.id, fact) in self.guarded:
             return
         self.guarded.add((op.id, fact))
         guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own

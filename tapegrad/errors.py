@@ -136,7 +136,10 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
     """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from `frame` outwards: the user's."""
     if frame is None:
         frame = sys._getframe(1)
-    while frame.f_back is not None and (_skipped.get(frame.f_code.co_filename) or _is_library(frame)):
+    while frame.f_back is not None:
+        skipped = _skipped.get(frame.f_code.co_filename)
+        if not (_is_library(frame) if skipped is None else skipped):
+            break
         frame = frame.f_back
     return frame
 

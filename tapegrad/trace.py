@@ -75,11 +75,12 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL) -> Tape:
+           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
-    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so.
+    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
+    never `replays` has no guards.
     """
     register_imported()
     walks: list[Walk] = []
@@ -94,7 +95,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
-    tracer = Tracer(tape, ctx, proxy.make, grad, once)
+    tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)
     inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
     for number, x in enumerate(inputs, 2):
         x.id = number
