@@ -18,7 +18,7 @@ from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.tensorarray import unwrap, wrap
-from tapegrad.tensors import is_tensor, is_tensor_type, to_tensor
+from tapegrad.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
@@ -176,7 +176,8 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     assert tape.result is not None
     cot[tape.result.id] = seed
     op: Any = tape.result
-    tensors = any(is_tensor_type(kind) for kind in {type(op.val) for op in tape.ops})  # their rules see them as arrays: Op.cotangent
+    kinds = {type(op.val) for op in tape.ops} - ORDINARY
+    tensors = bool(kinds) and any(map(is_tensor_type, kinds))  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
         for op in order(tape.ops):

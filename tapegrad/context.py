@@ -147,7 +147,7 @@ class Tracer:
 
     def meet(self, x: Any) -> None:
         """Look after large values from now on, if this is one."""
-        if is_large(x) and self.once is not None and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
+        if self.once is not None and is_large(x) and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
             self.economy, self.once, self.custom = self.once, None, True
             self.economy.begin(self.tape)
             self._choose_push()
@@ -191,9 +191,9 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
-        if (kwargs and "dtype" in kwargs) or type(val) is np.ndarray:
+        if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
             self.check_numeric(lifted, kwargs.get("dtype"), val)
-        if self.once is not None:
+        if self.once is not None and is_large(val):
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
@@ -313,7 +313,7 @@ class Tracer:
         op = Constant(val)
         self.locate(op)
         self.push(op)
-        if self.once is not None:
+        if self.once is not None and is_large(val):
             self.meet(val)
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
         return op

@@ -16,11 +16,10 @@ from tapegrad.brief import plain as behind
 from tapegrad.calls import frozen, lost, place_of_out
 from tapegrad.context import Tracer
 from tapegrad.errors import INTERNAL, one, unknown
-from tapegrad.path import Path
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, largest_fraction, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
-from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.text import formats, text_of
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
@@ -77,9 +76,9 @@ class Proxy(Slotted):
                     "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
                     "tg.value(x) drops the gradient on purpose")
 
-    def _track(self, storage: views.Storage, path: Path = ()) -> None:
+    def _stand(self, view: views.View) -> None:
         """Stand on a piece of memory that others may stand on."""
-        self._view = views.View(storage, path)
+        self._view = view
         _set_class(self, Tracked)
 
     # -- attributes and methods: those of the real value, found in the registry
@@ -378,20 +377,20 @@ PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on.
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on.
 
     A view of a storage may have no operation yet.
     """
-    if is_tensor(val):
+    if type(val) not in ORDINARY and is_tensor(val):
         proxy = TENSORS[0](op, val, tracer)
     else:
         proxy = _new(CLASSES.get(type(val), Items))
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
-    if type(origin) is views.Storage:
-        proxy._track(origin)
+    if type(origin) is views.View:
+        proxy._stand(origin)
     elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
         if op.fn.owns:
-            proxy._track(views.Storage(op, val, owned=True))
+            proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]

@@ -34,7 +34,7 @@ class Traced:
     _tracer: Any
     _val: Any
     _view: Any  # the place of an array on shared memory, or None
-    _track: Callable[..., None]
+    _stand: Callable[..., None]
 
 
 class Slotted(Traced):
@@ -263,7 +263,7 @@ class JointPullback:
         dy = dy if self.op.accumulates else dense(dy)
         dxs = self.fn(wrap(dy) if self.tensors else dy)
         check_returned(self.op, dxs, self.args)
-        dxs = tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
+        dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args)])
         return unwrap(dxs) if self.tensors else dxs
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
-from tapegrad.economy import Economy
+from tapegrad.economy import Economy, is_large
 from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.frontends.imported import register_imported
 from tapegrad.generators import Found
@@ -22,7 +22,7 @@ from tapegrad.ops.structure import pack
 from tapegrad.reroute import Rerouting
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.tensors import detached, duplicate, is_tensor
+from tapegrad.tensors import ORDINARY, detached, duplicate, is_tensor
 from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
 from tapegrad.wanted import ALL, Wanted
 
@@ -86,13 +86,14 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
-    for leaf, label in zip(leaves, labels):
-        plain_array(leaf, label)
+    for i, leaf in enumerate(leaves):
+        if type(leaf) not in ORDINARY:
+            plain_array(leaf, labels[i])
+            leaves[i] = detached(leaf)
     if grad:
         signature.refuse_opaque()
     if copy:
         leaves = [duplicate(leaf) if type(leaf) is np.ndarray or is_tensor(leaf) else leaf for leaf in leaves]
-    leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)
@@ -102,9 +103,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tape.ops += inputs
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     tracer.inputs = proxies
-    for leaf in leaves if once is not None else ():
-        if type(leaf) is np.ndarray:
-            tracer.meet(leaf)
+    for leaf in filter(is_large, leaves):
+        tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
@@ -213,8 +213,8 @@ def argument_names(f: Any, count: int) -> list[str]:
     code = getattr(fn, "__code__", None)
     if code is None and not isinstance(fn, (type, Op)):
         code, skip = getattr(_call_method(fn), "__code__", None), 1
-    names = list(code.co_varnames[skip: code.co_argcount]) if code is not None else []
-    return [names[i] if i < len(names) else f"x{i + 1}" for i in range(count)]
+    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
+    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 
 def _globals(fn: Any) -> dict[str, Any]:

@@ -86,13 +86,14 @@ CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
 class View:
-    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are."""
+    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are; -1 is before the first."""
 
     __slots__ = ("path", "seen", "storage", "version")
 
-    def __init__(self, storage: Storage, path: Path = ()) -> None:
+    def __init__(self, storage: Storage, path: Path = (), version: int | None = None) -> None:
         self.storage, self.path = storage, path
-        self.version = self.seen = storage.version
+        self.seen = storage.version
+        self.version = self.seen if version is None else version
 
 
 def _kept(name: str) -> tuple[Any, Any]:
@@ -128,7 +129,8 @@ def label(x: Traced) -> str:
 
 def peek(x: Traced) -> Operation:
     """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
-    if x._view is not None:
+    view = x._view
+    if view is not None and (view.version != view.storage.version or view.storage.lost):
         fetch(x)
     return _get_op(x)  # type: ignore[no-any-return]
 
@@ -205,7 +207,7 @@ _new = object.__new__
 def place(x: Traced) -> View:
     """Return a proxy's place, on a storage of its own where it had none."""
     if x._view is None:
-        x._track(Storage(x._op, x._val))
+        x._stand(View(Storage(x._op, x._val)))
     return x._view  # type: ignore[no-any-return]
 
 
@@ -225,10 +227,7 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     val = op.run(read(x), *step.args, **kwargs)
     if _is_view(val, read(x), x, step):
         step = _static(tracer, lifted, step)
-        y = tracer.proxy(None, val, tracer, storage)
-        y._track(storage, (*path, step))
-        y._view.version = -1
-        return y
+        return tracer.proxy(None, val, tracer, View(storage, (*path, step), version=-1))
     if op is not getitem:
         return None
     known = {"through": path} if path else {}
@@ -242,12 +241,10 @@ def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any) -> Any:
         return None
     if tracer.once is not None:
         tracer.meet(y)
-    view = place(base)
+    view = view or place(base)
     call = _new(Call)
     call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (peek(base), *args), NO_KWARGS, y, "", None
-    x = tracer.proxy(tracer.place(call), y, tracer, view.storage)
-    x._view.path = (*view.path, Step(op, args, {}))
-    return x
+    return tracer.proxy(tracer.place(call), y, tracer, View(view.storage, (*view.path, Step(op, args, NO_KWARGS))))
 
 
 def alias(x: Traced, base: Traced) -> None:
@@ -261,12 +258,12 @@ def alias(x: Traced, base: Traced) -> None:
     if _is_view(val, of, base, step):
         step = _static(tracer, op.args[1:], step)
         view = place(base)
-        x._track(view.storage, (*view.path, *through, step))
+        x._stand(View(view.storage, (*view.path, *through, step)))
     elif base._view is not None and op.fn is reshape:
         if _shares(op.val, of):  # of a buffer more compact than NumPy's
             op.val = duplicate(op.val)
             _set_val(x, op.val)
-        x._track(Storage(op, op.val))
+        x._stand(View(Storage(op, op.val)))
         x._view.storage.reshaped = base._view.storage.reshaped
 
 

@@ -94,7 +94,7 @@ def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) 
 def count(x: Any, axis: Any) -> int:
     """Return how many elements go into each number of the output."""
     shape = shape_of(x)
-    return math.prod(shape[i] for i in reduced(x, axis))
+    return math.prod(shape if axis is None else [shape[i] for i in reduced(x, axis)])
 
 
 def _others(x: Any, axis: Any) -> Any:
