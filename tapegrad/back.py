@@ -173,9 +173,9 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     it need not make. `order` walks the operations backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
-    assert tape.result is not None
-    cot[tape.result.id] = seed
     op: Any = tape.result
+    assert op is not None
+    cot[op.id] = seed
     kinds = {type(op.val) for op in tape.ops} - ORDINARY
     tensors = bool(kinds) and any(map(is_tensor_type, kinds))  # their rules see them as arrays: Op.cotangent
     try:

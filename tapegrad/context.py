@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Number
+from sys import _getframe
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -239,7 +240,7 @@ class Tracer:
 
     def locate(self, op: Operation) -> None:
         """Give an operation the user's line, and the number that it will have."""
-        frame = user_frame()
+        frame = user_frame(_getframe(3))  # nearer ones are ours, and to walk over a frame is to make an object of it
         lasti = frame.f_lasti
         op.code, op.lasti, op.id = frame.f_code, one(lasti, lasti), len(self.tape.ops) + 1
         if self.paths is not None:

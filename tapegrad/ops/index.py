@@ -148,7 +148,7 @@ scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
     """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a sparse cotangent stands for."""
     if type(x) is np.ndarray and x.dtype is _FLOAT and not any(paths) and all(map(_is_simple, pieces, indices)):
-        y = np.zeros(x.shape)
+        y = _zeros(x.shape)
         for piece, index in zip(pieces, indices):
             y[index] += piece
         return y
@@ -160,16 +160,16 @@ def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], 
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)
 
 
-_FLOAT = np.dtype(np.float64)
+_FLOAT, _ARRAYS, _zeros = np.dtype(np.float64), frozenset([np.ndarray, np.float64]), np.zeros
 _PLACES = frozenset([slice, int, type(None), type(Ellipsis)])
+_INDICES = _PLACES | {np.ndarray}
 
 
 def _is_simple(piece: Any, index: tuple[Any, ...]) -> bool:
     """True for plain numbers in double precision at an index that names no place twice."""
-    if type(piece) is not float and not (type(piece) in (np.ndarray, np.float64) and piece.dtype is _FLOAT):
+    if type(piece) is not float and not (type(piece) in _ARRAYS and piece.dtype is _FLOAT):
         return False
-    kinds = set(map(type, index))
-    return kinds <= _PLACES or (kinds - {np.ndarray} <= _PLACES and not repeats(index))
+    return _PLACES.issuperset(map(type, index)) or (_INDICES.issuperset(map(type, index)) and not repeats(index))
 
 
 def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:
