@@ -6,16 +6,18 @@ draws all the same moves on, which its state tells.
 
 from __future__ import annotations
 
+import functools
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from tapegrad.interpose import GlobalGenerator, stand_in
+from tapegrad.interpose import GlobalGenerator, imported, stand_in
 from tapegrad.ops import draw
-from tapegrad.rules import OPS
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, OPS
 from tapegrad.tape import Call, Guard, Tape, value_of
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
 
@@ -37,16 +39,20 @@ def state_of(x: Any) -> State:
 class Found:
     """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
 
-    With `watched`, the states they have before the program runs are kept.
+    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing that could draw, none.
     """
 
     def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True) -> None:
         self.names: list[dict[str, Any]] = []
         self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
-        for namespace in _reached([f, *args, *kwargs.values()], self._note):
-            if any(stand_in(x) is not x for x in namespace.values()):
+        self.silent = True
+        for namespace in _reached([f, *args, *kwargs.values()], self._note, self._hear):
+            if imported(namespace) if "__builtins__" in namespace else any(stand_in(x) is not x for x in namespace.values()):
                 self.names.append(namespace)
-        self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched else {}
+        self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched and not self.silent else {}
+
+    def _hear(self) -> None:
+        self.silent = False
 
     def _note(self, x: Any) -> None:
         x = x._generator if type(x) is GlobalGenerator else x
@@ -91,15 +97,19 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met."""
+def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None]) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met, and `hear`
+    of what else could draw numbers, or lead to what does.
+    """
     stack, known, keep = roots, set[int](), list[Any]()
     while stack:
         thing = stack.pop()
-        if id(thing) in known:
+        if type(thing) in _DATA or id(thing) in known:
             continue
         known.add(id(thing))
         keep.append(thing)  # what is known by its id must live
+        if not (_is_silent_code(thing) if type(thing) is FunctionType else _is_silent(thing)):
+            hear()
         if isinstance(thing, (*SOURCES, GlobalGenerator)):
             note(thing)
         elif isinstance(thing, FunctionType):
@@ -133,6 +143,52 @@ def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str
             stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
             if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
                 stack.append(getattr(thing, "__self__", None))
+
+
+_DATA = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.float64, np.float32, np.int64, np.bool_])
+_SILENT_MODULES = ("numpy", "numpy.linalg", "numpy.fft", "math", "cmath")
+_SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min",
+                    "pow", "range", "reversed", "round", "sorted", "sum", "tuple", "zip")
+
+
+def _is_silent(thing: Any) -> bool:
+    """True for what draws no random numbers, nor leads to what does otherwise than by its own names and parts."""
+    kind = type(thing)
+    if kind is np.ndarray:
+        return bool(thing.dtype.kind != "O")
+    if kind in (list, tuple, dict):
+        return len(thing) <= ITEMS
+    if kind is ModuleType:
+        return thing.__name__ in _SILENT_MODULES
+    return _is_meant(thing)
+
+
+def _is_meant(fn: Any) -> bool:
+    """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
+    return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
+
+
+def _is_silent_code(fn: FunctionType) -> bool:
+    """True for a function that names, beside globals, nothing but what is silent. What a global is called may be an attribute as well."""
+    names, (silent, loud) = _names(fn.__code__), _attributes()
+    return not _is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
+
+
+_SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, FunctionType])
+
+
+@functools.cache
+def _attributes() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws random numbers; and the other
+    attributes of NumPy.
+    """
+    modules = [sys.modules[name] for name in _SILENT_MODULES]
+    methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind) if not name.startswith("__")}
+    found = {name: x for module in modules for name, x in vars(module).items()}
+    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or _is_meant(x)}
+    types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
+    silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
+    return silent, frozenset(found) - silent
 
 
 def _few(parts: Iterable[Any]) -> list[Any]:
