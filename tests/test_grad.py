@@ -14,6 +14,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.testing import check_grads
+from tapegrad.tree import Structure
 
 
 def test_the_opening_lines() -> None:
@@ -297,3 +298,16 @@ def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_un
 def test_arrays_without_numbers_are_static() -> None:
     for data in (np.array(["a", None], object), np.array(["a", "b"]), np.array(["2020-01-01", "2021-01-01"], "M8[D]"), RECORDS[["n"]].repeat(2)):
         assert tg.grad(lambda data, x: x * len(data), data, 3.0) == (6.0, (None, None, 2.0))
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_the_seed_of_many_results_is_taken_apart_once(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, apart = [], Structure.unmirror
+
+    def unmirror(self: Structure, *args: Any, **kwargs: Any) -> Any:
+        taken.append(self)
+        return apart(self, *args, **kwargs)
+    monkeypatch.setattr(Structure, "unmirror", unmirror)
+    value, (_, dx) = tg.grad(lambda x: [x * i for i in range(n)], 2.0, seed=[1.0] * n)
+    assert (len(value), dx) == (n, sum(range(n)))
+    assert len(taken) == 2  # to look at it, and in the sweep: for each result it took n steps for each
