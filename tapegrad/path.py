@@ -60,22 +60,20 @@ def repeats(index: tuple[Any, ...]) -> bool:
     """True unless an index, by the numbers in it, is known to name no place twice: to add at such places takes a tenth of the time."""
     for part in index:
         if type(part) is np.ndarray and part.dtype.kind != "b":
-            return may_repeat(index) and not (_is_rising(part) and all([_runs_along(other, part) for other in index]))
+            return may_repeat(index) and not (_is_rising(part) and all(map(_runs_along, index, [part] * len(index))))
     return may_repeat(index)
 
 
 def _is_rising(part: Any) -> bool:
     """True for places along an axis, counted from the front, each behind the one before."""
-    return part.ndim == 1 and part.size > 0 and part.dtype.kind in "iu" and part[0] >= 0 and bool(_all(part[1:] > part[:-1]))
+    return part.ndim == 1 and part.size > 0 and part.dtype.kind in "iu" and part[0] >= 0 and bool(np.logical_and.reduce(part[1:] > part[:-1]))
 
 
 def _runs_along(other: Any, part: Any) -> bool:
     """True for a part of an index beside which another names each of its places once."""
-    return other is part or type(other) in _ONCE or (type(other) is np.ndarray and other.dtype.kind != "b" and other.shape == part.shape)
-
-
-_ONCE = frozenset([slice, int, type(None), type(Ellipsis)])
-_all = np.logical_and.reduce
+    if type(other) is np.ndarray:
+        return bool(other.dtype.kind != "b" and other.shape == part.shape)
+    return type(other) in (slice, int, type(None), type(Ellipsis))
 
 
 def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:
