@@ -7,6 +7,7 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from tapegrad.around import failed
 from tapegrad.brief import brief, plain, type_name
@@ -207,10 +208,14 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                             dx = partial(dy, y, *values, **kwargs)
                         except ArithmeticError as err:
                             dx = as_numpy(partial, dy, y, values, kwargs, err)
-                        if type(dx) not in _REALS or type(x) not in _REALS:
+                        if type(dx) is ndarray is type(x):
+                            if dx.dtype is not x.dtype or dx.shape != x.shape:
+                                dx = project(dx, x)
+                        elif type(dx) not in _REALS or type(x) not in _REALS:
                             dx = project(dx, x)
-                        known = cot[arg.id]
-                        cot[arg.id] = dx if known is None else accumulate(known, dx)
+                        i = arg.id
+                        known = cot[i]
+                        cot[i] = dx if known is None else accumulate(known, dx)
                 continue
             pb = op.pb if op.pb is not None else pullback_of(op)
             dxs = pb(dy)

@@ -30,6 +30,7 @@ from tapegrad.views import known, part, peek
 
 _new = object.__new__
 _INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
+_SINGLE = ORDINARY - {tuple, type(None)}
 _QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
 
 
@@ -51,6 +52,11 @@ class Context:
         self.primitives, self.paths = tuple(primitives), paths
         self._ops = {fn: op_of(fn) for fn in self.primitives}
         OPAQUE.update(fn for fn in self.primitives if isinstance(fn, FunctionType))
+
+    @property
+    def knows(self) -> bool:
+        """True once there is a function that may be primitive by its name alone."""
+        return bool(self._ops)
 
     def is_primitive(self, fn: Any) -> bool:
         """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
@@ -261,8 +267,10 @@ class Tracer:
     def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
         """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
         val = op.val
-        if type(val) is np.ndarray or val is None:
-            return None if val is None else self.proxy(op, val, self, args)
+        if type(val) in _SINGLE:
+            return self.proxy(op, val, self, args)
+        if val is None:
+            return None
         if isinstance(val, (tuple, list)):
             parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
             several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))  # torch's take one sequence

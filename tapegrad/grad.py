@@ -62,7 +62,7 @@ def pullback(f: Callable[..., Any], *args: Any, argnums: Argnums = None, capture
     (6.0, (None, 30.0, 20.0))
     """
     # on copies: what the caller writes to an array before the seed comes must not change the gradient
-    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured))
+    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
 
     def back(seed: Any) -> Any:
         return gradients_of(tape, seed)

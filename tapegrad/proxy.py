@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as behind
 from tapegrad.calls import frozen, lost, place_of_out
-from tapegrad.context import Tracer
+from tapegrad.context import DEFAULT, Tracer
 from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, largest_fraction, shape_of
@@ -388,7 +388,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.View:
         proxy._stand(origin)
-    elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
+    elif type(op) is Call and (op.fn.view or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
         if op.fn.owns:
             proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
@@ -411,12 +411,13 @@ def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
 
 def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
     """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
-    if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):  # the program's name may stand for either
-        return tracer.ctx.op(func).run(*args, **kwargs)
+    ctx = tracer.ctx
+    if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either
+        return ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
         try:
-            return _into_out(func, meaning, args, kwargs)
+            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else _into_out(func, meaning, args, kwargs)
         except Exception as err:
             tracer.raised(func, args, kwargs, err)
             raise
@@ -477,16 +478,21 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
 
 
-def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
-    """Put a call that has its value, a single number or array in memory of its own, on the tape, and return its proxy: the short way of `record`."""
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS, view: views.View | None = None) -> Any:
+    """Put a call that has its value, a single number or array, on the tape, and return its proxy: the short way of `record`.
+
+    An array is in memory of its own, or stands where its `view` says.
+    """
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, NO_KWARGS, y, "", None
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, kwargs, y, "", None
     lasti = frame.f_lasti
     call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)
     proxy = _new(CLASSES.get(type(y), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
+    if view is not None:
+        proxy._stand(view)
     return proxy

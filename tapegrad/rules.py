@@ -157,6 +157,9 @@ class Op:
                     return self.scalar(*args)
                 except (ValueError, OverflowError, ZeroDivisionError):
                     pass  # outside the domain math raises, where NumPy gives nan or inf
+        for arg in args:
+            if type(arg) not in _AS_EVER and not self.nested:
+                return self._dispatch(args, kwargs, args)  # as `run` would: a call less, of which a trace makes one for each operation
         return self.run(*args, **kwargs)
 
     def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:

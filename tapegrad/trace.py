@@ -111,8 +111,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
-    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
     rerouting = Rerouting() if any(memos) else None
+    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
     with collector:
         try:
             if rerouting is not None:

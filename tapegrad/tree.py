@@ -52,6 +52,8 @@ FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torc
 def is_leaf(x: Any) -> bool:
     """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
     kind = type(x)
+    if kind is np.ndarray:
+        return bool(x.dtype.kind in "biufc")
     if kind in _NUMBERS or hasattr(kind, "_tracer"):
         return True
     if kind in _NESTS:

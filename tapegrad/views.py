@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import plain
+from tapegrad.economy import is_large
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
 from tapegrad.path import Path, Step, assign, follow
@@ -130,7 +131,9 @@ def label(x: Traced) -> str:
 def peek(x: Traced) -> Operation:
     """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
     view = x._view
-    if view is not None and (view.version != view.storage.version or view.storage.lost):
+    if view is None:
+        return x._op  # type: ignore[no-any-return]
+    if view.version != view.storage.version or view.storage.lost:
         fetch(x)
     return _get_op(x)  # type: ignore[no-any-return]
 
@@ -234,17 +237,16 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
 
 
-def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any) -> Any:
-    """Record a view of an array's memory, made with plain arguments: the short way of `Tracer.record`; return None where that must see to it."""
+def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS) -> View | None:
+    """Return the place of a view of an array's memory that was made with plain arguments; None where `Tracer.record` must see to it."""
     tracer, view = base._tracer, base._view
     if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
         return None
-    if tracer.once is not None:
+    if tracer.once is not None and is_large(y):
         tracer.meet(y)
+        return None
     view = view or place(base)
-    call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (peek(base), *args), NO_KWARGS, y, "", None
-    return tracer.proxy(tracer.place(call), y, tracer, View(view.storage, (*view.path, Step(op, args, NO_KWARGS))))
+    return View(view.storage, (*view.path, Step(op, args, kwargs)))
 
 
 def alias(x: Traced, base: Traced) -> None:
