@@ -205,7 +205,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                 for partial, arg, x in zip(fn.partials, args, values):
                     if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
                         try:
-                            dx = partial(dy, y, *values, **kwargs)
+                            dx = partial(dy, y, *values, **kwargs) if kwargs else partial(dy, y, *values)
                         except ArithmeticError as err:
                             dx = as_numpy(partial, dy, y, values, kwargs, err)
                         if type(dx) is ndarray is type(x):

@@ -204,6 +204,10 @@ class Tracer:
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
+        if type(val) in _SINGLE and not self.overridden:
+            self.locate(call)
+            self.push(call)
+            return self.proxy(call, val, self, args)
         return self.fields(self.place(call), args)
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:

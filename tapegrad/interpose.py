@@ -17,8 +17,8 @@ import numpy as np
 from tapegrad.context import LISTENERS
 from tapegrad.copies import CODE, Attribute, code_of, running
 from tapegrad.errors import in_our_words
-from tapegrad.proxy import PROXIES, apply, plain, record_unary
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
+from tapegrad.proxy import apply, plain, record_unary
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, PROXIES, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.tree import leaves_of
 

@@ -16,7 +16,7 @@ from tapegrad.brief import plain as behind
 from tapegrad.calls import frozen, lost, place_of_out
 from tapegrad.context import DEFAULT, Tracer
 from tapegrad.errors import INTERNAL, one, unknown
-from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
+from tapegrad.rules import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, largest_fraction, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
 from tapegrad.tensors import ORDINARY, is_memory, is_tensor
@@ -373,7 +373,7 @@ class Tracked(Items):
     _val = property(views.val_of)
 
 
-PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
+PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
