@@ -40,6 +40,7 @@ from tests.hidden_programs import PROGRAMS
 LIBRARIES = [collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, itertools, math, os, queue, random, sys, tempfile,
              threading, time, types, weakref]
 
+
 def program(name: str, text: str, folder: Path) -> Any:
     """Return a new module that holds the program."""
     module = types.ModuleType(f"hidden_{name.replace(' ', '_')}")
