@@ -15,12 +15,10 @@ def alike(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, (tuple, list)):
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets by the order that they have
         return len(a) == len(b) and all(map(alike, a, b))
     if isinstance(a, dict):
         return alike(list(a), list(b)) and all(alike(part, b[key]) for key, part in a.items())
-    if isinstance(a, (set, frozenset)):
-        return {(type(part), part) for part in a} == {(type(part), part) for part in b}
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and a.tobytes() == b.tobytes()
     if isinstance(a, (float, complex, np.generic)):

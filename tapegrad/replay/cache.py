@@ -87,6 +87,7 @@ class Visit:
         if not path.is_due(compiled.warmup, compiled._pace):
             compiled._postpone(self.key)
             return False
+        observer.note_rules(tape)
         fresh, why, where = observer.result()
         self.fresh = fresh or None
         if not why and (lacking := unrecorded_draws(tape)) is not None:

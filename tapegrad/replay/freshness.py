@@ -20,6 +20,7 @@ import numpy as np
 from tapegrad.alike import alike
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
+from tapegrad.tape import Constant, Tape
 from tapegrad.trace import print_of
 
 
@@ -42,14 +43,37 @@ class Place(NamedTuple):
     label: str
 
 
+class Shape(NamedTuple):
+    """Which names a namespace has: how many, if that is `size`; none that is `absent`; just these `keys`, if code computes names."""
+
+    namespace: Mapping[Any, Any]
+    label: str
+    size: int
+    absent: frozenset[str]
+    keys: list[str] | None
+
+    def holds(self) -> bool:
+        names = self.namespace
+        return (self.size < 0 or len(names) == self.size) and names.keys().isdisjoint(self.absent) and (self.keys is None or [*names] == self.keys)
+
+
+def shape(namespace: Mapping[Any, Any], label: str, names: Iterable[str], sized: bool, by_name: bool) -> Shape:
+    """Return which names a namespace has, of which code reads some; if it computes such names, all of them matter."""
+    absent = frozenset() if by_name else frozenset([name for name in names if name not in namespace])
+    return Shape(namespace, label, len(namespace) if sized else -1, absent, [*namespace] if by_name else None)
+
+
 class Freshness:
     """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
 
-    __slots__ = ("places", "quick", "sizes", "slow")
+    __slots__ = ("exact", "lacking", "places", "quick", "shapes", "sized", "slow")
 
-    def __init__(self, places: Iterable[Place], sizes: Iterable[tuple[Mapping[Any, Any], int, str]]) -> None:
-        self.places, self.sizes = list(places), list(sizes)
+    def __init__(self, places: Iterable[Place], shapes: Iterable[Shape]) -> None:
+        self.places, self.shapes = list(places), list(shapes)
         self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
+        self.sized = [(shape.namespace, shape.size) for shape in self.shapes if shape.size >= 0]
+        self.lacking = [(shape.namespace.keys().isdisjoint, shape.absent) for shape in self.shapes if shape.absent]  # a view goes with its dict
+        self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
         self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
 
     def __call__(self) -> bool:
@@ -57,8 +81,14 @@ class Freshness:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
                 return False
-        for names, size, _ in self.sizes:
+        for names, size in self.sized:
             if len(names) != size:
+                return False
+        for lacks, absent in self.lacking:
+            if not lacks(absent):
+                return False
+        for names, keys in self.exact:
+            if [*names] != keys:
                 return False
         for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
             if not check(namespace.get(name, Missing)):
@@ -67,8 +97,9 @@ class Freshness:
 
     @property
     def keys(self) -> set[tuple[int, Any]]:
-        """Which places it looks at."""
-        return {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
+        """Which places it looks at, and which names it looks for."""
+        shapes = {(id(shape.namespace), (shape.size, shape.absent, shape.keys is None)) for shape in self.shapes}
+        return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
         """Return the label of a place that has changed, what stood there, and what does now; None where there is none."""
@@ -76,13 +107,13 @@ class Freshness:
             found = place.namespace.get(place.name, Missing)
             if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
                 return place.label, _told(place.value), _told(original(found))
-        for names, size, label in self.sizes:
-            if len(names) != size:
-                return label, f"{size} attributes", f"{len(names)}"
+        for shape in self.shapes:
+            if not shape.holds():
+                return f"the attributes of {shape.label}", "", ""
         return None
 
     def __bool__(self) -> bool:
-        return bool(self.places or self.sizes)
+        return bool(self.places or self.shapes)
 
 
 def _told(x: Any) -> str:
@@ -136,7 +167,7 @@ class Table:
     def __call__(self, found: Any) -> bool:
         if type(found) is not self.kind or len(found) != len(self.keys):
             return False
-        if not (all(map(is_, found, self.keys)) or alike(list(found), self.keys)):
+        if not (all(map(is_, found, self.keys)) or all(Plain(key)(part) for key, part in zip(self.keys, found))):
             return False
         if self.items is not None:
             return all(check(part) for check, part in zip(self.items, found.values()))
@@ -160,6 +191,18 @@ class Array:
             held = _held(value)
         return type(found) is type(value) and found.shape == value.shape and found.dtype == value.dtype and found.strides == value.strides \
             and _is_held(found, held)
+
+
+class Objects:
+    """What is in an array of objects, one by one."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, value: np.ndarray[Any, Any], checks: list[Check]) -> None:
+        self.kind, self.items = (type(value), value.shape), Sequence(list(value.flat), checks)
+
+    def __call__(self, found: Any) -> bool:
+        return isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject and self.items(list(found.flat))
 
 
 class Sample:
@@ -227,10 +270,12 @@ class Members:
     __slots__ = ("kind", "then")
 
     def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), frozenset(value)
+        self.kind, self.then = type(value), list(value)  # in their order, which depends on how they came in
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and alike(frozenset(found), self.then)
+        then = self.then
+        return type(found) is self.kind and len(found) == len(then) \
+            and (all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found)))
 
 
 class Cached:
@@ -253,6 +298,26 @@ class Cached:
             return False
         now, then = self.value.cache_info(), self.info
         return now == then if self.settled else bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
+
+
+class Edits:
+    """The operations of a tape, which the program may play, and others edit."""
+
+    __slots__ = ("then", "value")
+
+    def __init__(self, value: Tape) -> None:
+        self.value, self.then = value, _operations(value)
+
+    def __call__(self, found: Any) -> bool:
+        if found is not self.value:
+            return False
+        now = _operations(found)
+        return len(now) == len(self.then) and all(map(is_, now, self.then))
+
+
+def _operations(tape: Tape) -> list[Any]:
+    """Return what a tape's operations are made of, which an edit replaces."""
+    return [tape.result, *[part for op in tape.ops for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
 
 
 class Never:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import abc
+import builtins
 import decimal
 import functools
+import gc
 import math
+import operator
+import sys
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -15,7 +21,9 @@ from types import (
     FunctionType,
     MappingProxyType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
+    WrapperDescriptorType,
 )
 from typing import Any
 
@@ -31,10 +39,12 @@ from tapegrad.replay.freshness import (
     Bytes,
     Cached,
     Check,
+    Edits,
     Freshness,
     Members,
     Missing,
     Never,
+    Objects,
     Place,
     Plain,
     Sample,
@@ -42,10 +52,24 @@ from tapegrad.replay.freshness import (
     Table,
     Tensor,
     is_sealed,
+    shape,
 )
-from tapegrad.replay.mentions import chains, global_names, is_foreign, modules_of, names_of, reads_by_name
-from tapegrad.replay.world import reads_the_world
+from tapegrad.replay.mentions import (
+    chains,
+    global_names,
+    imported,
+    imports_by_name,
+    is_foreign,
+    matches_classes,
+    modules_of,
+    names_in_format,
+    names_of,
+    reads_by_name,
+)
+from tapegrad.replay.namespaces import SETTINGS, Attributes, Contents, Held, Typed, slots_of
+from tapegrad.replay.world import BY_NAME, is_opaque, reads_the_world
 from tapegrad.rules import Traced
+from tapegrad.tape import Tape
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import Signature, is_empty, is_generator
 
@@ -55,6 +79,12 @@ _SETS = (set, frozenset)
 _DICTS = (dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
 _CACHED = type(functools.lru_cache(len))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
+_SLOTS = (MethodWrapperType, WrapperDescriptorType)
+_GETTERS = (operator.attrgetter, operator.methodcaller)
+_READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
+_DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 _OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__"])
 _INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
 
@@ -73,17 +103,21 @@ class Reads:
         self.by_name = False  # some code reads names that it computes
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
-        self.sizes: dict[int, tuple[Mapping[Any, Any], int, str]] = {}
+        self.sized: set[int] = set()  # namespaces to which nothing may be added
         self.open: list[tuple[Mapping[str, Any], str]] = []  # attributes of objects, classes and modules, of which the code names some
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
         self.functions: set[int] = set()  # those that are known to run
+        self.held: dict[int, Held] = {}  # by the function's id
+        self.matches = False  # some code matches classes, by attributes that these name
         self.seen: dict[int, Any] = {}  # by id, alive
         self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run
         self.refused = ""  # why nobody can say whether what was read is the same
 
     def result(self) -> Freshness:
-        """Return what tells whether all of it is the same."""
-        return Freshness(self.places.values(), self.sizes.values())
+        """Return what tells whether all of it is the same, and nothing came that the code would read."""
+        shapes = [shape(namespace, label, self.names, id(namespace) in self.sized, self.by_name) for namespace, label in self.open
+                  if isinstance(namespace, (dict, MappingProxyType))]
+        return Freshness(self.places.values(), shapes)
 
     def settle(self) -> None:
         """Take caches as the run that has ended left them."""
@@ -105,34 +139,66 @@ class Reads:
             stack += getattr(node, "children", ())
             if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
                 self.explore(node.value, "an argument")
-            elif isinstance(node, (Static, Record)):
-                held = node.value if isinstance(node, Static) else node.prototype
-                self.follow(held if type(held) is FunctionType else type(held), "an argument")
+            elif isinstance(node, Record):
+                self.follow(node.prototype if type(node.prototype) is FunctionType else type(node.prototype), "an argument")
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # known by identity; what it has may change
+                self.watch(node.value, "an argument")
 
     def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Note what a code object reads, which is about to run."""
         self.ran.add(code)
         mentioned = names_of(code)
-        if not self.by_name and reads_by_name(code):
-            self.by_name = True
-            for namespace, label in [*self.open]:
-                self.note(namespace, list(namespace), label)
-        new = mentioned - self.names
-        self.names |= new
+        if reads_by_name(code):
+            self.read_by_name()
+        if matches_classes(code) and not self.matches:
+            self.matches = True
+            for namespace in list(self.classes.values()):
+                self.mention(namespace.get("__match_args__", ()))
+        self.mention(mentioned)
         module = scope.get("__name__", "")
         for name in global_names(code):
             self.place(scope, name, f"{name} of {module}" if module != "__main__" else name)
-        for namespace, label in self.open if new else ():
-            self.note(namespace, new & namespace.keys(), label)
+            if name not in scope:
+                self.place(vars(builtins), name, name)
+        self.enter_modules(code, scope, mentioned)
+        for fn in self.waiting.pop(code, ()):
+            self.activate(fn)
+
+    def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
+        """Note what code reads of modules: those that it imports, and those that its names lead to."""
         for found in modules_of(scope, mentioned):
             self.explore(found, found.__name__)
             self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
+        for name in imported(code, scope):
+            self.place(sys.modules, name, f"the module {name}")
+        if imports_by_name(code, scope):
+            self.refused = self.refused or "it imports modules by names that it computes"
         for owner, name in chains(code):
             held = scope.get(owner)
-            if type(held) is ModuleType and not is_foreign(held.__name__) and name not in vars(held):
+            if isinstance(held, ModuleType) and (type(vars(held).get(name)) in _DATA and vars(held)[name] is not sys.modules
+                                             if is_foreign(held.__name__) else name not in vars(held)):
                 self.place(vars(held), name, f"{owner}.{name}")
-        for fn in self.waiting.pop(code, ()):
-            self.activate(fn)
+
+    def mention(self, names: Iterable[str]) -> None:
+        """Take in names by which code reads attributes."""
+        new = frozenset(names) - self.names
+        self.names |= new
+        for namespace, label in self.open if new else ():
+            self.note(namespace, new & namespace.keys(), label)
+
+    def read_by_name(self) -> None:
+        """Take all attributes for read: some code computes their names."""
+        if not self.by_name:
+            self.by_name = True
+            for namespace, label in [*self.open]:
+                self.note(namespace, list(namespace), label)
+
+    def hear(self, module: str, name: str) -> None:
+        """Take in that the standard library's code runs."""
+        if name in BY_NAME.get(module, ()):
+            self.read_by_name()
+        if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
+            self.place(SETTINGS, "logging", "the levels of loggers")
 
     def note(self, namespace: Mapping[Any, Any], names: Iterable[Any], label: str) -> None:
         for name in names:
@@ -153,10 +219,21 @@ class Reads:
         if type(check) is not Plain:
             self.places[key] = Place(namespace, name, value, check, label)
 
+    def watch(self, x: Any, label: str) -> None:
+        """Note what is in a thing that is known by identity."""
+        if type(check := self.explore(x, label)) is not Plain:
+            namespace = {label: x}
+            self.places[id(namespace), label] = Place(namespace, label, x, check, label)
+
     def explore(self, x: Any, label: str) -> Check:
         """Note what a thing leads to, and return what tells whether another is the same."""
         kind = type(x)
         if issubclass(kind, PLAIN):
+            if kind is str:
+                self.mention(names_in_format(x))
+            elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):  # a member of an Enum, a kind of float
+                self.seen[id(x)] = (x, Plain(x))
+                self.object(x, label)
             return Plain(x)
         if kind is decimal.Decimal:
             self.follow(kind, label)
@@ -183,46 +260,81 @@ class Reads:
         """Note what is in a thing that is seen for the first time."""
         kind = type(x)
         if isinstance(x, np.ndarray):
-            if self.samples and not x.dtype.hasobject:
-                return Sample(x)
-            return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
+            return self.array(x, label)
         if is_tensor(x):
             return Plain(x) if self.samples or self.is_too_much(x.nbytes, label) else Tensor(x)
         if kind in _LISTS:
             return Sequence(x, [self.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
         if kind in _DICTS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
-            return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in x.items()])
+            return self.table(x, label)
         if kind in _SETS:
-            for part in x:
-                self.explore(part, label)
-            return Members(x)
-        if isinstance(x, (bytearray, array)):
-            return Bytes(x)
-        if kind is BuiltinFunctionType or kind.__name__ == "method-wrapper":  # F = d.get
-            owner = x.__self__
-            if owner is not None and type(owner) is not ModuleType:
-                self.places[id(x), "__self__"] = Place({"__self__": owner}, "__self__", owner, self.explore(owner, label), label)
+            return self.members(x, label)
+        if x in _READERS if kind is BuiltinFunctionType else kind in _SLOTS and x.__name__ == "__getattribute__":
+            self.read_by_name()  # under a name of its own
+        if (owner := _owner(x)) is not None:
+            self.explore_parts(x, {"__self__": owner}, label)
             return Plain(x)
-        if kind is functools.partial:
+        if isinstance(x, functools.partial):
             self.explore_parts(x, {"func": x.func, "args": x.args, "keywords": x.keywords}, label)
+            self.attributes(x.__dict__, label, sized=True)
             return Plain(x)
         if kind is _CACHED:
             self.follow(x.__wrapped__, label, runs=True)
+            for part in gc.get_referents(x):  # what it has answered
+                self.explore_parts(x, {"": part}, f"what {label} keeps")
             return Cached(x)
-        if kind in (property, staticmethod, classmethod, functools.cached_property):
-            for name in ("fget", "fset", "__func__", "func"):
-                if (part := getattr(x, name, None)) is not None:
-                    self.explore(part, label)
+        if isinstance(x, _WRAPPERS):
+            parts = {name: getattr(x, name, None) for name in ("fget", "fset", "__func__", "func")}
+            self.explore_parts(x, {name: part for name, part in parts.items() if part is not None}, label)
+            return Plain(x)
+        if isinstance(x, _GETTERS):
+            self.read_by_name()
+            return Plain(x)
+        if kind is Tape:
+            return Edits(x)
+        if kind is CellType:
+            self.place(Contents(x), "contents", label)
             return Plain(x)
         if is_generator(x):
             return Plain(x)  # what it draws is recorded
         if isinstance(x, Iterator):
             return Never()
-        if isinstance(x, (list, deque, set, dict)):  # a user's kind of container, with attributes
-            self.object(x, label)
-            return Plain(x) if isinstance(x, set) else _of_kind(x, self, label)
-        self.object(x, label)
-        return Plain(x)
+        if (why := is_opaque(x)):
+            self.refused = self.refused or f"{label} is {why}"
+            return Plain(x)
+        self.object(x, label)  # a user's kind of container has attributes too
+        return self.items(x, label) or Plain(x)
+
+    def items(self, x: Any, label: str) -> Check | None:
+        """Return what compares what is in a container of a user's kind; None for what is none."""
+        if isinstance(x, dict):
+            return self.table(x, label)
+        if isinstance(x, (set, frozenset)):
+            return self.members(x, label)
+        if isinstance(x, (list, tuple, deque)):
+            return Sequence(x, [self.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
+        return Bytes(x) if isinstance(x, (bytearray, array)) else None
+
+    def table(self, x: Any, label: str) -> Check:
+        for key in x:
+            if not issubclass(type(key), PLAIN):
+                self.explore(key, f"a key of {label}")
+        return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in x.items()])
+
+    def members(self, x: Any, label: str) -> Check:
+        for part in x:
+            self.explore(part, label)
+        return Members(x)
+
+    def array(self, x: np.ndarray[Any, Any], label: str) -> Check:
+        """Return what compares the numbers of an array, or the objects in it."""
+        if type(x) is not np.ndarray:
+            self.object(x, label)  # a mask, say
+        if x.dtype.hasobject and x.dtype.names is None:
+            return Objects(x, [self.explore(part, label) for part in x.flat])
+        if self.samples and not x.dtype.hasobject:
+            return Sample(x)
+        return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
 
     def is_too_much(self, size: int, label: str) -> bool:
         """Return whether to compare so many bytes more would take too long."""
@@ -249,6 +361,7 @@ class Reads:
                 return
             if runs:  # what a cache answers was computed by it, at another time
                 self.run_unheard(x)
+            self.attributes(self.held_by(x), x.__qualname__, sized=False)
             if code_of(x) in self.ran:
                 self.activate(x)
             else:
@@ -257,9 +370,20 @@ class Reads:
             if wrapped is not None:
                 self.explore(wrapped, label)
         elif isinstance(x, type):
+            if x in _GETTERS:
+                self.read_by_name()
+            if not is_foreign(x.__module__):
+                typed = Typed(x)
+                self.attributes(typed, x.__qualname__, sized=False)
+                order = x.__mro__
+                self.places[id(typed), "__mro__"] = Place(typed, "__mro__", order, Plain(order), f"the bases of {x.__qualname__}")
+                if isinstance(x, abc.ABCMeta):
+                    self.place(SETTINGS, "abc", "which classes are registered with abstract ones")
             for cls in x.__mro__:
                 if cls not in self.classes and not is_foreign(cls.__module__):
                     namespace = self.classes[cls] = vars(cls)
+                    if self.matches:
+                        self.mention(namespace.get("__match_args__", ()))
                     self.attributes(namespace, cls.__qualname__, sized=True)
                     self.note(namespace, [name for name in namespace if name.startswith("__") and name not in _OF_ALL], cls.__qualname__)
             if type(x) is not type:
@@ -267,7 +391,7 @@ class Reads:
         elif type(x) is ModuleType and not is_foreign(x.__name__):
             self.attributes(vars(x), x.__name__, sized=False)
         if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
-            self.place(_SETTINGS, "decimal", "decimal's context")
+            self.place(SETTINGS, "decimal", "decimal's context")
 
     def run_unheard(self, fn: FunctionType) -> None:
         """Note what a function reads, and those that it names, as if they ran now."""
@@ -285,8 +409,7 @@ class Reads:
             return
         self.functions.add(id(fn))
         name = fn.__qualname__
-        held = _Held(fn)
-        self.seen[id(held)] = (held, None)
+        held = self.held_by(fn)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):
             self.place(held, part, f"{part} of {name}")
         for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
@@ -294,112 +417,48 @@ class Reads:
                 self.place(held, at, f"{code_of(fn).co_freevars[at]} of {name}")
         self.attributes(fn.__dict__, name, sized=True)
 
+    def held_by(self, fn: FunctionType) -> Held:
+        return self.held.setdefault(id(fn), Held(fn))
+
     def attributes(self, namespace: Mapping[str, Any], label: str, sized: bool) -> None:
-        """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes that shadows another."""
+        """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes."""
         self.open.append((namespace, label))
         self.note(namespace, list(namespace) if self.by_name else self.names & namespace.keys(), label)
         if sized:
-            self.sizes[id(namespace)] = (namespace, len(namespace), label)
+            self.sized.add(id(namespace))
 
     def object(self, x: Any, label: str) -> None:
         """Note what an object has: the attributes that code names, of its own and of its class."""
         cls = class_of(x)
         module = str(cls.__module__).partition(".")[0]
-        if module in _INERT or isinstance(x, BaseException):
+        if isinstance(x, BaseException):
+            self.place(Attributes(x), "args", f"{label}.args")
+            self.attributes(vars(x), label, sized=True)
+            return
+        if module in _INERT:
             if module == "tapegrad" and (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
             return
         self.follow(cls, label)
-        self.places[id(x), "__class__"] = Place(_Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
+        self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
         own = getattr(x, "__dict__", None)
         if type(own) is dict:
             if is_module(x):  # torch's own code reads it
                 self.note(own, list(own), label)
-                self.sizes[id(own)] = (own, len(own), label)
                 self.attributes(own, label, sized=True)
             elif is_foreign(module) and cls.__name__ not in ("SimpleNamespace", "Namespace"):
                 self.note(own, list(own), label)
             else:
                 self.attributes(own, label, sized=True)
-        slots = [name for base in cls.__mro__ for name in _slots(base) if not is_foreign(base.__module__)]
-        if slots:
-            held = _Attributes(x)
-            self.seen[id(held)] = (held, None)
-            self.note(held, [name for name in slots if hasattr(x, name)], label)
+        if isinstance(x, Enum):
+            self.note(vars(x), ["_value_"], label)
+        slots = [name for base in cls.__mro__ for name in slots_of(base) if not is_foreign(base.__module__)]
+        self.note(Attributes(x), slots, label)  # those that are not set too
 
 
-class _Held(Mapping[Any, Any]):
-    """What a function holds itself, as a namespace: its variables by their numbers."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, fn: FunctionType) -> None:
-        self.owner = fn
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        if type(name) is int:
-            cell: CellType = self.owner.__closure__[name]  # type: ignore[index]
-            return default if is_empty(cell) else cell.cell_contents
-        return code_of(self.owner) if name == "__code__" else getattr(self.owner, name)
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-class _Settings(Mapping[str, Any]):
-    """What other libraries compute by, as a namespace."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return str(decimal.getcontext())
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-_SETTINGS = _Settings()
-
-
-class _Attributes(Mapping[str, Any]):
-    """Attributes of an object that are not in a `__dict__`, as a namespace."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = owner
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-def _of_kind(x: Any, reads: Reads, label: str) -> Any:
-    """Return what compares the items of a user's kind of list or dict."""
-    if isinstance(x, dict):
-        return Table(x, [reads.explore(part, f"{label}[{key!r}]") for key, part in x.items()])
-    return Sequence(x, [reads.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
-
-
-def _slots(cls: type) -> list[str]:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
-
-
+def _owner(x: Any) -> Any:
+    """Return what a bound method of C's, `F = d.get`, or a view of a dict belongs to; None for others."""
+    if type(x) in _VIEWS:
+        return gc.get_referents(x)[0]
+    is_bound = type(x) is BuiltinFunctionType or type(x) is MethodWrapperType
+    return x.__self__ if is_bound and type(x.__self__) is not ModuleType else None
