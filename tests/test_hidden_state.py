@@ -42,7 +42,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.replay import cache
-from tests import hidden_programs
+from tests import hidden_reads
 
 LIBRARIES = [abc, builtins, calendar, collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, importlib, inspect, itertools,
              logging, math, operator, os, queue, random, sqlite3, sys, tempfile, threading, time, types, typing, warnings, weakref]
@@ -554,7 +554,7 @@ def helper(name: str, text: str) -> Any:
     return module
 
 
-PROGRAMS |= hidden_programs.PROGRAMS
+PROGRAMS |= hidden_reads.PROGRAMS
 
 
 @pytest.mark.parametrize("warmup", [1, 2, None])
