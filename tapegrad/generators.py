@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.alike import parts_of, values_of
+from tapegrad.installed import library_of
 from tapegrad.interpose import GlobalGenerator, stand_in
 from tapegrad.ops import draw
 from tapegrad.rules import OPS
@@ -37,20 +39,28 @@ def state_of(x: Any) -> State:
 class Found:
     """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
 
-    With `watched`, the states they have before the program runs are kept.
+    With `watched`, the states they have before the program runs are kept. `near` ones are enough for who hears which code runs, and notes what
+    that reads: a library that the program only mentions is not searched.
     """
 
-    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True) -> None:
+    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
         self.names: list[dict[str, Any]] = []
         self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
-        for namespace in _reached([f, *args, *kwargs.values()], self._note):
-            if any(stand_in(x) is not x for x in namespace.values()):
+        for namespace in _reached([f, *args, *kwargs.values()], self._note, near):
+            if any(stand_in(x) is not x for x in values_of(namespace)):
                 self.names.append(namespace)
+        self.watched = watched
         self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched else {}
 
     def _note(self, x: Any) -> None:
         x = x._generator if type(x) is GlobalGenerator else x
         self.sources.setdefault(id(x), (f"a {type(x).__name__}", x))
+
+    def meet(self, x: Any) -> None:
+        """Keep the state of a generator that code which is about to run reads."""
+        self._note(x)
+        if self.watched and id(x) in self.sources and id(x) not in self.states:
+            self.states[id(x)] = state_of(x)[1]
 
     def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
         """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
@@ -91,8 +101,12 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met."""
+def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met.
+
+    Of libraries that are installed, other than the one the program is of, only functions that the program names are looked into, if `near`.
+    """
+    own = ("", library_of(str(getattr(roots[0], "__module__", ""))))
     stack, known, keep = roots, set[int](), list[Any]()
     while stack:
         thing = stack.pop()
@@ -107,10 +121,11 @@ def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str
                 continue
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-            names = _names(thing.__code__)
-            stack += [scope[name] for scope in (thing.__globals__,) for name in names if name in scope]
-            modules = [scope for name in names if isinstance(scope := thing.__globals__.get(name), ModuleType) and not _is_foreign(scope.__name__)]
-            stack += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
+            held = [thing.__globals__[name] for name in names if name in thing.__globals__]
+            modules = [x for x in held if isinstance(x, ModuleType) and not _is_foreign(x.__name__)] if not distant else []
+            held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            stack += [x for x in held if isinstance(x, (*SOURCES, GlobalGenerator))] if distant else held
             for scope in (thing.__globals__, *map(vars, modules)):
                 if id(scope) not in known:
                     known.add(id(scope))
@@ -119,12 +134,12 @@ def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str
         elif isinstance(thing, (MethodType, BuiltinFunctionType)):
             stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
-            if not _is_foreign(thing.__module__):
+            if not _is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
                 stack += [*vars(thing).values(), *thing.__bases__]
         elif isinstance(thing, (list, tuple, set, frozenset)):
-            stack += _few(thing)
+            stack += _few(parts_of(thing))
         elif isinstance(thing, dict):
-            stack += _few(thing.values())
+            stack += _few(values_of(thing))
             yield thing
         elif isinstance(getattr(thing, "__dict__", None), dict) and not _is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
             stack += [type(thing), *_few(vars(thing).values())]

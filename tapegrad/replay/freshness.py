@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.alike import alike
+from tapegrad.alike import alike, kind_of, parts_of, values_of
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
 from tapegrad.tape import Constant, Tape
@@ -44,35 +44,29 @@ class Place(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Which names a namespace has: how many, if that is `size`; none that is `absent`; just these `keys`, if code computes names."""
+    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these `keys`, if code computes names."""
 
     namespace: Mapping[Any, Any]
     label: str
     size: int
-    absent: frozenset[str]
+    known: int
     keys: list[str] | None
 
-    def holds(self) -> bool:
-        names = self.namespace
-        return (self.size < 0 or len(names) == self.size) and names.keys().isdisjoint(self.absent) and (self.keys is None or [*names] == self.keys)
 
-
-def shape(namespace: Mapping[Any, Any], label: str, names: Iterable[str], sized: bool, by_name: bool) -> Shape:
-    """Return which names a namespace has, of which code reads some; if it computes such names, all of them matter."""
-    absent = frozenset() if by_name else frozenset([name for name in names if name not in namespace])
-    return Shape(namespace, label, len(namespace) if sized else -1, absent, [*namespace] if by_name else None)
+def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool, whole: bool) -> Shape:
+    """Return which names a namespace has, of which code reads some; if it computes such names, the `whole` matters."""
+    return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)), [*namespace] if whole else None)
 
 
 class Freshness:
     """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
 
-    __slots__ = ("exact", "lacking", "places", "quick", "shapes", "sized", "slow")
+    __slots__ = ("exact", "names", "places", "quick", "shapes", "slow", "some")
 
-    def __init__(self, places: Iterable[Place], shapes: Iterable[Shape]) -> None:
-        self.places, self.shapes = list(places), list(shapes)
+    def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
+        self.places, self.shapes, self.names = list(places), list(shapes), names
         self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
-        self.sized = [(shape.namespace, shape.size) for shape in self.shapes if shape.size >= 0]
-        self.lacking = [(shape.namespace.keys().isdisjoint, shape.absent) for shape in self.shapes if shape.absent]  # a view goes with its dict
+        self.some = [(shape.namespace, shape.size, shape.known) for shape in self.shapes if shape.keys is None]
         self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
         self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
 
@@ -81,11 +75,9 @@ class Freshness:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
                 return False
-        for names, size in self.sized:
-            if len(names) != size:
-                return False
-        for lacks, absent in self.lacking:
-            if not lacks(absent):
+        mentioned = self.names.intersection
+        for names, size, known in self.some:  # none of the known ones is gone, so that none has come if there are as many
+            if (size >= 0 and len(names) != size) or len(mentioned(names)) != known:
                 return False
         for names, keys in self.exact:
             if [*names] != keys:
@@ -98,7 +90,7 @@ class Freshness:
     @property
     def keys(self) -> set[tuple[int, Any]]:
         """Which places it looks at, and which names it looks for."""
-        shapes = {(id(shape.namespace), (shape.size, shape.absent, shape.keys is None)) for shape in self.shapes}
+        shapes = {(id(shape.namespace), ("shape", shape.keys is None)) for shape in self.shapes} | {(0, frozenset(self.names))}
         return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
@@ -107,9 +99,9 @@ class Freshness:
             found = place.namespace.get(place.name, Missing)
             if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
                 return place.label, _told(place.value), _told(original(found))
-        for shape in self.shapes:
-            if not shape.holds():
-                return f"the attributes of {shape.label}", "", ""
+        for then in self.shapes:
+            if shape(then.namespace, then.label, self.names, then.size >= 0, then.keys is not None) != then:
+                return f"the attributes of {then.label}", "", ""
         return None
 
     def __bool__(self) -> bool:
@@ -138,40 +130,45 @@ class Plain:
 
 
 class Sequence:
-    """What is in a list, tuple or deque, item by item."""
+    """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
 
-    __slots__ = ("items", "kind", "then")
+    __slots__ = ("items", "kind", "then", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.then = type(value), list(value)
+        self.kind, self.then = type(value), parts_of(value)
+        base: Any = kind_of(value)
+        self.walk = base.__iter__
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        then = self.then
-        if type(found) is not self.kind or len(found) != len(then):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found))
-        return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
+        return type(found) is self.kind and _are_same(list(self.walk(found)), self.then, self.items)
 
 
 class Table:
     """What is in a dict, key by key, in its order."""
 
-    __slots__ = ("items", "keys", "kind", "values")
+    __slots__ = ("items", "keys", "kind", "read", "values", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.keys, self.values = type(value), list(value), list(value.values())
+        self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
+        base: Any = kind_of(value)
+        self.walk, self.read = base.__iter__, base.values
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        if type(found) is not self.kind or len(found) != len(self.keys):
+        if type(found) is not self.kind:
             return False
-        if not (all(map(is_, found, self.keys)) or all(Plain(key)(part) for key, part in zip(self.keys, found))):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found.values()))
-        return all(map(is_, found.values(), self.values)) or all(Plain(value)(part) for value, part in zip(self.values, found.values()))
+        keys = list(self.walk(found))
+        return _are_same(keys, self.keys, None) and _are_same(list(self.read(found)), self.values, self.items)
+
+
+def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:
+    """Return whether parts are what they were: things for good, or what `checks` say of them."""
+    if len(found) != len(then):
+        return False
+    if checks is not None:
+        return all(check(part) for check, part in zip(checks, found))
+    return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
 
 
 class Array:
@@ -270,12 +267,10 @@ class Members:
     __slots__ = ("kind", "then")
 
     def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), list(value)  # in their order, which depends on how they came in
+        self.kind, self.then = type(value), parts_of(value)  # in their order, which depends on how they came in
 
     def __call__(self, found: Any) -> bool:
-        then = self.then
-        return type(found) is self.kind and len(found) == len(then) \
-            and (all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found)))
+        return type(found) is self.kind and _are_same(parts_of(found), self.then, None)
 
 
 class Cached:

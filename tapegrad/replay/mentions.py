@@ -12,9 +12,9 @@ from typing import Any
 
 from tapegrad.tree import FOREIGN_PACKAGES
 
-_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "methodcaller", "eval",
-                      "exec", "__getattribute__", "format", "format_map", "dir"])
-_ALL = _BY_NAME - {"format", "format_map"}  # what such code reads stands in its texts
+_OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
+_BY_NAME = _OF_MODULES | {"getattr", "vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
+_IN_TEXTS = _BY_NAME | {"format", "format_map"}
 _IMPORTS = frozenset(["modules", "import_module", "__import__", "resolve_name"])
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
@@ -55,7 +55,7 @@ def _inner(code: CodeType) -> list[CodeType]:
 
 
 def reads_by_name(code: CodeType) -> bool:
-    return not _ALL.isdisjoint(code.co_names)
+    return not _BY_NAME.isdisjoint(code.co_names)
 
 
 def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
@@ -88,9 +88,13 @@ def names_in_format(text: str) -> list[str]:
     return [name for found in _FIELD.findall(text) for name in found.split(".")] if "{" in text else []
 
 
+def reads_modules_by_name(code: CodeType) -> bool:
+    return not _OF_MODULES.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
+
+
 def _strings(code: CodeType) -> list[str]:
     """Return the names in the strings of a code object that reads by name."""
-    strings = [part for part in code.co_consts if type(part) is str] if not _BY_NAME.isdisjoint(code.co_names) else []
+    strings = [part for part in code.co_consts if type(part) is str] if not _IN_TEXTS.isdisjoint(code.co_names) else []
     return [name for part in strings for name in re.findall(r"\w+", part)]
 
 

@@ -1,4 +1,4 @@
-"""namespaces: what functions, classes and objects hold that is in no dict of theirs, and what libraries compute by, as namespaces to look at."""
+"""namespaces: what holds names without being a dict, as one: a function's variables, an object's attributes, a context variable."""
 
 from __future__ import annotations
 
@@ -6,69 +6,58 @@ import abc
 import decimal
 import logging
 from collections.abc import Iterator, Mapping
-from types import CellType, FunctionType
 from typing import Any
 
 from tapegrad.copies import class_of, code_of
 from tapegrad.tree import is_empty
 
 
-class _Namespace(Mapping[Any, Any]):
-    """Attributes of something, by name; those of `named` are there for code that mentions them."""
+class Namespace(Mapping[Any, Any]):
+    """What is asked for by name, and not gone through, but for what code may mention that is `named` in all of a kind."""
 
     __slots__ = ("owner",)
-    named: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
 
+    def get(self, name: Any, default: Any = None) -> Any:
+        raise NotImplementedError
+
     def __getitem__(self, name: Any) -> Any:
         return self.get(name)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.named
-
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.named)
+        return iter(())
 
     def __len__(self) -> int:
-        return len(self.named)
+        return 0
 
 
-class Held(_Namespace):
-    """What a function holds itself; its variables by their numbers."""
+class Held(Namespace):
+    """What a function holds itself: its code, its defaults, and its variables by their numbers."""
 
     __slots__ = ()
-    named = ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__qualname__", "__annotations__", "__doc__")
+    named = frozenset(["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__qualname__", "__annotations__", "__doc__"])
 
     def get(self, name: Any, default: Any = None) -> Any:
-        fn: FunctionType = self.owner
         if type(name) is int:
-            cell: CellType = fn.__closure__[name]  # type: ignore[index]
+            cell = self.owner.__closure__[name]
             return default if is_empty(cell) else cell.cell_contents
-        return code_of(fn) if name == "__code__" else getattr(fn, name, default)
+        return code_of(self.owner) if name == "__code__" else getattr(self.owner, name, default)
 
 
-class Typed(_Namespace):
+class Typed(Namespace):
     """What a class holds itself."""
 
     __slots__ = ()
-    named = ("__name__", "__qualname__")
+    named = frozenset(["__name__", "__qualname__"])
 
     def get(self, name: Any, default: Any = None) -> Any:
         return getattr(self.owner, name, default)
 
 
-class Attributes(_Namespace):
-    """Attributes of an object that are not in a `__dict__`."""
-
-    __slots__ = ()
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
-
-
-class Contents(_Namespace):
+class Contents(Namespace):
     """What is in a captured variable."""
 
     __slots__ = ()
@@ -77,21 +66,40 @@ class Contents(_Namespace):
         return default if is_empty(self.owner) else self.owner.cell_contents
 
 
-class _Settings(_Namespace):
-    """What libraries compute by."""
+class Attributes(Namespace):
+    """Attributes of an object that are not in a `__dict__`."""
 
     __slots__ = ()
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: Any, default: Any = None) -> Any:
+        return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
+
+
+class Context(Namespace):
+    """What a context variable holds."""
+
+    __slots__ = ()
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return self.owner.get(default)
+
+
+class Settings(Namespace):
+    """What the standard library computes by."""
+
+    __slots__ = ()
+
+    def get(self, name: Any, default: Any = None) -> Any:
         if name == "decimal":
             return str(decimal.getcontext())
         if name == "abc":
-            return abc.get_cache_token()  # another one whenever a class is registered
-        known = logging.root.manager.loggerDict.values()
-        return repr([(x.level, x.disabled) for x in (logging.root, *known) if isinstance(x, logging.Logger)] + [logging.root.manager.disable])
+            return abc.get_cache_token()  # another one whenever a class is registered with one
+        loggers = [logging.root, *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
+        return repr([(x.level, x.disabled) for x in loggers] + [logging.root.manager.disable])
 
 
-SETTINGS = _Settings(None)
+SETTINGS = Settings(None)
+NAMED = Held.named | Typed.named
 
 
 def slots_of(cls: type) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -100,7 +101,10 @@ class Observer:
         if module in _SILENT and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
-        self.ask(heard_in_c(fn), frame)
+        if type(owner := getattr(fn, "__self__", None)) is ContextVar:
+            self.reads.explore(owner, f"context variable {owner.name}")
+        else:
+            self.ask(heard_in_c(fn), frame)
 
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""

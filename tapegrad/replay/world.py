@@ -20,17 +20,22 @@ import weakref
 from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-OBJECTS: dict[type, str] = {
-    contextvars.ContextVar: "a context variable", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
-    weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference", weakref.WeakSet: "a set of weak references",
-    weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
-    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket", mmap.mmap: "a mapped file",
-    random.Random: "a random generator of the standard library", decimal.Context: "a decimal context", type(os.environ): "the environment",
+SILENT: dict[type, str] = {
+    contextvars.Context: "a context", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
+    weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
+    mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
     memoryview: "memory of another object's",
     GeneratorType: "a generator that goes on",
 }
-"""What an object is whose answers may change without a trace; those of its subclasses too."""
+"""What an object is whose answers may change without a trace, and that may be asked unheard; those of its subclasses too."""
+
+OBJECTS: dict[type, str] = {
+    **SILENT, weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
+    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket",
+    random.Random: "a random generator of the standard library", type(os.environ): "the environment",
+}
+"""Those too that answer where a function of theirs is called, and that is heard."""
 
 _SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg", "getrandom", "scandir"])
 
@@ -58,12 +63,14 @@ CODE: dict[str, frozenset[str] | None] = {
     "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
     "threading": frozenset(["current_thread", "active_count", "enumerate"]), "inspect": frozenset(["currentframe", "stack", "trace"]),
-    "calendar": frozenset(["getfirstweekday"]), "locale": None,
-    "os": frozenset(["getenv", "__getitem__"]), "datetime": METHODS, "weakref": frozenset(["get", "__getitem__", "items", "values", "__call__"]),
+    "calendar": frozenset(["getfirstweekday"]), "locale": None, "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
+    "os": frozenset(["getenv", "__getitem__", "__iter__", "__len__"]), "datetime": METHODS,
+    "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs", "itervaluerefs", "keyrefs",
+                          "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
 """Functions of the standard library's Python code that read the world, by their module; None for all of them."""
 
-OWN = frozenset(["threading", "calendar", "locale", "inspect"])
+OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
 """Modules of these that other modules of the standard library ask for their own sake."""
 
 BY_NAME: dict[str, frozenset[str]] = {
@@ -72,8 +79,9 @@ BY_NAME: dict[str, frozenset[str]] = {
 """Functions that read attributes which nobody names."""
 
 _SEEN = frozenset(["builtins", "_thread", "array", "re", "datetime", "decimal", "fractions", "struct", "_struct", "operator", "functools",
-                   "itertools", "types", "typing", "collections", "_abc", "zoneinfo", "uuid", "enum", "string", "_ctypes", "weakref", "_weakref"])
-"""Modules of the standard library, written in C, whose objects never change, or are looked into."""
+                   "itertools", "types", "typing", "collections", "_abc", "zoneinfo", "uuid", "enum", "string", "_ctypes", "weakref", "_weakref",
+                   "_io", "io", "socket", "_socket", "queue", "_queue", "mmap", "contextvars", "_contextvars", "random", "_random"])
+"""Modules of the standard library, written in C, whose objects never change, are looked into, or are heard when they are asked."""
 
 
 def is_opaque(x: Any) -> str:
@@ -87,9 +95,9 @@ def is_opaque(x: Any) -> str:
     return f"a {module}.{cls.__name__}, into which nobody can look"
 
 
-def reads_the_world(x: Any) -> str:
+def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
     """Return what an object is that answers by the world, "" for others."""
-    return next((OBJECTS[cls] for cls in type(x).__mro__ if cls in OBJECTS), "")
+    return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
 
 
 def heard_in_c(fn: Any) -> str:
