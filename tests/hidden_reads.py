@@ -633,6 +633,13 @@ def f(x): return x*math.pi
 def act(k):
     math.pi=5.0 if k==4 else PI
 """,
+    "scipy interp object": """
+from scipy import interpolate
+I=interpolate.CubicSpline(np.arange(4.0),np.array([1.0,2.0,0.0,3.0]))
+def f(x): return x*float(I(1.5))
+def act(k):
+    if k==4: I.c[:]=I.c*2
+""",
     "event argument": """
 E=threading.Event()
 def f(x,e): return x*(5.0 if e.is_set() else 2.0)

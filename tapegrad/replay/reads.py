@@ -461,7 +461,7 @@ class Reads:
                 self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        slots = [name for base in cls.__mro__ for name in slots_of(base) if not is_foreign(base.__module__)]
+        slots = [name for base in cls.__mro__ for name in slots_of(base) if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names]
         self.note(Attributes(x), slots, label)  # those that are not set too
 
 
