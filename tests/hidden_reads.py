@@ -640,6 +640,77 @@ def f(x): return x*float(I(1.5))
 def act(k):
     if k==4: I.c[:]=I.c*2
 """,
+    "dict enum key attribute": """
+class E(enum.Enum):
+    A=1
+E.A.rate=2.0
+D={E.A:1}
+def f(x):
+    for e in D: return x*e.rate
+def act(k):
+    if k==4: E.A.rate=5.0
+""",
+    "runtime protocol": """
+@typing.runtime_checkable
+class HasRate(typing.Protocol):
+    rate: float
+class A: pass
+a=A(); a.junk=1
+def f(x): return x*(5.0 if isinstance(a,HasRate) else 2.0)
+def act(k):
+    if k==4: del a.junk; a.rate=1.0
+""",
+    "inspect signature": """
+def g(a,b=1): return a
+def h(a,b=1,c=2): return a
+def f(x): return x*float(len(inspect.signature(g).parameters))
+def act(k):
+    if k==4: g.__code__=h.__code__; g.__defaults__=(1,2)
+""",
+    "inspect signature default": """
+def g(a,b=2.0): return a
+def f(x): return x*inspect.signature(g).parameters['b'].default
+def act(k):
+    if k==4: g.__defaults__=(5.0,)
+""",
+    "get type hints": """
+class C:
+    a: int
+def f(x): return x*float(len(typing.get_type_hints(C)))
+def act(k):
+    if k==4: C.__annotations__['b']=int
+""",
+    "partial setstate": """
+def g(r,x): return x*r
+p=functools.partial(g,2.0)
+def f(x): return p(x)
+def act(k):
+    if k==4: p.__setstate__((g,(5.0,),{},None))
+""",
+    "array resized in place": """
+A=np.ones(3)
+def f(x): return x*float(A.sum())
+def act(k):
+    if k==4: A.resize(5,refcheck=False)
+""",
+    "array shape changed in place": """
+A=np.arange(6.0)
+def f(x): return x*float(A[1] if A.ndim==1 else A[1,1])
+def act(k):
+    if k==4: A.shape=(2,3)
+""",
+    "array flags locked then changed": """
+A=np.ones(3); A.flags.writeable=False
+def f(x): return x*float(A[0])
+def act(k):
+    if k==4: A.flags.writeable=True; A[0]=5.0
+""",
+    "sealed array unlocked and locked again": """
+A=np.ones(3); A.flags.writeable=False
+def f(x): return x*float(A[0])
+def act(k):
+    if k==4: A.flags.writeable=True; A[0]=5.0; A.flags.writeable=False
+""",
     "event argument": """
 E=threading.Event()
 def f(x,e): return x*(5.0 if e.is_set() else 2.0)

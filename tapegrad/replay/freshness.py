@@ -28,6 +28,7 @@ class Missing:
     """What there is under a name that is not bound."""
 
 
+FEW = 1 << 12  # bytes that are compared in less time than a call takes
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
 Check = Callable[[Any], bool]
 """Says of what is found whether it is the same as what there was."""
@@ -172,22 +173,24 @@ def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bo
 
 
 class Array:
-    """The numbers of an array: unless nobody can write to it, they are compared."""
+    """The numbers of an array. Of a large one to which nobody can write, some will do."""
 
-    __slots__ = ("held", "value")
+    __slots__ = ("held", "kind", "value")
 
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.value = value
-        self.held = None if is_sealed(value) else _held(value)
+        self.value, self.kind = value, _kind(value)  # which may be set in place
+        self.held = None if is_sealed(value) and value.nbytes > FEW else _held(value)
 
     def __call__(self, found: Any) -> bool:
-        value, held = self.value, self.held
-        if held is None:
-            if found is value:
-                return True
-            held = _held(value)
-        return type(found) is type(value) and found.shape == value.shape and found.dtype == value.dtype and found.strides == value.strides \
-            and _is_held(found, held)
+        if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
+            return False
+        if self.held is not None:
+            return _is_held(found, self.held)
+        return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))
+
+
+def _kind(x: np.ndarray[Any, Any]) -> Any:
+    return type(x), x.shape, x.dtype, x.strides, is_sealed(x)
 
 
 class Objects:

@@ -71,7 +71,7 @@ from tapegrad.replay.mentions import (
     reads_modules_by_name,
 )
 from tapegrad.replay.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed, slots_of
-from tapegrad.replay.world import BY_NAME, SILENT, is_opaque, reads_the_world
+from tapegrad.replay.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
 from tapegrad.rules import Traced
 from tapegrad.tape import Tape
 from tapegrad.tensors import is_tensor
@@ -198,6 +198,8 @@ class Reads:
         """Take in that the standard library's code runs."""
         if name in BY_NAME.get(module, ()):
             self.enter_by_name(self.library, False)
+        if module in ("inspect", "typing"):
+            self.mention(NAMES.get(name, ()))
         if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
             self.place(SETTINGS, "logging", "the levels of loggers")
 
@@ -297,6 +299,7 @@ class Reads:
         if (parts := _parts(x)):
             self.note(parts, list(parts), label)
             if isinstance(x, functools.partial):
+                self.note(Attributes(x), ["func", "args", "keywords"], label)
                 self.attributes(x.__dict__, label, self.library, sized=True)
             return Cached(x) if kind is _CACHED else Plain(x)
         if is_generator(x):  # what it draws is recorded, or found missing
@@ -328,7 +331,7 @@ class Reads:
         parts = parts_of(x)
         if isinstance(x, (dict, MappingProxyType)):
             for key in parts:
-                if not issubclass(type(key), PLAIN):
+                if type(key) not in _DATA:
                     self.explore(key, f"a key of {label}")
             return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
         checks = [self.explore(part, f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]

@@ -75,8 +75,17 @@ OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
 
 BY_NAME: dict[str, frozenset[str]] = {
     "dataclasses": frozenset(["astuple", "asdict", "replace"]), "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
+    "typing": frozenset(["__instancecheck__"]),  # of a protocol
 }
 """Functions that read attributes which nobody names."""
+
+_SIGNATURE = ("__signature__", "__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "signature": _SIGNATURE, "getfullargspec": _SIGNATURE, "getcallargs": _SIGNATURE,
+    "get_annotations": ("__annotations__",), "get_type_hints": ("__annotations__",),
+}
+"""Attributes that functions of `inspect` and `typing` read."""
 
 _SEEN = frozenset(["builtins", "_thread", "array", "re", "datetime", "decimal", "fractions", "struct", "_struct", "operator", "functools",
                    "itertools", "types", "typing", "collections", "_abc", "zoneinfo", "uuid", "enum", "string", "_ctypes", "weakref", "_weakref",
