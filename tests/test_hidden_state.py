@@ -49,6 +49,7 @@ from tests.hidden_programs import PROGRAMS
 LIBRARIES = [abc, builtins, calendar, collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, importlib, inspect, itertools,
              logging, math, operator, os, queue, random, sqlite3, sys, tempfile, threading, time, types, typing, warnings, weakref]
 
+
 def program(name: str, text: str, folder: Path) -> Any:
     """Return a new module that holds the program."""
     module = types.ModuleType(f"hidden_{name.replace(' ', '_')}")
