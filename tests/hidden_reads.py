@@ -535,6 +535,7 @@ con=sqlite3.connect(':memory:'); con.execute('create table t(r)'); con.execute('
 def f(x): return x*con.execute('select r from t').fetchone()[0]
 def act(k):
     if k==4: con.execute('update t set r=5.0')
+    if k==7: con.close()
 """,
     "calendar": """
 def f(x): return x*(calendar.firstweekday()+1)
