@@ -15,7 +15,7 @@ from tapegrad.tree import FOREIGN_PACKAGES
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
 _BY_NAME = _OF_MODULES | {"getattr", "vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
 _IN_TEXTS = _BY_NAME | {"format", "format_map"}
-_IMPORTS = frozenset(["modules", "import_module", "__import__", "resolve_name"])
+_IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
@@ -62,19 +62,24 @@ def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
     """Return the user's modules that code imports when it runs, or names in a string."""
     package = scope.get("__package__")
     names = {full for name in _imports(code) for full in ((name, f"{package}.{name}") if package else (name,))}
-    return [name for name in names if name and not is_foreign(name)]
+    own = [scope.get("__name__", "")] if "__name__" in code.co_names and _imports_by_call(code) else []
+    return [name for name in (*names, *own) if name and not is_foreign(name)]
 
 
 @functools.lru_cache(maxsize=4096)
 def _imports(code: CodeType) -> frozenset[str]:
     found = [step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"]
-    texts = [text for text in code.co_consts if type(text) is str and text in sys.modules] if not _IMPORTS.isdisjoint(code.co_names) else []
+    texts = [text for text in code.co_consts if type(text) is str and text in sys.modules] if _imports_by_call(code) else []
     return frozenset([*found, *texts]).union(*map(_imports, _inner(code)))
 
 
 def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
     """Return whether code asks for modules by names that do not stand in it."""
-    return not _IMPORTS.isdisjoint(code.co_names) and not imported(code, scope)
+    return _imports_by_call(code) and not imported(code, scope)
+
+
+def _imports_by_call(code: CodeType) -> bool:
+    return not _IMPORTS.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -87,9 +87,9 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """Attributes that functions of `inspect` and `typing` read."""
 
-_SEEN = frozenset(["builtins", "_thread", "array", "re", "datetime", "decimal", "fractions", "struct", "_struct", "operator", "functools",
-                   "itertools", "types", "typing", "collections", "_abc", "zoneinfo", "uuid", "enum", "string", "_ctypes", "weakref", "_weakref",
-                   "_io", "io", "socket", "_socket", "queue", "_queue", "mmap", "contextvars", "_contextvars", "random", "_random"])
+_SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator", "functools", "itertools",
+                   "types", "typing", "collections", "abc", "zoneinfo", "uuid", "enum", "string", "ctypes", "weakref", "warnings", "io", "socket",
+                   "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib", "frozen_importlib_external", "importlib"])
 """Modules of the standard library, written in C, whose objects never change, are looked into, or are heard when they are asked."""
 
 
@@ -97,7 +97,7 @@ def is_opaque(x: Any) -> str:
     """Return what an object of the standard library's is that keeps to itself what may change, "" for others."""
     cls = type(x)
     module = str(cls.__module__).partition(".")[0]
-    if module in _SEEN or module not in sys.stdlib_module_names or hasattr(x, "__dict__"):
+    if module.lstrip("_") in _SEEN or module not in sys.stdlib_module_names or hasattr(x, "__dict__"):
         return ""
     if any(type(part) is FunctionType for base in cls.__mro__ for part in vars(base).values()):
         return ""
