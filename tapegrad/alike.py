@@ -40,13 +40,11 @@ def alike(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, (tuple, list)):
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets by the order that they have
         ours, theirs = parts_of(a), parts_of(b)
         return len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
     if isinstance(a, dict):
         return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
-    if isinstance(a, (set, frozenset)):
-        return {(type(part), part) for part in parts_of(a)} == {(type(part), part) for part in parts_of(b)}
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and a.tobytes() == b.tobytes()
     if isinstance(a, (float, complex, np.generic)):

@@ -5,6 +5,9 @@ Each program is a module of its own: `f(x)` is called eight times, `act(k)` is t
 
 from __future__ import annotations
 
+import abc
+import builtins
+import calendar
 import collections
 import contextvars
 import ctypes
@@ -14,16 +17,21 @@ import decimal
 import enum
 import functools
 import importlib
+import inspect
 import itertools
+import logging
 import math
+import operator
 import os
 import queue
 import random
+import sqlite3
 import sys
 import tempfile
 import threading
 import time
 import types
+import typing
 import warnings
 import weakref
 from pathlib import Path
@@ -35,19 +43,31 @@ import pytest
 import tapegrad as tg
 from tapegrad import installed
 from tapegrad.replay import cache
+from tests import hidden_reads
 from tests.hidden_programs import PROGRAMS
 
-LIBRARIES = [collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, itertools, math, os, queue, random, sys, tempfile,
-             threading, time, types, weakref]
+LIBRARIES = [abc, builtins, calendar, collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, importlib, inspect, itertools,
+             logging, math, operator, os, queue, random, sqlite3, sys, tempfile, threading, time, types, typing, warnings, weakref]
 
 
 def program(name: str, text: str, folder: Path) -> Any:
     """Return a new module that holds the program."""
     module = types.ModuleType(f"hidden_{name.replace(' ', '_')}")
-    module.__dict__.update({library.__name__: library for library in LIBRARIES}, np=np, tg=tg, FOLDER=str(folder), act=lambda k: None)
+    module.__dict__.update({library.__name__: library for library in LIBRARIES}, np=np, tg=tg, FOLDER=str(folder), act=lambda k: None,
+                           helper=helper, given=())
     sys.modules[module.__name__] = module
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
     return module
+
+
+def helper(name: str, text: str) -> Any:
+    """Return a new module of a program's, which can be imported."""
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    return module
+
+
+PROGRAMS |= hidden_reads.PROGRAMS
 
 
 @pytest.mark.parametrize("warmup", [1, 2, None])
@@ -55,12 +75,13 @@ def program(name: str, text: str, folder: Path) -> Any:
 def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WARMUP", None)
     before = np.geterr(), decimal.getcontext().copy()
+    monkeypatch.setattr(builtins, "myrate", 2.0, raising=False)
 
     def called(make: Any) -> list[float]:
         module = program(name, PROGRAMS[name], tmp_path)
         fn, found = make(module.f), []
         for k in range(8):
-            found.append(float(fn(2.0 + 0.25 * k)))
+            found.append(float(fn(2.0 + 0.25 * k, *module.given)))
             module.act(k)
         return found
     try:
@@ -71,7 +92,7 @@ def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | No
 
             def value(f: Any) -> Any:
                 step = tg.value_and_grad(f, warmup=warmup)
-                return lambda x: step(x)[0]
+                return lambda *args: step(*args)[0]
             assert called(value) == pytest.approx(expected, rel=1e-12)
     finally:
         np.seterr(**before[0])
