@@ -53,3 +53,21 @@ def test_what_is_taken_of_a_constant_by_a_traced_mask() -> None:
         value, (_, dx) = tg.grad(f, x)
         assert value == f(x)
         np.testing.assert_allclose(dx, [f(x) / x[0], 0.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
+@pytest.mark.parametrize("kwargs", [{}, {"cache": True}, {"otypes": [np.float32]}])
+def test_a_vectorized_function_gives_the_dtype_of_its_first_number(dtype: Any, kwargs: Any) -> None:
+    seen: list[Any] = []
+
+    def sine(x: Any) -> Any:
+        seen.append(x)
+        return np.sin(x)
+    f, x = np.vectorize(sine, **kwargs), np.array([1.0, 0.0, 1.0]).astype(dtype)
+    y = f(x)
+    count = len(seen)
+    value, tape = tg.trace(lambda x: f(x) * 1, x)
+    assert len(seen) == 2 * count
+    for found in (value, tape.play(x)):
+        assert found.dtype == y.dtype
+        np.testing.assert_array_equal(found, y)
