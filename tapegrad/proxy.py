@@ -438,6 +438,8 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
     out, given = kwargs.get("out"), (args, kwargs)
+    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+        return meaning(*args, **kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
