@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
@@ -468,8 +469,21 @@ def are_apart(arrays: tuple[Any, ...]) -> bool:
     return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
 
 
+@functools.cache
+def has_arithmetic(cls: Any) -> bool:
+    """Return whether a user's subclass of a Python number has operators of its own."""
+    own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in _OPERATORS)
+
+
+_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow") for side in ("", "r")))
+
+
 def plain_array(x: Any, name: str = "the program's constant") -> None:
-    """Refuse a subclass of ndarray: what its operators mean is not what an op's rule says of arrays."""
+    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
+    if type(x) not in ORDINARY and isinstance(x, (int, float, complex)) and not isinstance(x, Traced) and has_arithmetic(type(x)):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
+                              "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
                               "np.asarray(x), for the plain numbers")
