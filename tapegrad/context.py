@@ -476,12 +476,14 @@ def has_arithmetic(cls: Any) -> bool:
     return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in _OPERATORS)
 
 
-_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow") for side in ("", "r")))
+_TWO = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in _TWO for side in ("", "r")))
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:
     """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
-    if type(x) not in ORDINARY and isinstance(x, (int, float, complex)) and not isinstance(x, Traced) and has_arithmetic(type(x)):
+    cls: Any = type(x)
+    if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
                               "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):

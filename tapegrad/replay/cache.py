@@ -71,7 +71,12 @@ class Visit:
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         """Return the random generators that the program can reach, with their states if its tape may be kept; None where nobody looks at it."""
-        return None if not self.looks else Found(f, args, kwargs, watched=self.observer is not None)
+        if not self.looks:
+            return None
+        found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
+        if self.observer is not None:
+            self.observer.reads.meet = found.meet
+        return found
 
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.alike import alike
+from tapegrad.alike import alike, kind_of, parts_of, values_of
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
 from tapegrad.trace import print_of
@@ -107,40 +107,46 @@ class Plain:
 
 
 class Sequence:
-    """What is in a list, tuple or deque, item by item."""
+    """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
 
-    __slots__ = ("items", "kind", "then")
+    __slots__ = ("items", "kind", "then", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.then = type(value), list(value)
+        self.kind, self.then = type(value), parts_of(value)
+        base: Any = kind_of(value)
+        self.walk = base.__iter__
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        then = self.then
-        if type(found) is not self.kind or len(found) != len(then):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found))
-        return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
+        return type(found) is self.kind and _are_same(list(self.walk(found)), self.then, self.items)
 
 
 class Table:
     """What is in a dict, key by key, in its order."""
 
-    __slots__ = ("items", "keys", "kind", "values")
+    __slots__ = ("items", "keys", "kind", "read", "values", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.keys, self.values = type(value), list(value), list(value.values())
+        self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
+        base: Any = kind_of(value)
+        self.walk, self.read = base.__iter__, base.values
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        if type(found) is not self.kind or len(found) != len(self.keys):
+        if type(found) is not self.kind:
             return False
-        if not (all(map(is_, found, self.keys)) or alike(list(found), self.keys)):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found.values()))
-        return all(map(is_, found.values(), self.values)) or all(Plain(value)(part) for value, part in zip(self.values, found.values()))
+        keys = list(self.walk(found))
+        return len(keys) == len(self.keys) and (all(map(is_, keys, self.keys)) or alike(keys, self.keys)) \
+            and _are_same(list(self.read(found)), self.values, self.items)
+
+
+def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:
+    """Return whether parts are what they were: things for good, or what `checks` say of them."""
+    if len(found) != len(then):
+        return False
+    if checks is not None:
+        return all(check(part) for check, part in zip(checks, found))
+    return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
 
 
 class Array:
@@ -227,10 +233,10 @@ class Members:
     __slots__ = ("kind", "then")
 
     def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), frozenset(value)
+        self.kind, self.then = type(value), frozenset(parts_of(value))
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and alike(frozenset(found), self.then)
+        return type(found) is self.kind and alike(frozenset(parts_of(found)), self.then)
 
 
 class Cached:

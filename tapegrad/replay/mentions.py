@@ -12,7 +12,8 @@ from typing import Any
 
 from tapegrad.tree import FOREIGN_PACKAGES
 
-_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
+_OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
+_BY_NAME = _OF_MODULES | {"getattr", "vars", "__dict__", "modules", "attrgetter"}
 
 
 def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]:
@@ -50,6 +51,10 @@ def _inner(code: CodeType) -> list[CodeType]:
 
 def reads_by_name(code: CodeType) -> bool:
     return not _BY_NAME.isdisjoint(code.co_names)
+
+
+def reads_modules_by_name(code: CodeType) -> bool:
+    return not _OF_MODULES.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
 
 
 def _strings(code: CodeType) -> list[str]:

@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any
 
@@ -82,7 +83,10 @@ class Observer:
         if module in _SILENT and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
-        self.ask(heard_in_c(fn), frame)
+        if type(owner := getattr(fn, "__self__", None)) is ContextVar:
+            self.reads.explore(owner, f"context variable {owner.name}")
+        else:
+            self.ask(heard_in_c(fn), frame)
 
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""

@@ -7,10 +7,10 @@ import functools
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from types import (
     BuiltinFunctionType,
-    CellType,
     CodeType,
     FunctionType,
     MappingProxyType,
@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.alike import kind_of, parts_of, values_of
 from tapegrad.copies import class_of, code_of
+from tapegrad.installed import library_of
 from tapegrad.interpose import original
 from tapegrad.modules import is_module
 from tapegrad.parts import Record, Static
@@ -43,19 +45,19 @@ from tapegrad.replay.freshness import (
     Tensor,
     is_sealed,
 )
-from tapegrad.replay.mentions import chains, global_names, is_foreign, modules_of, names_of, reads_by_name
-from tapegrad.replay.world import reads_the_world
+from tapegrad.replay.mentions import chains, global_names, is_foreign, modules_of, names_of, reads_by_name, reads_modules_by_name
+from tapegrad.replay.namespaces import SETTINGS, Attributes, Context, Held
+from tapegrad.replay.world import SILENT, reads_the_world
 from tapegrad.rules import Traced
 from tapegrad.tensors import is_tensor
 from tapegrad.tree import Signature, is_empty, is_generator
 
 MOST = 50_000  # places: a function that reads more is not worth watching
-_LISTS = (list, tuple, deque)
-_SETS = (set, frozenset)
-_DICTS = (dict, MappingProxyType)
+_CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
 _CACHED = type(functools.lru_cache(len))
-_OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__"])
+_OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__",
+                     "__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__path__", "__name__", "__package__"])
 _INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
 
 
@@ -70,15 +72,16 @@ class Reads:
         self.samples = samples  # of arrays, a few of their numbers will do
         self.inputs: set[int] = set()
         self.names: set[str] = set()
-        self.by_name = False  # some code reads names that it computes
+        self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
         self.sizes: dict[int, tuple[Mapping[Any, Any], int, str]] = {}
-        self.open: list[tuple[Mapping[str, Any], str]] = []  # attributes of objects, classes and modules, of which the code names some
+        self.open: list[tuple[Mapping[str, Any], str, str]] = []  # attributes of objects, classes and modules, of which the code names some
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
         self.functions: set[int] = set()  # those that are known to run
         self.seen: dict[int, Any] = {}  # by id, alive
         self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run
+        self.meet: Callable[[Any], None] = lambda source: None  # is told of random generators
         self.refused = ""  # why nobody can say whether what was read is the same
 
     def result(self) -> Freshness:
@@ -113,16 +116,14 @@ class Reads:
         """Note what a code object reads, which is about to run."""
         self.ran.add(code)
         mentioned = names_of(code)
-        if not self.by_name and reads_by_name(code):
-            self.by_name = True
-            for namespace, label in [*self.open]:
-                self.note(namespace, list(namespace), label)
+        if reads_by_name(code):
+            self.enter_by_name(library_of(scope.get("__name__", "")), reads_modules_by_name(code))
         new = mentioned - self.names
         self.names |= new
         module = scope.get("__name__", "")
         for name in global_names(code):
             self.place(scope, name, f"{name} of {module}" if module != "__main__" else name)
-        for namespace, label in self.open if new else ():
+        for namespace, label, _ in self.open if new else ():
             self.note(namespace, new & namespace.keys(), label)
         for found in modules_of(scope, mentioned):
             self.explore(found, found.__name__)
@@ -133,6 +134,15 @@ class Reads:
                 self.place(vars(held), name, f"{owner}.{name}")
         for fn in self.waiting.pop(code, ()):
             self.activate(fn)
+
+    def enter_by_name(self, library: str, modules: bool) -> None:
+        """Note all that is in what a library's code, or the user's, "", may read by a name that it computes."""
+        whose = {library, _modules_of(library)} if modules else {library}
+        if not whose <= self.by_name:
+            self.by_name |= whose
+            for namespace, label, owner in [*self.open]:
+                if self.is_read_whole(owner):
+                    self.note(namespace, namespace.keys() - _OF_ALL, label)
 
     def note(self, namespace: Mapping[Any, Any], names: Iterable[Any], label: str) -> None:
         for name in names:
@@ -164,7 +174,7 @@ class Reads:
         if issubclass(kind, Traced):
             self.refused = self.refused or f"{label} holds a traced value"
             return Plain(x)
-        if kind in (FunctionType, MethodType, ModuleType) or isinstance(x, type):
+        if kind in (FunctionType, MethodType) or isinstance(x, (type, ModuleType)):
             self.follow(x, label)
             return Plain(x)
         if id(x) in self.inputs:
@@ -172,7 +182,7 @@ class Reads:
         known = self.seen.get(id(x))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        if (why := reads_the_world(x)):
+        if (why := reads_the_world(x, SILENT)):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
         check = self.content(x, label)
@@ -188,20 +198,17 @@ class Reads:
             return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
         if is_tensor(x):
             return Plain(x) if self.samples or self.is_too_much(x.nbytes, label) else Tensor(x)
-        if kind in _LISTS:
-            return Sequence(x, [self.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
-        if kind in _DICTS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
-            return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in x.items()])
-        if kind in _SETS:
-            for part in x:
-                self.explore(part, label)
-            return Members(x)
+        if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
+            return self.container(x, label)
         if isinstance(x, (bytearray, array)):
             return Bytes(x)
         if kind is BuiltinFunctionType or kind.__name__ == "method-wrapper":  # F = d.get
             owner = x.__self__
             if owner is not None and type(owner) is not ModuleType:
                 self.places[id(x), "__self__"] = Place({"__self__": owner}, "__self__", owner, self.explore(owner, label), label)
+            return Plain(x)
+        if kind is ContextVar:
+            self.place(Context(x), x.name, label)
             return Plain(x)
         if kind is functools.partial:
             self.explore_parts(x, {"func": x.func, "args": x.args, "keywords": x.keywords}, label)
@@ -214,15 +221,24 @@ class Reads:
                 if (part := getattr(x, name, None)) is not None:
                     self.explore(part, label)
             return Plain(x)
-        if is_generator(x):
-            return Plain(x)  # what it draws is recorded
+        if is_generator(x):  # what it draws is recorded, or found missing
+            self.meet(x)
+            return Plain(x)
         if isinstance(x, Iterator):
             return Never()
-        if isinstance(x, (list, deque, set, dict)):  # a user's kind of container, with attributes
+        if kind_of(x) is not None:  # a user's kind of container, with attributes
             self.object(x, label)
-            return Plain(x) if isinstance(x, set) else _of_kind(x, self, label)
+            return self.container(x, label)
         self.object(x, label)
         return Plain(x)
+
+    def container(self, x: Any, label: str) -> Check:
+        """Note what is in a container."""
+        parts = parts_of(x)
+        if isinstance(x, (dict, MappingProxyType)):
+            return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
+        checks = [self.explore(part, f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
+        return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 
     def is_too_much(self, size: int, label: str) -> bool:
         """Return whether to compare so many bytes more would take too long."""
@@ -260,14 +276,16 @@ class Reads:
             for cls in x.__mro__:
                 if cls not in self.classes and not is_foreign(cls.__module__):
                     namespace = self.classes[cls] = vars(cls)
-                    self.attributes(namespace, cls.__qualname__, sized=True)
+                    self.attributes(namespace, cls.__qualname__, library_of(cls.__module__), sized=True)
                     self.note(namespace, [name for name in namespace if name.startswith("__") and name not in _OF_ALL], cls.__qualname__)
             if type(x) is not type:
                 self.follow(type(x), label)
-        elif type(x) is ModuleType and not is_foreign(x.__name__):
-            self.attributes(vars(x), x.__name__, sized=False)
+        elif isinstance(x, ModuleType) and not is_foreign(x.__name__):
+            if type(x) is not ModuleType:  # a lazy one, or one that computes attributes
+                self.follow(type(x), label)
+            self.attributes(vars(x), x.__name__, _modules_of(library_of(x.__name__)), sized=False)
         if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
-            self.place(_SETTINGS, "decimal", "decimal's context")
+            self.place(SETTINGS, "decimal", "decimal's context")
 
     def run_unheard(self, fn: FunctionType) -> None:
         """Note what a function reads, and those that it names, as if they ran now."""
@@ -285,19 +303,23 @@ class Reads:
             return
         self.functions.add(id(fn))
         name = fn.__qualname__
-        held = _Held(fn)
+        held = Held(fn)
         self.seen[id(held)] = (held, None)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):
             self.place(held, part, f"{part} of {name}")
         for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
             if not is_empty(cell):
                 self.place(held, at, f"{code_of(fn).co_freevars[at]} of {name}")
-        self.attributes(fn.__dict__, name, sized=True)
+        self.attributes(fn.__dict__, name, library_of(str(fn.__module__)), sized=True)
 
-    def attributes(self, namespace: Mapping[str, Any], label: str, sized: bool) -> None:
+    def is_read_whole(self, owner: str) -> bool:
+        """Return whether there is code that may read any name of what is a library's, or the user's, "". A library reads so what is its own."""
+        return "" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner)
+
+    def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes that shadows another."""
-        self.open.append((namespace, label))
-        self.note(namespace, list(namespace) if self.by_name else self.names & namespace.keys(), label)
+        self.open.append((namespace, label, owner))
+        self.note(namespace, (namespace.keys() - _OF_ALL if self.is_read_whole(owner) else self.names & namespace.keys()), label)
         if sized:
             self.sizes[id(namespace)] = (namespace, len(namespace), label)
 
@@ -310,90 +332,27 @@ class Reads:
                 self.explore(fn, label)
             return
         self.follow(cls, label)
-        self.places[id(x), "__class__"] = Place(_Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
+        self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
         own = getattr(x, "__dict__", None)
         if type(own) is dict:
             if is_module(x):  # torch's own code reads it
                 self.note(own, list(own), label)
                 self.sizes[id(own)] = (own, len(own), label)
-                self.attributes(own, label, sized=True)
+                self.attributes(own, label, library_of(cls.__module__), sized=True)
             elif is_foreign(module) and cls.__name__ not in ("SimpleNamespace", "Namespace"):
                 self.note(own, list(own), label)
             else:
-                self.attributes(own, label, sized=True)
+                self.attributes(own, label, library_of(cls.__module__), sized=True)
         slots = [name for base in cls.__mro__ for name in _slots(base) if not is_foreign(base.__module__)]
         if slots:
-            held = _Attributes(x)
+            held = Attributes(x)
             self.seen[id(held)] = (held, None)
             self.note(held, [name for name in slots if hasattr(x, name)], label)
 
 
-class _Held(Mapping[Any, Any]):
-    """What a function holds itself, as a namespace: its variables by their numbers."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, fn: FunctionType) -> None:
-        self.owner = fn
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        if type(name) is int:
-            cell: CellType = self.owner.__closure__[name]  # type: ignore[index]
-            return default if is_empty(cell) else cell.cell_contents
-        return code_of(self.owner) if name == "__code__" else getattr(self.owner, name)
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-class _Settings(Mapping[str, Any]):
-    """What other libraries compute by, as a namespace."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return str(decimal.getcontext())
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-_SETTINGS = _Settings()
-
-
-class _Attributes(Mapping[str, Any]):
-    """Attributes of an object that are not in a `__dict__`, as a namespace."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = owner
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
-
-    __getitem__ = get
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-def _of_kind(x: Any, reads: Reads, label: str) -> Any:
-    """Return what compares the items of a user's kind of list or dict."""
-    if isinstance(x, dict):
-        return Table(x, [reads.explore(part, f"{label}[{key!r}]") for key, part in x.items()])
-    return Sequence(x, [reads.explore(part, f"{label}[{at}]") for at, part in enumerate(x)])
+def _modules_of(library: str) -> str:
+    """Return whose a library's modules are: its code reads names of objects far more often than those of a module."""
+    return f"modules of {library}" if library else ""
 
 
 def _slots(cls: type) -> list[str]:

@@ -19,16 +19,21 @@ import weakref
 from types import BuiltinFunctionType, GeneratorType, ModuleType
 from typing import Any
 
-OBJECTS: dict[type, str] = {
-    contextvars.ContextVar: "a context variable", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
-    weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
-    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket", mmap.mmap: "a mapped file",
-    random.Random: "a random generator of the standard library", decimal.Context: "a decimal context", type(os.environ): "the environment",
+SILENT: dict[type, str] = {
+    contextvars.Context: "a context", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
+    mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
     memoryview: "memory of another object's",
     GeneratorType: "a generator that goes on",
 }
-"""What an object is whose answers may change without a trace; those of its subclasses too."""
+"""What an object is whose answers may change without a trace, and that may be asked unheard; those of its subclasses too."""
+
+OBJECTS: dict[type, str] = {
+    **SILENT, weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
+    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket",
+    random.Random: "a random generator of the standard library", type(os.environ): "the environment",
+}
+"""Those too that answer where a function of theirs is called, and that is heard."""
 
 _SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg", "getrandom", "scandir"])
 
@@ -52,14 +57,16 @@ METHODS = frozenset(["now", "utcnow", "today"])  # of datetime's classes
 CODE: dict[str, frozenset[str] | None] = {
     "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
-    "os": frozenset(["getenv", "__getitem__"]), "datetime": METHODS, "weakref": frozenset(["get", "__getitem__", "items", "values", "__call__"]),
+    "os": frozenset(["getenv", "__getitem__", "__iter__", "__len__"]), "datetime": METHODS,
+    "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs", "itervaluerefs", "keyrefs",
+                          "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
 """Functions of the standard library's Python code that read the world, by their module; None for all of them."""
 
 
-def reads_the_world(x: Any) -> str:
+def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
     """Return what an object is that answers by the world, "" for others."""
-    return next((OBJECTS[cls] for cls in type(x).__mro__ if cls in OBJECTS), "")
+    return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
 
 
 def heard_in_c(fn: Any) -> str:
