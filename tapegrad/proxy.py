@@ -57,8 +57,8 @@ class Proxy(Slotted):
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
-                    if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_:
-                        inputs = as_ufunc_takes(*inputs)
+                    if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
+                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
                     return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
@@ -397,11 +397,6 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
-
-
-def as_ufunc_takes(x: Any, p: Any) -> tuple[Any, Any]:
-    """Return the operands of np.power as integers where it makes such of bools: `**`, which a replay calls, makes smaller ones."""
-    return (ops.astype(x, dtype=np.power(np.False_, 2).dtype), p) if isinstance(behind(p), int) and not isinstance(behind(p), bool) else (x, p)
 
 
 def plain(x: Any, tracer: Tracer) -> Any:
