@@ -189,6 +189,39 @@ def test_zeros_keep_their_sign() -> None:
                 np.testing.assert_array_equal(np.divide(1.0, part), np.divide(1.0, expected))
 
 
+EXTREME = [1.0, -2.5, 0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -3e-310, 1.7e308, -1.7e308, 1e-200, 1e200, 3.0]
+EXTREMES: list[Callable[[Any], Any]] = [
+    lambda x: (x * 1e-9) * 1e-9 * 1e9, lambda x: (x * 0.5) * 2.0, lambda x: (x * 1e9) * 1e-9, lambda x: (x + x) * 0.5, lambda x: (x * 0.3) * 7.0,
+    lambda x: (x * 0.1)[::-1] * 0.5, lambda x: (x * 3.0)[1:] * 2.5,
+    lambda x: (x * 3.0) / (x * 3.0),
+    lambda x: (x * 1e8) * (x * 1e-8), lambda x: -(x - x[::-1]), lambda x: -x - x[::-1], lambda x: -x + -x[::-1], lambda x: -(-x + x),
+    lambda x: np.where(x > 0, -x, 0.0), lambda x: np.where(x > 0, 0.0, x * -2.0), lambda x: np.where(x > 0, x * 3.0, 0.0) * 2.0, lambda x: -x / -(x + 1.0),
+    lambda x: (x + 1j * x[::-1]) * 1, lambda x: (x + 1j * x) / 1, lambda x: (x + 1j * x[::-1]) * -1.0, lambda x: (x + 1j * x) ** 1, lambda x: (x - 1j * x) + -0.0,
+    lambda x: -0.0 - (x + 1j * x),
+]
+
+
+def is_near(found: Any, expected: Any) -> bool:
+    """True for the same numbers, to a few units in the last place; zeros have signs, and infinities too."""
+    a, b = (np.ravel(np.asarray([part.real, part.imag])) for part in (np.asarray(found), np.asarray(expected)))
+    alike = (np.isnan(a) & np.isnan(b)) | ((a == b) & (np.signbit(a) == np.signbit(b)))
+    steps = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0) & (abs(a - b) <= 4 * np.spacing(np.maximum(abs(a), abs(b))))
+    return bool((alike | steps).all())
+
+
+@pytest.mark.parametrize("f", EXTREMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_passes_keep_infinities_subnormal_numbers_and_signed_zeros(f: Any, dtype: Any) -> None:
+    def total(x: Any) -> Any:
+        return np.sum(np.real(f(x)))
+    samples = [np.array(EXTREME), *[np.full(4, number) for number in EXTREME], np.array([1.0, -1.0])]
+    with np.errstate(all="ignore"):
+        for x in [sample.astype(dtype) for sample in samples]:
+            tape, flat = tg.trace(f, x)[1], flat_tape(total, x)
+            assert is_near(optimise(tape).play(x), f(x)) and is_near(tg.compile(tape)(x), f(x)), (x, f(x))
+            assert is_near(optimise(flat).play(x)[1][1], flat.play(x)[1][1])
+
+
 def test_a_number_of_numpys_and_one_of_pythons_are_two() -> None:
     def f(x: Any) -> Any:
         return np.sin(x), math.sin(x), np.sin(x) * math.sin(x), math.hypot(x, 1.0), np.hypot(x, 1.0)
