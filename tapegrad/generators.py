@@ -7,10 +7,11 @@ draws all the same moves on, which its state tells.
 from __future__ import annotations
 
 import functools
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
+WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
+DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
 _SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
 State = tuple[Callable[[Any], None], Any]
@@ -36,6 +39,16 @@ def state_of(x: Any) -> State:
     if isinstance(x, np.random.Generator):
         return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
     return (x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState) else (x.setstate, x.getstate())
+
+
+def print_of(x: Any) -> Any:
+    """Return what tells of a draw that it happened: the state, and how many generators were spawned; None where nothing tells."""
+    if isinstance(x, random.SystemRandom):
+        return None
+    if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
+        bits = x if isinstance(x, np.random.BitGenerator) else x.bit_generator
+        return bits.state, getattr(bits.seed_seq, "n_children_spawned", 0)
+    return x.n_children_spawned if isinstance(x, np.random.SeedSequence) else state_of(x)[1]
 
 
 class Found:
@@ -53,7 +66,7 @@ class Found:
             if _holds_stand_in(namespace):
                 self.names.append(namespace)
         self.watched = watched
-        self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched and not self.silent else {}
+        self.states = {key: print_of(x) for key, (_, x) in self.sources.items()} if watched and not self.silent else {}
 
     def _hear(self) -> None:
         self.silent = False
@@ -66,7 +79,7 @@ class Found:
         """Keep the state of a generator that code which is about to run reads."""
         self._note(x)
         if self.watched and id(x) in self.sources and id(x) not in self.states:
-            self.states[id(x)] = state_of(x)[1]
+            self.states[id(x)] = print_of(x)
 
     def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
         """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
@@ -90,10 +103,16 @@ def unrecorded_draws(tape: Tape) -> Guard | None:
 
 def _explains(tape: Tape, source: Any, before: Any) -> bool:
     """Return whether the draws on a tape leave a generator where it is now."""
-    now = state_of(source)[1]
-    calls = [op for op in tape.ops if type(op) is Call and op.fn is draw and value_of(op.args[0]) is source]
+    now = print_of(source)
+    calls = [op for op in _draws(tape) if value_of(op.args[0]) is source]
+    if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None) for op in _draws(tape)):
+        return True  # the generator that draws from it is looked at itself
     if not calls:
         return _same(before, now)
+    if isinstance(source, np.random.Generator):
+        (before, children), (now, spawned) = before, now
+        if children != spawned:
+            return False
     again = np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator) else type(source)(0)
     state_of(again)[0](before)
     for op in calls:
@@ -101,7 +120,13 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
     return _same(state_of(again)[1], now)
 
 
+def _draws(tape: Tape) -> list[Call]:
+    return [op for op in tape.ops if type(op) is Call and op.fn is draw]
+
+
 def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict):
         return all(_same(part, b[key]) for key, part in a.items())
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
@@ -130,8 +155,9 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         keep.append(thing)  # what is known by its id must live
         if not (_is_silent_code(thing) if type(thing) is FunctionType else _is_silent(thing)):
             hear()
-        if isinstance(thing, (*SOURCES, GlobalGenerator)):
+        if isinstance(thing, (*WATCHED, GlobalGenerator)):
             note(thing)
+            stack += _behind(thing)
         elif isinstance(thing, FunctionType):
             if _is_foreign(thing.__module__):
                 continue
@@ -141,7 +167,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             held = [thing.__globals__[name] for name in names if name in thing.__globals__]
             modules = [x for x in held if isinstance(x, ModuleType) and not _is_foreign(x.__name__)] if not distant else []
             held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
-            stack += [x for x in held if isinstance(x, (*SOURCES, GlobalGenerator))] if distant else held
+            stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
             if distant:
                 hear()
             for scope in (thing.__globals__, *map(vars, modules)):
@@ -153,7 +179,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
             if not _is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
-                stack += [*vars(thing).values(), *thing.__bases__]
+                stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
         elif isinstance(thing, (list, tuple, set, frozenset)):
             stack += _few(parts_of(thing))
         elif isinstance(thing, dict):
@@ -164,6 +190,11 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             yield vars(thing)
         else:
             stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
+            if isinstance(thing, SimpleNamespace):
+                stack += _few(vars(thing).values())
+                yield vars(thing)
+            elif not isinstance(thing, (str, int, float, np.ndarray, ModuleType)) and gc.is_tracked(thing):
+                stack += _parts(thing)
             if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
                 stack.append(getattr(thing, "__self__", None))
 
@@ -212,6 +243,24 @@ def _attributes() -> tuple[frozenset[str], frozenset[str]]:
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
     silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
     return silent, frozenset(found) - silent
+
+
+def _behind(source: Any) -> list[Any]:
+    """Return what a generator draws from, which a program may know as well."""
+    bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
+    return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, WATCHED)]
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or their items do:
+    a partial function, a deque, an iterator, slots, a frozen distribution.
+    """
+    found, level = [], [thing]
+    for _ in range(DEPTH):
+        level = [part for parent in level for part in _few(gc.get_referents(parent)) if not isinstance(part, (type, ModuleType, FunctionType, str))]
+        found += [part for part in level if isinstance(part, (*WATCHED, MethodType, BuiltinFunctionType))]
+        level = level[:FOLLOWED]
+    return found
 
 
 def _few(parts: Iterable[Any]) -> list[Any]:

@@ -56,6 +56,8 @@ class Proxy(Slotted):
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
+                    if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
+                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
                     return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
@@ -431,6 +433,8 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
     out, given = kwargs.get("out"), (args, kwargs)
+    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+        return meaning(*args, **kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
@@ -479,10 +483,7 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS, view: views.View | None = None) -> Any:
-    """Put a call that has its value, a single number or array, on the tape, and return its proxy: the short way of `record`.
-
-    An array is in memory of its own, or stands where its `view` says.
-    """
+    """Put a call of a single number, or of an array in memory of its own or on a `view`, on the tape: the short way of `record`. Return its proxy."""
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
