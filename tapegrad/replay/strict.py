@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
 from tapegrad.passes.raising import may_stop
-from tapegrad.tape import Call, Operation, Tape, operands
+from tapegrad.rules import Op
+from tapegrad.tape import Call, Tape, operands
+
+_MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape])
 
 # what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
@@ -48,8 +52,10 @@ def may_lose(tape: Tape) -> bool:
     for op in reversed(tape.ops):
         if op in needed:
             needed.update(operands(op))
-    return any(type(op) is Call and op not in needed and _is_inexact(op) for op in tape.ops)
+    return any(type(op) is Call and op not in needed and _may_warn(op) for op in tape.ops)
 
 
-def _is_inexact(op: Operation) -> bool:
-    return getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")
+def _may_warn(op: Call) -> bool:
+    """Return whether a call computes numbers with a point; one that moves them, or makes room for them, has nothing to warn of."""
+    moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.view or op.fn.owns))
+    return not moves and getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")

@@ -169,7 +169,7 @@ class Unpacked:
                 raise _Intricate
             self.check(f"[*{text}] != {node.order()!r}")
             if int in map(type, keys):  # True and 1.0 are as good for ==
-                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != {self.name([type(key) for key in node.order()], 'kinds')}")
+                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != [{', '.join(self.name(type(key)) for key in node.order())}]")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 
