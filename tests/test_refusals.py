@@ -185,3 +185,25 @@ def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> N
     with pytest.raises(tg.ArgumentError, match="holds numbers"):
         tg.grad(lambda p: f(*p), (2.0, holds))
     assert tg.grad(f, 2.0, m=holds)[1] == (None, f(1.0, holds)) and operator.eq(*tg.gradient(lambda x: f(x, holds), 2.0) * 2)
+
+
+OVERLAPPING = [
+    "np.concatenate([v[1:], v[:1]], out=v)", "np.concatenate([m[:, 1:], m[:, :1]], axis=1, out=m)", "np.stack([m[1], m[0]], out=m[:2])", "np.ptp(m, axis=0, out=m[1])",
+    "v.flat = v[::-1]", "v.flat[:] = v[::-1]", "v.flat[1:] = v", "v.flat[[0, 1, 2]] = v[::-1]", "m.flat = m.T", "v[v > -9] = v[::-1]", "m[m > -9] = m.ravel()[::-1]",
+    "np.fill_diagonal(m, m.ravel()[4::-1][:3])", "np.place(v[1:], [True, True], v)"]
+APART = [
+    "np.concatenate([v[1:] * 1, v[:1].copy()], out=v)", "np.ptp(m, axis=0, out=v)", "v.flat = v", "v.flat = m[0]", "v[:1].flat = v[2:]",
+    "m[0].flat = m[1]", "v[v > 0] = v[0]", "v[v > -9] = v", "v[v > 0] = v[v > 0][::-1]", "m[m[0] > -9] = m[::-1]", "v[[0, 1, 2]] = v[::-1]", "np.put(v, [0, 1, 2], v[::-1])", "v[:] = v[::-1]",
+    "np.putmask(v[1:], [True, True], v)", "np.copyto(v[1:], v[:-1])", "np.fill_diagonal(m, v)", "np.cumsum(v, out=v[::-1])", "np.copyto(v, v, where=m > 0)"]
+
+
+@pytest.mark.parametrize("statement", [*OVERLAPPING, *APART])
+def test_what_numpy_writes_before_it_reads_is_refused(statement: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def f(v, m):\n    {statement}\n    return (v * [1.0, 2.0, 3.0]).sum() + (m * np.arange(9.0).reshape(3, 3)).sum()\n", space)
+    v, m = np.array([0.5, -1.2, 2.0]), np.array([[0.5, -1.2, 2.0], [1.1, 0.3, -0.6], [0.9, -0.4, 0.25]])
+    if statement in OVERLAPPING:
+        with pytest.raises(MutationError, match="own memory"):
+            tg.grad(space["f"], v, m)
+    else:
+        assert tg.grad(space["f"], v, m)[0] == pytest.approx(space["f"](v.copy(), m.copy()), rel=1e-12)

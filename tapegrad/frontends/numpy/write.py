@@ -15,12 +15,15 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.rules import Traced, means, refused
 from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tree import flatten
+from tapegrad.tree import flatten, leaves_of
 
 
 @means(operator.setitem)
 def setitem(x: Any, index: Any, value: Any) -> None:
-    views.write(owned(x), index_parts(index), as_array(value))
+    parts = index_parts(index)
+    if len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x) and not views.are_same(x, value):
+        views.check_apart(owned(x), value)
+    views.write(owned(x), parts, as_array(value))
 
 
 def owned(x: Any) -> Any:
@@ -43,12 +46,18 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
         (out,) = out
     if out is None:
         return result
+    if fn in PIECEWISE:
+        views.check_apart(owned(out), *(leaf for leaf in leaves_of(given) if leaf is not out))
     holder, found = plain(owned(out)), np.asarray(plain(result))
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
         rehearse(fn, *given)
         result = fitting(result, holder)
     views.replace(out, result)
     return out
+
+
+PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
+"""Those that read of their arguments after they have begun to write."""
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -67,6 +76,8 @@ def fitting(value: Any, holder: Any) -> Any:
 @means(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask, holder = as_array(src), as_array(where), plain(owned(dst))
+    if views.are_same(dst, source):
+        return  # and NumPy does not look at the mask
     np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))  # ValueError and TypeError, in NumPy's words
     source = fitting(source, holder)
     setitem(dst, Ellipsis, source if where is True else ops.where(mask, source, dst))
@@ -130,6 +141,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     np.place(np.zeros(shape_of(owned(arr))), plain(as_array(mask)), plain(as_array(vals)).real)  # ValueError, in NumPy's words
     if not chosen.size:
         return
+    views.check_apart(arr, vals)
     _write_flat(arr, chosen, vals)
 
 
@@ -138,6 +150,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     shape = shape_of(owned(a))
     blank = np.zeros(shape, bool)
     np.fill_diagonal(blank, True, wrap)
+    views.check_apart(a, val)
     _write_flat(a, np.flatnonzero(blank), val)
 
 
@@ -173,6 +186,8 @@ class Flat:
         return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
+            views.check_apart(owned(self.x), value)
         _write_flat(self.x, (range(len(self)) if type(index) is int else np.arange(len(self)))[index], value)
 
     def __len__(self) -> int:
