@@ -79,7 +79,7 @@ class Comparison:
         self.program, self.modes, self.finds = program, modes, list[Find]()
         self.refused: collections.Counter[str] = collections.Counter()
         self.compared: collections.Counter[str] = collections.Counter()
-        single = any("float32" in text or "complex64" in text for text in (program.main, *(t for _, t in program.modules), *(a for c in program.calls for a in c.arguments)))
+        single = any("float16" in text or "float32" in text or "complex64" in text for text in (program.main, *(t for _, t in program.modules), *(a for c in program.calls for a in c.arguments)))
         self.loose, self.coarse = (2e-3, True) if single else (1e-8, False)
 
     def report(self) -> Report:
