@@ -80,3 +80,55 @@ def test_settings_of_errors_are_nothing_to_torch_code() -> None:
     for x in (1.0, 1.0, 0.0):
         assert step(torch.tensor([x])) == f(torch.tensor([x]))
     assert step.stats.traces <= 2
+
+
+def gaps(x: Any) -> Any:
+    y = np.zeros(2 * len(x))[::2]
+    y[...] = x
+    return y
+
+
+def locked(x: Any) -> Any:
+    x.flags.writeable = False
+    return x
+
+
+def through_ravel(a: Any, b: Any) -> Any:
+    a.ravel()[::2] = 5.0
+    return (a * b).sum()
+
+
+def by_strides(a: Any, b: Any) -> Any:
+    return a.sum() * (a * 2.0).strides[0] + b.strides[0] if b.flags.c_contiguous else (a * b).sum()
+
+
+def to_the_other(a: Any, b: Any) -> Any:
+    a[0] = 5.0
+    return (a * b).sum()
+
+
+def where_writable(a: Any, b: Any) -> Any:
+    try:
+        a[0] = 5.0
+    except ValueError:
+        a = a * 2.0
+    return (a * b).sum()
+
+
+@pytest.mark.parametrize("f", [through_ravel, by_strides, to_the_other, where_writable])
+def test_how_arrays_lie_in_memory_is_asked_before_they_are_tensors(f: Any) -> None:
+    def calls() -> list[Any]:
+        x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, -1.0, 2.0])
+        plain = [(x.copy(), y.copy()) for _ in range(3)]
+        return [*plain, (gaps(x), y), (x[::-1].copy()[::-1], gaps(y)), (locked(x.copy()), y), *plain, (shared := x.copy(), shared), (both := x.copy(), both[::-1])]
+
+    for run, of in zip((tg.value_and_grad(f, backend="torch"), tg.compile(f, backend="torch")), (tg.grad, lambda f, *args: (tg.trace(f, *args)[0], None))):
+        for args, again in zip(calls(), calls()):
+            try:
+                want, _ = of(f, *args)
+            except (tg.MutationError, ValueError) as err:
+                with pytest.raises(type(err)):
+                    run(*again)
+            else:
+                got = run(*again)
+                assert float(got[0] if isinstance(got, tuple) else got) == pytest.approx(float(want), rel=1e-12)
