@@ -207,3 +207,40 @@ def test_what_numpy_writes_before_it_reads_is_refused(statement: str) -> None:
             tg.grad(space["f"], v, m)
     else:
         assert tg.grad(space["f"], v, m)[0] == pytest.approx(space["f"](v.copy(), m.copy()), rel=1e-12)
+
+
+@pytest.mark.parametrize("statement", [
+    "np.put(s, [0], 1.0)", "np.putmask(s, s, [])", "np.place(s, s, [1.0])", "np.copyto(s, 2.0)", "np.fill_diagonal(s, 2.0)", "np.add.at(s, 0, 1.0)"])
+@pytest.mark.parametrize("s", [1.0, np.float64(1.0)])
+def test_no_number_is_written_to(statement: str, s: Any) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def f(s):\n    {statement}\n    return s * 2\n", space)
+    with pytest.raises(MutationError, match="a number"):
+        tg.grad(space["f"], s)
+
+
+class Bare:
+    """A sequence of no kind that NumPy knows."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.data[i]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+def test_a_sequence_of_the_users_beside_an_integer_of_numpys_is_refused() -> None:
+    with pytest.raises(UnknownFunction, match="NumPy makes an array of such a sequence"):
+        tg.grad(lambda x: (np.argmax(x) * Bare([1.0, 2.0, 3.0]))[0] * x[0], A)
+    assert tg.grad(lambda x: len(np.argmax(x) * [1.0, 2.0]) * x[0], A)[1][1][0] == 4.0
+
+
+def test_a_result_that_fills_a_part_of_what_it_is_written_into_is_refused() -> None:
+    for f in (lambda x: np.cumsum(x[:1], out=x + 1j), lambda x: np.add.accumulate(x[:1], out=x + 1j)):
+        assert f(A)[1:].tolist() == (A + 1j)[1:].tolist()  # NumPy leaves the rest as it was
+        with pytest.raises(UnknownFunction, match="fills a part"):
+            tg.grad(lambda x, f=f: f(x).real.sum(), A)
+    assert tg.grad(lambda x: np.add(x, 1.0, out=np.zeros((2, 3))).sum(), A)[0] == pytest.approx(7.0)

@@ -34,6 +34,14 @@ def owned(x: Any) -> Any:
     return x
 
 
+def array(x: Any) -> Any:
+    """Return an array that the trace may write to; refuse a number, of which NumPy's functions write to a copy, or raise."""
+    if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
+        raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays", user_location(),
+                            "an array: np.array(x)")
+    return x
+
+
 @means("out")
 def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     """Write a result into the `out=` of the call of `fn` that computed it, and return that.
@@ -50,8 +58,11 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
         views.check_apart(owned(out), *(leaf for leaf in leaves_of(given) if leaf is not out))
     holder, found = plain(owned(out)), np.asarray(plain(result))
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
-        rehearse(fn, *given)
+        written = rehearse(fn, *given)
         result = fitting(result, holder)
+        if holder.shape != found.shape and not np.array_equal(written, np.broadcast_to(plain(result), holder.shape), equal_nan=True):
+            raise refused(f"{fn.__name__} into an array of shape {holder.shape}", f"the result, of shape {found.shape}, fills a part of it",
+                          "out[...] = for that part")
     views.replace(out, result)
     return out
 
@@ -60,12 +71,12 @@ PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
 """Those that read of their arguments after they have begun to write."""
 
 
-def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Call NumPy's function on plain values, and on copies of what it writes to: it raises and warns as it does."""
+def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what NumPy's function gives of plain values, and of copies of what it writes to: it raises and warns as it does."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [], shared=False)
     args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and shape_of(plain(x)) else plain(x) for x in leaves])
-    fn(*args, **kwargs)
+    return fn(*args, **kwargs)
 
 
 def fitting(value: Any, holder: Any) -> Any:
@@ -75,7 +86,7 @@ def fitting(value: Any, holder: Any) -> Any:
 
 @means(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    source, mask, holder = as_array(src), as_array(where), plain(owned(dst))
+    source, mask, holder = as_array(src), as_array(where), plain(array(dst))
     if views.are_same(dst, source):
         return  # and NumPy does not look at the mask
     np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))  # ValueError and TypeError, in NumPy's words
@@ -117,7 +128,7 @@ def static_array(indices: Any) -> Any:
 
 @means(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    _write_flat(a, _positions(owned(a), ind, mode).ravel(), v)
+    _write_flat(a, _positions(array(a), ind, mode).ravel(), v)
 
 
 @means(np.ndarray.put)
@@ -127,7 +138,7 @@ def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
 
 @means(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    shape, chosen = shape_of(owned(a)), as_array(mask)
+    shape, chosen = shape_of(array(a)), as_array(mask)
     if shape_of(chosen) != shape:
         np.putmask(np.zeros(shape), plain(chosen), 0)  # ValueError, in NumPy's words
         chosen = ops.reshape(ops.astype(chosen, dtype=np.dtype(bool)), shape)
@@ -138,7 +149,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 @means(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
     chosen = np.flatnonzero([bool(part) for part in ops.reshape(as_array(mask), (-1,))])
-    np.place(np.zeros(shape_of(owned(arr))), plain(as_array(mask)), plain(as_array(vals)).real)  # ValueError, in NumPy's words
+    np.place(np.zeros(shape_of(array(arr))), plain(as_array(mask)), plain(as_array(vals)).real)  # ValueError, in NumPy's words
     if not chosen.size:
         return
     views.check_apart(arr, vals)
@@ -147,7 +158,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 @means(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    shape = shape_of(owned(a))
+    shape = shape_of(array(a))
     blank = np.zeros(shape, bool)
     np.fill_diagonal(blank, True, wrap)
     views.check_apart(a, val)
@@ -156,7 +167,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 @means(np.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    x = owned(arr) if axis is not None else ops.reshape(owned(arr), (-1,))
+    x = array(arr) if axis is not None else ops.reshape(array(arr), (-1,))
     setitem(x, ops.positions_along(shape_of(x), as_array(indices), 0 if axis is None else static(axis)), values)
 
 
@@ -166,7 +177,7 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     if ufunc.__name__ not in ("add", "subtract"):
         raise UnknownFunction(f"{ufunc.__name__}.at is not known for traced arrays", user_location(), "a loop over the indices")
     piece = as_array(b)
-    added = ops.assemble(owned(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
+    added = ops.assemble(array(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
     if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
         raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum", "an array of floats to add to")

@@ -18,7 +18,8 @@ PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions 
 class Entered(Unpacked):
     """The parameters of a function and the lines that make them `like` those that a program was made for; see Unpacked.
 
-    `fixed` numbers are those that the program was made for alone. What `layouts` ask, where there are any, is asked of the arguments as they are given.
+    `fixed` numbers are those that the program was made for alone.
+    What `layouts` ask, where there are any, is asked of the arguments as they are given.
     """
 
     def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool, layouts: Any) -> None:
