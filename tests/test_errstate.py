@@ -130,3 +130,11 @@ def test_settings_around_a_call_are_the_programs(errors: Any) -> None:
             with warnings_are("ignore"), errors() if strict else contextlib.nullcontext():
                 found, expected = fast(x), overflows(x)
             assert (found[0] if isinstance(found, tuple) else found) == expected
+
+
+@pytest.mark.parametrize("set_by", ["np.errstate(invalid='call', call=HEARD.append)", "np.errstate(all='log', call=HEARD)", "np.seterr(divide='call')"])
+def test_functions_that_numpy_would_call_are_refused(set_by: str) -> None:
+    space: dict[str, Any] = {"np": np, "HEARD": []}
+    exec(f"def f(x):\n    with {set_by}:\n        y = np.sqrt(x)\n    return y.sum() * (1 + len(HEARD))\n", space)
+    with pytest.raises(tg.UnknownFunction, match="a replay would not call it"):
+        tg.grad(space["f"], GOOD)

@@ -60,7 +60,8 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
         written = rehearse(fn, *given)
         result = fitting(result, holder)
-        if holder.shape != found.shape and not np.array_equal(written, np.broadcast_to(plain(result), holder.shape), equal_nan=True):
+        whole = type(written) is tuple or holder.shape == found.shape
+        if not whole and not np.array_equal(written, np.broadcast_to(plain(result), holder.shape), equal_nan=True):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}", f"the result, of shape {found.shape}, fills a part of it",
                           "out[...] = for that part")
     views.replace(out, result)
