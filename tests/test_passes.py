@@ -413,3 +413,13 @@ def test_a_rule_looks_for_what_is_among_the_arguments_of_its_rows() -> None:
     known = {op for ops in NEEDS.values() if ops is not None for op in ops}
     assert NEEDS.keys() == RULES.keys() and all(hasattr(op, "impl") for op in known)
     assert NEEDS[tg.ops.multiply] is not None and tg.ops.negative in NEEDS[tg.ops.multiply] and NEEDS[tg.ops.reshape] is None
+
+
+@pytest.mark.parametrize("program", [
+    lambda m: m.sum(axis=0)[1] ** 2 + (m * m).sum(), lambda m: (m.mean(axis=0)[:2] ** 2).sum() + (m ** 3).sum(), lambda m: m.sum() * m.sum(axis=0)[-1] + np.sin(m).sum(),
+    lambda m: np.cumsum(m, axis=0).sum(axis=0)[0] ** 2 + (m @ m.T).sum()])
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_a_piece_that_is_added_to_each_row_is_added_to_each(program: Callable[..., Any], rows: int) -> None:
+    m = np.arange(3.0 * rows).reshape(rows, 3) / 7.0
+    value, (_, dm) = tg.optimise(tg.flatgrad(tg.trace(program, m)[1])).play(m)
+    assert value == pytest.approx(program(m)) and np.allclose(dm, tg.gradient(program, m)[0], rtol=1e-12)
