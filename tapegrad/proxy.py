@@ -378,7 +378,7 @@ PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on.
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on; none for its value alone.
 
     A view of a storage may have no operation yet.
     """
@@ -392,7 +392,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
     elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
         if op.fn.owns:
             proxy._track(views.Storage(op, val, owned=True))
-        elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
+        elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
 

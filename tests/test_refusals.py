@@ -244,3 +244,17 @@ def test_a_result_that_fills_a_part_of_what_it_is_written_into_is_refused() -> N
         with pytest.raises(UnknownFunction, match="fills a part"):
             tg.grad(lambda x, f=f: f(x).real.sum(), A)
     assert tg.grad(lambda x: np.add(x, 1.0, out=np.zeros((2, 3))).sum(), A)[0] == pytest.approx(7.0)
+
+
+def test_an_array_is_filled_with_one_number() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y.fill(x)
+        return y.sum()
+    for x in (A, [0.5, 1.0, 1.5], A[:2]):
+        with pytest.raises(ValueError):
+            f(x)
+        with pytest.raises(ValueError):
+            tg.grad(f, x)
+    for x in (2.0, np.float64(2.0), np.array(2.0)):
+        assert tg.grad(f, x)[0] == f(x)
