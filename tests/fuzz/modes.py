@@ -72,7 +72,7 @@ FUNCTIONS: dict[str, Callable[[Way, Any], Way]] = {
 }
 """Of a function, functions that are called again and again: compiled at the second call, as programs of a few operations would not be by their cost. Those that give a gradient have `grad` or `pull` in their name."""
 
-OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "value_and_grad by its cost": 0.05, "compile on torch": 0.05, "value_and_grad on torch": 0.1, "pullback": 0.1}
+OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "value_and_grad by its cost": 0.05, "compile on torch": 0.08, "value_and_grad on torch": 0.15, "pullback": 0.1}
 """In how many of all programs a function is made."""
 
 SOME = (1, 2)  # of the tapes, and of the gradient tapes, for each program
