@@ -361,6 +361,13 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
     return lambda *args, **kwargs: (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
 
 
+def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a comparison of short integers with Python's, which may be larger than any of them, as exact as NumPy's is."""
+    def long(x: Any, beside: Any) -> Any:
+        return x.long() if type(beside) is int and is_tensor(x) and not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.bool else x
+    return lambda a, b: fn(long(a, b), long(b, a))
+
+
 def product(name: str, *before: Any) -> Callable[..., Any]:
     """Return torch's sum of products; of integers and bools as NumPy has it, where torch has none: bool, and any on CUDA."""
     def run(*args: Any) -> Any:

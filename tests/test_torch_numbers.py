@@ -132,3 +132,28 @@ def test_how_arrays_lie_in_memory_is_asked_before_they_are_tensors(f: Any) -> No
             else:
                 got = run(*again)
                 assert float(got[0] if isinstance(got, tuple) else got) == pytest.approx(float(want), rel=1e-12)
+
+
+@pytest.mark.parametrize("compared", [
+    lambda x, n: x > -5, lambda x, n: x < 300, lambda x, n: np.less_equal(256, x), lambda x, n: x == 257, lambda x, n: x != -1,
+    lambda x, n: np.greater(x, n), lambda x, n: x >= -n, lambda x, n: x == n])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int64, bool])
+def test_short_integers_are_compared_with_long_ones(compared: Program, dtype: Any) -> None:
+    def f(x: Any, n: Any, y: Any) -> Any:
+        return np.where(compared(x, n), y, -2.0 * y).sum()
+    x, y = np.array([0, 1, 44, 127, 1]).astype(dtype), np.arange(5.0) + 1.0
+    step, run = tg.value_and_grad(f, backend="torch"), tg.compile(f, backend="torch")
+    for n in (3, 3, 300, 257, 3, -256, 70000):
+        value, (_, *_, dy) = step(x, n, y)
+        assert float(value) == float(run(x, n, y)) == f(x, n, y)
+        np.testing.assert_array_equal(dy, tg.grad(f, x, n, y)[1][3])
+
+
+def test_powers_of_integers_by_floats_are_floats() -> None:
+    for p in (2.0, 1.0, 0.5, 3.0):
+        for x in (np.array([200, 3], np.uint8), np.array([2**40, 7]), np.array([60000.0, 2.0], np.float32)):
+            want = np.sum(x ** p)
+            for backend in ("numpy", "torch"):
+                run = tg.compile(lambda x, p=p: np.sum(x ** p), backend=backend)
+                for _ in range(3):
+                    assert float(run(x)) == pytest.approx(float(want), rel=1e-6), (p, x.dtype, backend)

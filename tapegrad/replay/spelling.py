@@ -51,7 +51,7 @@ BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", o
           ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
           ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
 UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
-_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them
+_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them; of integers these are not the floats that powers are
 _BLAS = frozenset("fdFD")
 
 
@@ -62,7 +62,7 @@ def ufunc_of(op: Call) -> np.ufunc | None:
         return None  # the operator's are small integers, the ufunc's large ones
     if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
         exponent = op.args[1]
-        if type(exponent) in (int, float) and exponent in _POWERS:
+        if type(exponent) in (int, float) and exponent in _POWERS and getattr(value_of(op.args[0]), "dtype", None) == op.val.dtype:
             return _POWERS[exponent]
     return found
 
