@@ -364,7 +364,8 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
 def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Make a comparison of short integers with Python's, which may be larger than any of them, as exact as NumPy's is."""
     def long(x: Any, beside: Any) -> Any:
-        return x.long() if type(beside) is int and is_tensor(x) and not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.bool else x
+        short = type(beside) is int and is_tensor(x) and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
+        return x.long() if short else x
     return lambda a, b: fn(long(a, b), long(b, a))
 
 
