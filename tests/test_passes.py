@@ -423,3 +423,22 @@ def test_a_piece_that_is_added_to_each_row_is_added_to_each(program: Callable[..
     m = np.arange(3.0 * rows).reshape(rows, 3) / 7.0
     value, (_, dm) = tg.optimise(tg.flatgrad(tg.trace(program, m)[1])).play(m)
     assert value == pytest.approx(program(m)) and np.allclose(dm, tg.gradient(program, m)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("turned", [
+    lambda m: m[::-1] * 1.0, lambda m: m.T * 1.0, lambda m: 1.0 * m[:, ::-1], lambda m: m[::-1] / 1.0, lambda m: -(-m[::-1]), lambda m: m[:, :2] * 1.0])
+def test_what_is_written_through_a_reshape_lies_as_it_did(turned: Callable[..., Any]) -> None:
+    def f(v: Any, m: Any) -> Any:
+        x = turned(m * v)
+        x.reshape(-1)[::3] = v[0]
+        x[1, 1] = v[1]
+        return (x * np.arange(1.0, x.size + 1.0).reshape(x.shape)).sum() + np.trace(x)
+    v, m = np.array([1.0, 2.0, 3.0]), np.arange(9.0).reshape(3, 3) + 10.0
+    tape = tg.flatgrad(tg.trace(f, v, m)[1])
+    want, (_, *gradients) = tg.grad(f, v, m)
+    assert want == pytest.approx(f(v, m))
+    for run in (tg.optimise(tape).play, tg.compile(tape)):
+        value, (_, *found) = run(v, m)
+        assert value == pytest.approx(want)
+        for a, b in zip(found, gradients):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
