@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from operator import is_
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+_CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
+
+
+def kind_of(x: Any) -> type | None:
+    """Return the built-in kind of a container, or of what a class of the user's makes of one; None for what is none."""
+    cls = type(x)
+    return cls if cls in _CONTAINERS else next((kind for kind in _CONTAINERS if issubclass(cls, kind)), None)
+
+
+def parts_of(x: Any) -> list[Any]:
+    """Return what is in a container, of a dict the keys. A class of the user's is not asked: it might do anything."""
+    if type(x) in _CONTAINERS:
+        return list(x)
+    kind: Any = kind_of(x)
+    return list(kind.__iter__(x))
+
+
+def values_of(x: Any) -> list[Any]:
+    """Return the values of a dict; a class of the user's is not asked."""
+    kind: Any = kind_of(x)
+    return list(kind.values(x))
 
 
 def alike(a: Any, b: Any) -> bool:
@@ -15,12 +40,11 @@ def alike(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets by the order that they have
+        ours, theirs = parts_of(a), parts_of(b)
+        return len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
     if isinstance(a, dict):
-        return alike(list(a), list(b)) and all(alike(part, b[key]) for key, part in a.items())
-    if isinstance(a, (set, frozenset)):
-        return {(type(part), part) for part in a} == {(type(part), part) for part in b}
+        return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and a.tobytes() == b.tobytes()
     if isinstance(a, (float, complex, np.generic)):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
 from types import CodeType, FunctionType
 from typing import Any
@@ -12,6 +13,7 @@ from weakref import ref
 
 import numpy as np
 
+from tapegrad import kept
 from tapegrad.brief import PYTHON, plain
 from tapegrad.copies import running
 from tapegrad.economy import Economy, is_large
@@ -24,7 +26,7 @@ from tapegrad.rules import Op, Traced, op_of
 from tapegrad.tangent import dtype_of, layout_of, shape_of
 from tapegrad.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.tensors import ORDINARY, is_memory, is_tensor, overlap
-from tapegrad.tree import OPAQUE, flatten
+from tapegrad.tree import OPAQUE, flatten, leaves_of
 from tapegrad.views import known, part, peek
 
 _new = object.__new__
@@ -109,7 +111,8 @@ class Tracer:
     """
 
     __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
-                 "level", "once", "overridden", "paths", "proxy", "push", "refusal", "rerouting", "settings", "special", "tape", "written")
+                 "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "rerouting", "settings", "special", "tape",
+                 "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
@@ -122,6 +125,8 @@ class Tracer:
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
         self.copies: dict[int, Any] = NO_COPIES  # id of what was copied, and of what leads to it: what the program has instead
+        self.lasting: list[kept.Lasting] = []
+        self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
         self.special = self.dynamic = self.laid = self.apart = False
@@ -133,6 +138,7 @@ class Tracer:
         """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
         self.push, self.custom, self.overridden, self.error, self.refusal, self.paths, self.once = _closed, False, False, None, None, None, None
         self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
+        self.lasting, self.lent = [], []
 
     def refuse(self, err: TapeError) -> None:
         """Remember what the trace refused first: it cannot be good any more, whoever catches the error."""
@@ -158,6 +164,7 @@ class Tracer:
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
         self.dynamic = self.dynamic or op.dynamic
+        given = leaves_of((args, kwargs)) if op.lends else []
         if op.nested:
             args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
         lift = self.lift
@@ -177,6 +184,8 @@ class Tracer:
                 values[0] = args[0]._val  # the memory itself, of which the result may be a view: the operation may have a copy for its users
             if self.economy is not None:
                 self.economy.make_room()
+            if op.lends and self.lasting:
+                kept.check(self)
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():
@@ -189,13 +198,21 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
+        parts: list[kept.Part] = []
+        if op.lends:
+            val, parts = kept.received(self, op, val, pb, given)
         if (kwargs and "dtype" in kwargs) or type(val) is np.ndarray:
             self.check_numeric(lifted, kwargs.get("dtype"), val)
         if self.once is not None:
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
-        return self.fields(self.place(call), args)
+        y = self.fields(self.place(call), args)
+        if parts:
+            kept.tie(self, op.__name__, y, parts)
+        elif op.lends:
+            kept.note(self, y, given)
+        return y
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
@@ -375,10 +392,19 @@ class Tracer:
             self.apart = True
             arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
             if len(arrays) > 1:
-                values = tuple(x.val for x in arrays)
-                into = flatten(values, "", [], [], shared=False)
-                call = self.place(Call(pack, tuple(arrays), {"into": into}, values))
-                self.guard(call, "apart", are_apart(values))
+                self._guard_apart(arrays)
+
+    def guard_lent(self) -> None:
+        """Guard that the results of a user's functions share no memory with their arguments, where they did not: something is written."""
+        pairs, self.lent = self.lent, []
+        for pair in pairs:
+            self._guard_apart(pair)
+
+    def _guard_apart(self, arrays: Sequence[Operation]) -> None:
+        values = tuple(x.val for x in arrays)
+        into = flatten(values, "", [], [], shared=False)
+        call = self.place(Call(pack, tuple(arrays), {"into": into}, values))
+        self.guard(call, "apart", are_apart(values))
 
     def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
@@ -443,8 +469,23 @@ def are_apart(arrays: tuple[Any, ...]) -> bool:
     return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
 
 
+@functools.cache
+def has_arithmetic(cls: Any) -> bool:
+    """Return whether a user's subclass of a Python number has operators of its own."""
+    own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in _OPERATORS)
+
+
+_TWO = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in _TWO for side in ("", "r")))
+
+
 def plain_array(x: Any, name: str = "the program's constant") -> None:
-    """Refuse a subclass of ndarray: what its operators mean is not what an op's rule says of arrays."""
+    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
+    cls: Any = type(x)
+    if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
+                              "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
                               "np.asarray(x), for the plain numbers")

@@ -6,13 +6,16 @@ draws all the same moves on, which its state tells.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from tapegrad.alike import parts_of, values_of
+from tapegrad.installed import library_of
 from tapegrad.interpose import GlobalGenerator, stand_in
 from tapegrad.ops import draw
 from tapegrad.rules import OPS
@@ -21,6 +24,8 @@ from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
+WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
+DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
 _SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
 State = tuple[Callable[[Any], None], Any]
@@ -34,23 +39,41 @@ def state_of(x: Any) -> State:
     return (x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState) else (x.setstate, x.getstate())
 
 
+def print_of(x: Any) -> Any:
+    """Return what tells of a draw that it happened: the state, and how many generators were spawned; None where nothing tells."""
+    if isinstance(x, random.SystemRandom):
+        return None
+    if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
+        bits = x if isinstance(x, np.random.BitGenerator) else x.bit_generator
+        return bits.state, getattr(bits.seed_seq, "n_children_spawned", 0)
+    return x.n_children_spawned if isinstance(x, np.random.SeedSequence) else state_of(x)[1]
+
+
 class Found:
     """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
 
-    With `watched`, the states they have before the program runs are kept.
+    With `watched`, the states they have before the program runs are kept. `near` ones are enough for who hears which code runs, and notes what
+    that reads: a library that the program only mentions is not searched.
     """
 
-    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True) -> None:
+    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
         self.names: list[dict[str, Any]] = []
         self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
-        for namespace in _reached([f, *args, *kwargs.values()], self._note):
-            if any(stand_in(x) is not x for x in namespace.values()):
+        for namespace in _reached([f, *args, *kwargs.values()], self._note, near):
+            if any(stand_in(x) is not x for x in values_of(namespace)):
                 self.names.append(namespace)
-        self.states = {key: state_of(x)[1] for key, (_, x) in self.sources.items()} if watched else {}
+        self.watched = watched
+        self.states = {key: print_of(x) for key, (_, x) in self.sources.items()} if watched else {}
 
     def _note(self, x: Any) -> None:
         x = x._generator if type(x) is GlobalGenerator else x
         self.sources.setdefault(id(x), (f"a {type(x).__name__}", x))
+
+    def meet(self, x: Any) -> None:
+        """Keep the state of a generator that code which is about to run reads."""
+        self._note(x)
+        if self.watched and id(x) in self.sources and id(x) not in self.states:
+            self.states[id(x)] = print_of(x)
 
     def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
         """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
@@ -74,10 +97,16 @@ def unrecorded_draws(tape: Tape) -> Guard | None:
 
 def _explains(tape: Tape, source: Any, before: Any) -> bool:
     """Return whether the draws on a tape leave a generator where it is now."""
-    now = state_of(source)[1]
-    calls = [op for op in tape.ops if type(op) is Call and op.fn is draw and value_of(op.args[0]) is source]
+    now = print_of(source)
+    calls = [op for op in _draws(tape) if value_of(op.args[0]) is source]
+    if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None) for op in _draws(tape)):
+        return True  # the generator that draws from it is looked at itself
     if not calls:
         return _same(before, now)
+    if isinstance(source, np.random.Generator):
+        (before, children), (now, spawned) = before, now
+        if children != spawned:
+            return False
     again = np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator) else type(source)(0)
     state_of(again)[0](before)
     for op in calls:
@@ -85,14 +114,24 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
     return _same(state_of(again)[1], now)
 
 
+def _draws(tape: Tape) -> list[Call]:
+    return [op for op in tape.ops if type(op) is Call and op.fn is draw]
+
+
 def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict):
         return all(_same(part, b[key]) for key, part in a.items())
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met."""
+def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met.
+
+    Of libraries that are installed, other than the one the program is of, only functions that the program names are looked into, if `near`.
+    """
+    own = ("", library_of(str(getattr(roots[0], "__module__", ""))))
     stack, known, keep = roots, set[int](), list[Any]()
     while stack:
         thing = stack.pop()
@@ -100,17 +139,19 @@ def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str
             continue
         known.add(id(thing))
         keep.append(thing)  # what is known by its id must live
-        if isinstance(thing, (*SOURCES, GlobalGenerator)):
+        if isinstance(thing, (*WATCHED, GlobalGenerator)):
             note(thing)
+            stack += _behind(thing)
         elif isinstance(thing, FunctionType):
             if _is_foreign(thing.__module__):
                 continue
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-            names = _names(thing.__code__)
-            stack += [scope[name] for scope in (thing.__globals__,) for name in names if name in scope]
-            modules = [scope for name in names if isinstance(scope := thing.__globals__.get(name), ModuleType) and not _is_foreign(scope.__name__)]
-            stack += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
+            held = [thing.__globals__[name] for name in names if name in thing.__globals__]
+            modules = [x for x in held if isinstance(x, ModuleType) and not _is_foreign(x.__name__)] if not distant else []
+            held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
             for scope in (thing.__globals__, *map(vars, modules)):
                 if id(scope) not in known:
                     known.add(id(scope))
@@ -119,20 +160,43 @@ def _reached(roots: list[Any], note: Callable[[Any], None]) -> Iterator[dict[str
         elif isinstance(thing, (MethodType, BuiltinFunctionType)):
             stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
-            if not _is_foreign(thing.__module__):
-                stack += [*vars(thing).values(), *thing.__bases__]
+            if not _is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
+                stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
         elif isinstance(thing, (list, tuple, set, frozenset)):
-            stack += _few(thing)
+            stack += _few(parts_of(thing))
         elif isinstance(thing, dict):
-            stack += _few(thing.values())
+            stack += _few(values_of(thing))
             yield thing
         elif isinstance(getattr(thing, "__dict__", None), dict) and not _is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
             stack += [type(thing), *_few(vars(thing).values())]
             yield vars(thing)
         else:
             stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
+            if isinstance(thing, SimpleNamespace):
+                stack += _few(vars(thing).values())
+                yield vars(thing)
+            elif not isinstance(thing, (str, int, float, np.ndarray, ModuleType)) and gc.is_tracked(thing):
+                stack += _parts(thing)
             if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
                 stack.append(getattr(thing, "__self__", None))
+
+
+def _behind(source: Any) -> list[Any]:
+    """Return what a generator draws from, which a program may know as well."""
+    bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
+    return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, WATCHED)]
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or their items do:
+    a partial function, a deque, an iterator, slots, a frozen distribution.
+    """
+    found, level = [], [thing]
+    for _ in range(DEPTH):
+        level = [part for parent in level for part in _few(gc.get_referents(parent)) if not isinstance(part, (type, ModuleType, FunctionType, str))]
+        found += [part for part in level if isinstance(part, (*WATCHED, MethodType, BuiltinFunctionType))]
+        level = level[:FOLLOWED]
+    return found
 
 
 def _few(parts: Iterable[Any]) -> list[Any]:

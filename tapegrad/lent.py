@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,22 @@ def lent(x: Any) -> Any:
     view = x.view()
     view.flags.writeable = False
     return view
+
+
+def apart(dxs: Any, dy: Any) -> Any:
+    """Return the cotangents of a user's pullback, a copy of each array that somebody holds on to: it may be another by the next call."""
+    if type(dxs) not in (tuple, list):
+        return dxs
+    return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, dy) for dx in dxs])
+
+
+def _own(dx: Any, held: bool, dy: Any) -> Any:
+    if type(dx) is not np.ndarray or dx is dy or not (held or dx.base is not None) or np.may_share_memory(dx, dy):
+        return dx
+    return dx.copy(order="K")
+
+
+_ALONE = [getrefcount(x) for x in (np.empty(1),)][0]  # noqa: RUF015
 
 
 def reading(fn: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -57,6 +57,8 @@ class Proxy(Slotted):
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
+                    if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
+                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
                     return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
@@ -431,6 +433,8 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
     out, given = kwargs.get("out"), (args, kwargs)
+    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+        return meaning(*args, **kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:

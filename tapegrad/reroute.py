@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import gc
 import importlib
+import inspect
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +25,7 @@ from tapegrad.routes import SEARCHES, Routes, mentioned, package_of, refill, sub
 from tapegrad.tree import FOREIGN_PACKAGES, Reached, Walk, is_empty
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
+_KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _lock = threading.RLock()
 _counts: dict[Any, int] = {}  # of a function, or of a class and the name of an attribute: how many traces want it replaced
 
@@ -108,7 +111,7 @@ class Rerouting:
                 return  # called as one operation, outside the trace
             if not _counts.get(fn):
                 code = CODE[fn] = fn.__code__
-                fn.__code__ = trampoline(code, partial(_run, fn, code))
+                _assign(fn, trampoline(code, partial(_run, fn, code)))
             _counts[fn] = _counts.get(fn, 0) + 1
             self.functions.append(fn)
 
@@ -126,7 +129,7 @@ class Rerouting:
         with _lock:
             for fn in self.functions:
                 if _ended(fn):
-                    fn.__code__ = CODE.pop(fn)
+                    _assign(fn, CODE.pop(fn))
             for cls, name in self.attributes:
                 if _ended((cls, name)) and type(there := cls.__dict__.get(name)) is Attribute:
                     type.__setattr__(cls, name, there.value)
@@ -183,6 +186,16 @@ def _restore(x: Any, then: list[Any]) -> None:
         x.update(zip(then[:half], then[half:]))
     else:
         x[:] = then
+
+
+def _assign(fn: FunctionType, code: CodeType) -> None:
+    """Give a function other code; from Python 3.13 on, a generator's warns of code that is none."""
+    if not (fn.__code__.co_flags ^ code.co_flags) & _KINDS:
+        fn.__code__ = code
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fn.__code__ = code
 
 
 def _ended(key: Any) -> bool:

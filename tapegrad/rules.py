@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad.brief import plain
 from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_location
-from tapegrad.lent import reading
+from tapegrad.lent import apart, reading
 from tapegrad.parallel import LONG, in_parts
 from tapegrad.returned import check_returned
 from tapegrad.stub import missing_rule
@@ -91,6 +91,7 @@ class Op:
         self.vjp, self.raises = vjp, raises
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
+        self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
         self.draws = False  # random numbers: whatever comes of them, the generator moves on
         self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
 
@@ -262,6 +263,7 @@ class JointPullback:
             return (ZERO,) * len(self.args)
         dy = dy if self.op.accumulates else dense(dy)
         dxs = self.fn(wrap(dy) if self.tensors else dy)
+        dxs = apart(dxs, dy) if self.op.lends else dxs
         check_returned(self.op, dxs, self.args)
         dxs = tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
         return unwrap(dxs) if self.tensors else dxs
@@ -443,7 +445,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     (8.0, (None, 12.0))
     """
     op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)  # of the shape of what it returns nobody knows
-    op.read = reading(fn, op.__name__)
+    op.read, op.lends = reading(fn, op.__name__), True
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)
     return op
@@ -489,6 +491,6 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             _REGISTERED.setdefault(fn, here)
             _mean(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose = reading(rule, f"the rule of {op.__name__}"), here, True, False
+        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = reading(rule, f"the rule of {op.__name__}"), here, True, False, True
         return rule
     return decorate

@@ -243,6 +243,16 @@ def dtype_of(x: Any) -> Any:
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
+def has_dtype(x: Any, dtype: Any) -> bool:
+    """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64: `None == np.dtype(float)`.
+
+    >>> has_dtype(1.0, np.dtype(float)), has_dtype(np.ones(2), np.dtype(float))
+    (False, True)
+    """
+    found = dtype_of(x)
+    return found is not None and bool(found == dtype)
+
+
 def largest_fraction(x: Any) -> float:
     """Return the size from which on all floating-point numbers of a number's type are integers."""
     return 1.0 / float(np.finfo(x.dtype).eps) if isinstance(x, np.floating) else 2.0 ** 52

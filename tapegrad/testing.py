@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -81,12 +82,18 @@ def contract(y: Any, start: int = 0) -> Any:
     for number, leaf in enumerate(leaves_of(y)):
         if getattr(leaf, "dtype", np.dtype(float)).kind not in "fc" and not isinstance(leaf, (float, complex)):
             continue
-        rng = np.random.default_rng(start + number)
-        weights = rng.uniform(0.5, 1.5, shape_of(leaf))
-        total = total + (np.real(leaf) * weights).sum()
+        real, imaginary = weights(start + number, shape_of(leaf))
+        total = total + (np.real(leaf) * real).sum()
         if isinstance(leaf, complex) or getattr(leaf, "dtype", np.dtype(float)).kind == "c":
-            total = total + (np.imag(leaf) * rng.uniform(0.5, 1.5, shape_of(leaf))).sum()
+            total = total + (np.imag(leaf) * imaginary).sum()
     return total
+
+
+@functools.lru_cache(maxsize=1024)
+def weights(number: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return fixed random weights for the real and the imaginary part of an output."""
+    rng = np.random.default_rng(number)
+    return rng.uniform(0.5, 1.5, shape), rng.uniform(0.5, 1.5, shape)
 
 
 def central_difference(f: Callable[..., Any], args: list[Any], which: int, eps: float) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import operators, proxy  # noqa: F401  (operators gives proxies theirs)
+from tapegrad import kept, operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.economy import Economy
 from tapegrad.errors import MutationError, TapeError, in_our_words
@@ -121,6 +121,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
+            kept.check(tracer)
             if rerouting is not None:
                 rerouting.check()
                 signature.reached = rerouting.reached(walks)

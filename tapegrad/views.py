@@ -32,7 +32,7 @@ from tapegrad.tensors import duplicate, is_memory, is_tensor, is_writable, overl
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("__weakref__", "family", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "held", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -42,6 +42,7 @@ class Storage:
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
         self.locked: tuple[Step, ...] = ()  # those that lead to views which NumPy lets a program write to, and a path does not
+        self.held = ""  # why it may not be written to: others than the trace hold it
         self.lost = ""  # why the content is not known any more
         self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
 
@@ -59,6 +60,8 @@ class Storage:
         """Raise as NumPy does where the array may only be read; MutationError where its content is not known any more."""
         if self.lost:
             raise MutationError(self.lost, user_location(), CLONE)
+        if self.held:
+            raise MutationError(self.held, user_location(), "a copy of it, y = y.copy(), or a function that returns one")
         if not is_writable(self.val):
             raise ValueError("assignment destination is read-only")
 
@@ -370,7 +373,9 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
 
 
 def _guard_writable(storage: Storage, tracer: Any) -> None:
-    """Guard, at the first write to an input, whether it may be written to: on the tape each is a copy of it."""
+    """Guard, at the first write to an input, whether it may be written to, and at any what is apart: on the tape each is a copy of it."""
+    if tracer.lent:
+        tracer.guard_lent()
     if isinstance(storage.op, Input):
         tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
 

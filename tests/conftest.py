@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of libraries would wait for each other
+    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
 import pytest
 
 from tapegrad.replay import cache

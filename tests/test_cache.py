@@ -216,6 +216,16 @@ def test_the_order_of_keywords_and_of_keys() -> None:
             assert list(found[1][2]) == list(given)
 
 
+def test_keys_that_are_as_good_for_a_dict_are_told_apart() -> None:
+    def f(given: Any) -> Any:
+        (key, x), = given.items()
+        return x * {bool: 2.0, int: 3.0, float: 5.0}[type(key)]
+    step = tg.value_and_grad(f)
+    for key in (1, True, 1.0, 1, True, 1.0, True, 1):
+        value, (_, gradient) = step({key: 2.0})
+        assert value == 2.0 * {bool: 2.0, int: 3.0, float: 5.0}[type(key)] and [*map(type, gradient)] == [type(key)]
+
+
 def test_an_iterator_is_used_up_by_each_call() -> None:
     step, numbers = tg.value_and_grad(lambda x, it: x * next(it)), itertools.count(1)
     assert [step(2.0, numbers)[0] for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]

@@ -70,6 +70,23 @@ def test_compiled_functions_take_the_programs_path() -> None:
             fast(BAD)
 
 
+def tried(x: Any) -> Any:
+    try:
+        np.log(x)
+    except FloatingPointError:
+        return x.sum() * 10.0
+    return x.sum()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_call_whose_value_nobody_needs_raises_all_the_same() -> None:
+    value, step = tg.compile(tried), tg.value_and_grad(tried)
+    for divide in ("ignore", "ignore", "raise", "ignore", "raise", "ignore"):
+        with np.errstate(divide=divide):  # type: ignore[arg-type]
+            assert value(BAD) == tried(BAD) == step(BAD)[0]
+    assert value.stats.hits > 1 < step.stats.hits  # type: ignore[attr-defined]
+
+
 def test_what_only_silences_leaves_no_guard() -> None:
     assert not [op for op in tg.trace(loose, GOOD)[1] if op.kind == "guard"]
     before = np.geterr()

@@ -53,3 +53,59 @@ def test_what_is_taken_of_a_constant_by_a_traced_mask() -> None:
         value, (_, dx) = tg.grad(f, x)
         assert value == f(x)
         np.testing.assert_allclose(dx, [f(x) / x[0], 0.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
+@pytest.mark.parametrize("kwargs", [{}, {"cache": True}, {"otypes": [np.float32]}])
+def test_a_vectorized_function_gives_the_dtype_of_its_first_number(dtype: Any, kwargs: Any) -> None:
+    seen: list[Any] = []
+
+    def sine(x: Any) -> Any:
+        seen.append(x)
+        return np.sin(x)
+    f, x = np.vectorize(sine, **kwargs), np.array([1.0, 0.0, 1.0]).astype(dtype)
+    y = f(x)
+    count = len(seen)
+    value, tape = tg.trace(lambda x: f(x) * 1, x)
+    assert len(seen) == 2 * count
+    for found in (value, tape.play(x)):
+        assert found.dtype == y.dtype
+        np.testing.assert_array_equal(found, y)
+
+
+SMALL = [np.array([1, 0, 1]).astype(dtype) for dtype in (np.bool_, np.int8, np.uint8, np.int32, np.float16, np.float32, np.complex64, np.longdouble)]
+TYPED = [
+    lambda x: np.power(x, 2), lambda x: x ** 2, lambda x: x ** 2.0, lambda x: x ** 0.5, lambda x: x ** 1.0, np.fabs, lambda x: np.dot(x, 2),
+    lambda x: np.dot(2.0, x), lambda x: np.inner(x, 2.0), lambda x: np.outer(2.0, x), lambda x: np.kron(x, 2.0), lambda x: np.clip(x, 0, np.int8(1)),
+    lambda x: np.clip(x, 0.0, np.float32(1)), lambda x: np.max(x, initial=0), lambda x: np.sum(x, initial=0.5), lambda x: np.prod(x, initial=2.5),
+    lambda x: np.linspace(x, np.float16(2), 3), lambda x: np.linspace(x[::-1], x, 3), lambda x: np.reshape(2.0, (-1, 1)) * x,
+    lambda x: np.array(2, dtype=float) * x, lambda x: np.broadcast_to(2.0, (2, 3)) * x,
+]
+
+
+@pytest.mark.parametrize("x", SMALL, ids=lambda x: str(x.dtype))
+@pytest.mark.parametrize("f", TYPED)
+def test_results_have_numpys_dtype(f: Any, x: Any) -> None:
+    try:
+        y = f(x)
+    except TypeError:
+        pytest.skip("NumPy has no such function")
+    value, tape = tg.trace(f, x)
+    space: dict[str, Any] = {}
+    exec(tape.to_python("replay"), space)
+    for found in (value, tape.play(x), tg.optimise(tape).play(x), tg.compile(tape)(x), space["replay"](x)):
+        assert found.dtype == y.dtype and found.shape == y.shape
+        np.testing.assert_allclose(found, y, rtol=1e-3)
+
+
+@pytest.mark.parametrize("f", [
+    lambda s, x: np.outer(s, x), lambda s, x: np.kron(s, x), lambda s, x: np.ravel(s) * x, lambda s, x: np.reshape(s, (1, 1)) + x,
+    lambda s, x: np.broadcast_to(s, (3,)) * x, lambda s, x: np.array(s, dtype=float) * x, lambda s, x: np.dot(s, x), lambda s, x: np.atleast_1d(s) / x,
+])
+@pytest.mark.parametrize("s", [0.1, 3])
+def test_an_array_made_of_a_number_stays_one(f: Any, s: Any) -> None:
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    y, tape = f(s, x), tg.trace(f, s, x)[1]
+    for found in (tape.play(s, x), tg.optimise(tape).play(s, x), tg.compile(tape)(s, x)):
+        assert found.dtype == y.dtype
+        np.testing.assert_array_equal(found, y)

@@ -12,9 +12,9 @@ import tapegrad
 ROOT = Path(tapegrad.__file__).parent
 
 # A file imports only what stands above it here (DESIGN: where code lives).
-ORDER = ["errors", "text", "paths", "brief", "calls", "opaque", "path", "lazy", "tensors", "tensorindex", "tensorarray", "tangent", "methods", "tape", "around", "check", "alike", "copies", "parts", "modules", "wanted", "unmirror", "tree",
+ORDER = ["errors", "text", "paths", "brief", "calls", "opaque", "path", "lazy", "tensors", "tensorindex", "tensorarray", "tangent", "methods", "tape", "around", "check", "alike", "installed", "copies", "parts", "modules", "wanted", "unmirror", "tree",
          "returned", "lent", "stub", "parallel", "rules", "ops",
-         "needs", "economy", "views", "context", "proxy", "operators", "frontends", "interpose", "generators", "redirect", "routes", "reroute", "trace", "rewrite", "back", "grad", "passes", "replay", "store", "show", "debug", "testing",
+         "needs", "economy", "views", "kept", "context", "proxy", "operators", "frontends", "interpose", "generators", "redirect", "routes", "reroute", "trace", "rewrite", "back", "grad", "passes", "replay", "store", "show", "debug", "testing",
          "__init__", "cli", "__main__"]
 
 

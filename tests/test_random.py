@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import itertools
 import math
 import random
 import types
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -242,3 +246,89 @@ def test_generators_are_found_or_a_replay_is_refused(f: Any) -> None:
                 run(2.0)
     with pytest.raises(tg.GuardError, match=r"draws from (a Generator|random) that no stand-in was found for"):
         tg.trace(f, 2.0)[1].play(2.0)
+
+
+# -- where a program may keep a generator, and where what it draws may go
+
+
+class _Slotted:
+    __slots__ = ("rng",)
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(1)
+
+
+class _Meta(type):
+    rng = np.random.default_rng(2)
+
+    @property
+    def number(cls) -> Any:
+        return cls.rng.normal()
+
+
+class _Classed(metaclass=_Meta):
+    pass
+
+
+PLACES: dict[str, Any] = {
+    "slotted": _Slotted(), "partial": functools.partial(np.random.default_rng(3).normal, 0.0), "deque": collections.deque([random.Random(4)]),
+    "space": SimpleNamespace(rng=np.random.default_rng(5)), "bits": np.random.PCG64(6), "seeds": np.random.SeedSequence(7), "rng": np.random.default_rng(8),
+    "method": {"draw": random.Random(9).random}, "system": random.SystemRandom(), "mapped": map(np.random.default_rng(10).normal, itertools.repeat(0.0)),
+}
+HIDDEN = {
+    "slots": lambda x: x * PLACES["slotted"].rng.normal(), "a partial function": lambda x: x * PLACES["partial"](), "a deque": lambda x: x * PLACES["deque"][0].random(),
+    "a bit generator": lambda x: x * np.random.Generator(PLACES["bits"]).normal(), "its raw bits": lambda x: x * float(PLACES["bits"].random_raw()),
+    "spawned": lambda x: x * PLACES["rng"].spawn(1)[0].normal(), "spawned seeds": lambda x: x * np.random.default_rng(PLACES["seeds"].spawn(1)[0]).normal(),
+    "a metaclass": lambda x: x * _Classed.number, "a stored method": lambda x: x * PLACES["method"]["draw"](), "an iterator": lambda x: x * next(PLACES["mapped"]),
+    "a namespace": lambda x: x * PLACES["space"].rng.normal(), "a shuffled list": lambda x: (values := list(range(999)), PLACES["rng"].shuffle(values), x * values[0])[2],
+}
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.replay.path.RetraceWarning")
+@pytest.mark.parametrize("name", HIDDEN)
+def test_draws_are_made_again_or_refused_wherever_the_generator_is(name: str) -> None:
+    f = HIDDEN[name]
+    for replay in (tg.trace(f, 1.5)[1].play, lambda x: tg.gradtape(f, x).play(x)[0]):
+        try:
+            found = [float(replay(1.5)) for _ in range(3)]
+        except tg.GuardError as err:
+            assert "draws from" in str(err)
+        else:
+            assert len(set(found)) == 3
+    step = tg.value_and_grad(f, warmup=1)
+    assert len({float(step(1.5)[0]) for _ in range(4)}) == 4
+
+
+def test_a_generator_of_the_systems_does_no_harm() -> None:
+    assert tg.grad(lambda x: x * 2.0 + 0.0 * PLACES["system"].random(), 1.0)[0] == 2.0
+
+
+@pytest.mark.parametrize("draw", [
+    lambda rng, out: rng.random(out=out), lambda rng, out: rng.random(3, np.float64, out), lambda rng, out: rng.standard_normal(out=out),
+    lambda rng, out: rng.standard_exponential(None, np.float64, "inv", out), lambda rng, out: rng.standard_gamma(2.0, out=out), lambda rng, out: rng.random(None, np.float64, out),
+])
+def test_numbers_are_drawn_into_an_array(draw: Any) -> None:
+    def f(x: Any, rng: Any) -> Any:
+        out = np.zeros(3)
+        draw(rng, out)
+        return np.sum(x * out)
+    expected = f(2.0, np.random.default_rng(0))
+    value, (_, dx, _) = tg.grad(f, 2.0, np.random.default_rng(0))
+    assert value == expected and dx == expected / 2.0
+    tape = tg.trace(f, 2.0, np.random.default_rng(0))[1]
+    assert tape.play(2.0, np.random.default_rng(0)) == expected != tape.play(2.0, np.random.default_rng(1))
+
+
+def test_what_is_shuffled_in_place_is_the_programs() -> None:
+    def f(x: Any, rng: Any) -> Any:
+        parts = [x[0], x[1], x[2], x[3]]
+        rng.shuffle(parts)
+        rng.shuffle(order)
+        return parts[0] * 2.0 + parts[1] * order[0]
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    order = np.arange(1.0, 9.0)
+    expected = f(x, np.random.default_rng(0))
+    order = np.arange(1.0, 9.0)
+    assert tg.grad(f, x, np.random.default_rng(0), captured=False)[0] == expected
+    with pytest.raises(tg.UnknownFunction, match="shuffle of a list"):
+        tg.trace(lambda x: (values := [1.0, 2.0], np.random.default_rng(0).shuffle(values), x * values[0])[2], 1.0)

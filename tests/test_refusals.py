@@ -258,3 +258,21 @@ def test_an_array_is_filled_with_one_number() -> None:
             tg.grad(f, x)
     for x in (2.0, np.float64(2.0), np.array(2.0)):
         assert tg.grad(f, x)[0] == f(x)
+
+
+class Percent(float):
+    def __mul__(self, other: Any) -> Any:
+        return float(self) * other / 100.0
+    __rmul__ = __mul__
+
+
+class Named(float):
+    pass
+
+
+@pytest.mark.parametrize("run", [tg.grad, tg.trace, tg.gradtape, lambda f, *args: tg.value_and_grad(f)(*args), lambda f, *args: tg.compile(f)(*args)])
+def test_numbers_with_operators_of_their_own_are_refused_as_arguments(run: Any) -> None:
+    with pytest.raises(tg.UnknownFunction, match="y is a Percent, whose operators mean something else"):
+        run(lambda x, y: x * y, 1.5, Percent(2.0))
+    assert tg.grad(lambda x, y: x * y, 1.5, Named(2.0))[1][1:] == (2.0, 1.5)
+    assert tg.grad(lambda x: x * Percent(2.0), 1.5)[1][1] == pytest.approx(0.02)

@@ -203,7 +203,7 @@ def _sign(x: Any) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, np.fabs, operator.abs),
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
              torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)

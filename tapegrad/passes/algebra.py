@@ -72,21 +72,26 @@ def same(x: Any, op: Operation) -> Any:
     return x if isinstance(x, Operation) and same_type(x.val, op.val) else None
 
 
-# -- neutral elements. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of that. x - 0 and x + (-0.0) are.
+# -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of
+# that. x - 0 and x + (-0.0) are.
 
 
 def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x * 1, 1 * x."""
+    if is_complex(op.val):
+        return None
     return same(a, op) if number(b) == 1 else same(b, op) if number(a) == 1 else None
 
 
 def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x / 1, x ** 1."""
-    return same(a, op) if number(b) == 1 else None
+    return same(a, op) if number(b) == 1 and not is_complex(op.val) else None
 
 
 def plus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x + (-0.0), -0.0 + x; with 0 where x is an integer."""
+    if is_complex(op.val):
+        return None
     neutral = [is_zero(x, negative=True) or (is_zero(x, negative=False) and not floats(op)) for x in (a, b)]
     return same(a, op) if neutral[1] else same(b, op) if neutral[0] else None
 
@@ -107,14 +112,14 @@ def is_zero(x: Any, negative: bool) -> bool:
 
 def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
-    exact = is_zero(a, negative=True) or (is_zero(a, negative=False) and not floats(op))
+    exact = (is_zero(a, negative=True) and not is_complex(op.val)) or (is_zero(a, negative=False) and not floats(op))
     return w.make(op, negative, b, val=op.val) if exact and same(b, op) else None
 
 
 def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x * -1, -1 * x, x / -1 is -x."""
     x = a if number(b) == -1 else b if number(a) == -1 and op.fn is multiply else None
-    return w.make(op, negative, x, val=op.val) if same(x, op) and signed(op) else None
+    return w.make(op, negative, x, val=op.val) if same(x, op) and signed(op) and not is_complex(op.val) else None
 
 
 def signed(op: Operation) -> bool:
@@ -158,7 +163,10 @@ def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
 
 
 def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two."""
+    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two.
+
+    Where b is subnormal, 1 / b overflows and a / b may not; where b is within a factor of 4 of the largest number, 1 / b has fewer digits.
+    """
     for x, y in ((a, b), (b, a)):
         if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
                 and same_type(y.args[1].val, y.val) and same_type(y.val, op.val) and not is_python(y.val):

@@ -3,6 +3,11 @@
 `sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it stands: what
 is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a sum (`a + (-b)` is
 `a - b`), takes it up before.
+
+An elementwise value stays what it was to an ulp or two, also where it is infinite, subnormal or a signed zero: a sign passes what has no sum,
+another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors become one where none of them undoes what the
+other did to numbers at the ends of the range. Sums, products of matrices and solutions are linear up to rounding, as their order of summation
+is: a factor passes them, and the sign of a zero that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
 """
 
 from __future__ import annotations
@@ -45,12 +50,14 @@ from tapegrad.passes.walk import Walk, count_uses, pure, same_type
 from tapegrad.rules import Op
 from tapegrad.tape import UNKNOWN, Call, Operation, Tape
 
-LINEAR = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem, sum, mean])  # in the first argument
-BILINEAR = frozenset([multiply, matmul, tensordot, dot, vecdot, vdot])
+MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])  # the numbers of the first argument
+SUMS = frozenset([sum, mean])
+PRODUCTS = frozenset([matmul, tensordot, dot, vecdot, vdot])
+BILINEAR = PRODUCTS | {multiply}
 SOLVES = frozenset([solve, solve_triangular])  # linear in the second
 EVEN = frozenset([square, abs, cos])
 SCALING = frozenset([negative, multiply, divide, add])  # what may be a constant times an operand
-PASSING = LINEAR | BILINEAR | SOLVES | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
+PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
 SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
 
 NEVER = (math.inf, math.inf)
@@ -135,27 +142,25 @@ def _size(val: Any) -> float:
 def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
     """Return what a sign and another factor of the i-th argument cost, once it is this call's; `costs` are those of its value."""
     fn, args = op.fn, op.args
-    if fn in LINEAR:
+    if fn in MOVING:
+        return costs if i == 0 else NEVER
+    if fn in SUMS:
         return costs if i == 0 and not (op.kwargs and op.kwargs.get("dtype")) else NEVER
     if factor[op.id] is not None:
         return FREE
+    if fn in SOLVES:
+        return costs
     if fn in BILINEAR or fn is divide:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
         meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
         return FREE if meets else costs
-    if fn in SOLVES:
-        return costs
-    if fn is add or (fn is subtract and i == 1):
-        return 0.0, math.inf
-    if fn is subtract:
-        return costs[0], math.inf
-    if fn in EVEN:
+    if fn is add or (fn is subtract and i == 1) or fn in EVEN:
         return 0.0, math.inf
     if fn is scatter:
-        return costs if i == 0 and len(op.kwargs["ranks"]) == 1 else NEVER
-    return costs if fn is where and i and _zero(args[3 - i]) else NEVER
+        return (math.inf, costs[1]) if i == 0 and len(op.kwargs["ranks"]) == 1 else NEVER
+    return (math.inf, costs[1]) if fn is where and i and _zero(args[3 - i]) else NEVER
 
 
 def floating(val: Any) -> bool:
@@ -188,11 +193,33 @@ def constant_factor(op: Call) -> Factor | None:
     factor, x = found
     if not isinstance(x, Operation) or not isinstance(factor, (int, float, np.floating)) or isinstance(factor, bool) or not _fits(float(factor)):
         return None
+    if _dtype(x).itemsize < 4 and not is_sign(float(factor)):
+        return None  # a product of factors is soon out of a small float's range
     return (float(factor), x) if floating(x.val) and same_type(x.val, op.val) else None
 
 
 def _fits(factor: float) -> bool:
     return SMALLEST <= builtin_abs(factor) <= LARGEST
+
+
+def is_sign(factor: float) -> bool:
+    """True for 1 and -1, a product with which is exact."""
+    return builtin_abs(factor) == 1.0
+
+
+def is_near_one(factor: float) -> bool:
+    """True for a factor that takes a product at most to the next power of two."""
+    return 0.5 <= builtin_abs(factor) <= 2.0
+
+
+def together(first: float, then: float) -> bool:
+    """True where a product with two factors, one after the other, is that with both at once, to an ulp of the result.
+
+    Both are at most 1: what the first loses below the smallest normal number, the second makes no larger. Or neither is smaller than 1, and the
+    first is an integer, of whose products none is lost there. A large one and a small one may overflow, or vanish, in between.
+    """
+    a, b = builtin_abs(first), builtin_abs(then)
+    return a == 1.0 or b == 1.0 or (a <= 1.0 and b <= 1.0) or (a >= 1.0 and b >= 1.0 and a.is_integer())
 
 
 def builtin_abs(x: float) -> float:
@@ -207,7 +234,7 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
     if found is not None:
         factor, base = _split(walk.bind(found[1]))
-        return Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor) else None
+        return Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor) and together(factor, found[0]) else None
     parts = [_split(walk.bind(arg)) for arg in op.args]
     given = [factor for factor, _ in parts]
     if all(factor == 1.0 for factor in given):
@@ -221,25 +248,26 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
         return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
     if op.fn is subtract and given == [1.0, -1.0]:
         return walk.make(op, add, *args, val=op.val)
-    if op.fn is subtract and given == [-1.0, 1.0]:
-        return Scaled(-1.0, walk.make(op, add, *args, val=op.val if is_blank(op.val) else UNKNOWN))
     return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
 
 
 def _passed(op: Call, given: list[float]) -> float | None:
     """Return the factor of a call's value, where its arguments have these."""
     fn = op.fn
-    if fn in BILINEAR:
-        return given[0] * given[1]
-    if fn is divide:
-        return given[0] / given[1]
+    if fn in PRODUCTS:
+        return given[0] * given[1] if together(*given) else None
     if fn in SOLVES:
         return given[1] / given[0]
-    if (fn is add or fn is subtract) and given[0] == given[1]:
+    if fn is multiply or fn is divide:
+        factor = given[0] * given[1] if fn is multiply else given[0] / given[1]
+        return factor if is_near_one(given[0]) and is_near_one(given[1]) and is_near_one(factor) else None
+    if fn in MOVING or fn in SUMS:
         return given[0]
-    if fn in LINEAR or (fn is scatter and len(op.kwargs["ranks"]) == 1):
-        return given[0]
-    return given[1] * given[2] if fn is where and (_zero(op.args[1]) or _zero(op.args[2])) else None
+    if fn is scatter:  # a zero keeps its sign beside a positive factor
+        return given[0] if len(op.kwargs["ranks"]) == 1 and given[0] > 0 else None
+    if fn is where and (_zero(op.args[1]) or _zero(op.args[2])):
+        return given[1] * given[2] if min(given) > 0 else None
+    return None
 
 
 def _dtype(x: Operation) -> Any:

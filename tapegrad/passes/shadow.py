@@ -13,7 +13,7 @@ from tapegrad.passes.loop import Loop, is_loop, taken
 from tapegrad.passes.walk import own, typed_by_value
 from tapegrad.rewrite import leading
 from tapegrad.rules import Op, Traced
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Operation, Tape, copy_op, value_of
+from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 
 
 def guard_type(op: Call, tracer: Tracer) -> None:
@@ -91,6 +91,8 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             tracer.constants[id(made.val)] = (made.val, made)
         elif isinstance(op, Guard):
             tracer.guarded.add((made.args[0].id, op.fact))
+            if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
+                tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that
             continue
         if isinstance(made, Call):
             mark = len(new.ops)

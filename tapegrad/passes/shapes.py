@@ -51,6 +51,7 @@ from tapegrad.ops import (
 )
 from tapegrad.passes.algebra import FILLED, is_filled, number, same
 from tapegrad.passes.walk import Walk, is_call, same_type
+from tapegrad.tangent import has_dtype
 from tapegrad.tape import Call, Constant, Operation, value_of
 
 ELEMENTWISE = (
@@ -111,14 +112,16 @@ def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
     wide = [value_of(arg).dtype for arg in slim if hasattr(value_of(arg), "dtype")]
     for a, b in zip(slim, args):
         dtype, was = getattr(value_of(a), "dtype", None), getattr(value_of(b), "dtype", None)
-        if dtype != was and not (dtype is None and was in wide):
+        if was is None:
+            continue  # a number is narrow as it is
+        if was not in wide if dtype is None else dtype != was:
             return False
     return True
 
 
 def _plain(x: Any, operands: list[Any]) -> Any:
     """Write a NumPy number as Python's where an array of its dtype stands beside it."""
-    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and getattr(arg.val, "dtype", None) == x.dtype for arg in operands):
+    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and has_dtype(arg.val, x.dtype) for arg in operands):
         return x.item()
     return x
 
@@ -166,7 +169,7 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
         return None
     slim, over = narrow(x), axes(x, axis)
     have = (1,) * (len(shape(x)) - len(shape(slim))) + shape(slim)
-    if slim is x or not over or not x.val.size or any(have[a] != 1 for a in over) or getattr(value_of(slim), "dtype", None) != op.val.dtype:
+    if slim is x or not over or not x.val.size or any(have[a] != 1 for a in over) or not has_dtype(value_of(slim), op.val.dtype):
         return None
     kept = tuple(n for a, n in enumerate(have) if a not in over or keepdims)
     if shape(slim) != kept:

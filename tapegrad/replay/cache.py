@@ -27,6 +27,7 @@ from tapegrad.replay.observe import Observer
 from tapegrad.replay.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.replay.refill import Bare, is_refillable, strip
 from tapegrad.replay.skeleton import Skeleton
+from tapegrad.replay.strict import may_lose, strict
 from tapegrad.rules import Traced
 from tapegrad.tape import Call, Tape
 from tapegrad.trace import collector, flatten_call, record
@@ -51,7 +52,7 @@ class Visit:
     What calls cost is `rent` at first, and nobody looks which path they take.
     """
 
-    __slots__ = ("choice", "compiled", "fresh", "key", "looks", "observer", "path", "rent", "stale", "start")
+    __slots__ = ("choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale", "start")
 
     def __init__(self, compiled: Compiled, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
@@ -67,11 +68,17 @@ class Visit:
         self.observer = Observer(budget, reads=not all(path.joins for path in due)) if due else None
         self.path: Path | None = None
         self.fresh: Freshness | None = None
+        self.loses = False
         self.choice: Choice | None = None
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         """Return the random generators that the program can reach, with their states if its tape may be kept; None where nobody looks at it."""
-        return None if not self.looks else Found(f, args, kwargs, watched=self.observer is not None)
+        if not self.looks:
+            return None
+        found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
+        if self.observer is not None:
+            self.observer.reads.meet = found.meet
+        return found
 
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
@@ -87,6 +94,7 @@ class Visit:
         if not path.is_due(compiled.warmup, compiled._pace):
             compiled._postpone(self.key)
             return False
+        observer.note_rules(tape)
         fresh, why, where = observer.result()
         self.fresh = fresh or None
         if not why and (lacking := unrecorded_draws(tape)) is not None:
@@ -96,7 +104,7 @@ class Visit:
             return False
         if path.joins and compiled._join(self, path, tape):
             return False
-        path.joins = False
+        path.joins, self.loses = False, may_lose(tape)
         return observer.notes and path.is_due(compiled.warmup, compiled._pace)
 
     def general(self, tape: Tape) -> Tape:
@@ -151,6 +159,9 @@ class Compiled:
         key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry.reached, args, kwargs):
+                continue
+            if entry.loses and strict():
+                self._missed("that NumPy's warnings are errors")
                 continue
             tape = entry.tape  # another thread may compile it meanwhile
             try:
@@ -262,6 +273,7 @@ class Compiled:
         drop(tape)
         entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size), visit.choice,
                       set() if visit.observer is None else visit.observer.ran)
+        entry.loses = visit.loses
         with self._lock:
             path.entry, path.account.patience = entry, 1.0
             for other in self._paths[visit.key] if visit.choice is not None else ():

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.alike import alike
+from tapegrad.alike import alike, kind_of, parts_of, values_of
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
+from tapegrad.tape import Constant, Tape
 from tapegrad.trace import print_of
 
 
@@ -27,6 +28,7 @@ class Missing:
     """What there is under a name that is not bound."""
 
 
+FEW = 1 << 12  # bytes that are compared in less time than a call takes
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
 Check = Callable[[Any], bool]
 """Says of what is found whether it is the same as what there was."""
@@ -42,14 +44,31 @@ class Place(NamedTuple):
     label: str
 
 
+class Shape(NamedTuple):
+    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these `keys`, if code computes names."""
+
+    namespace: Mapping[Any, Any]
+    label: str
+    size: int
+    known: int
+    keys: list[str] | None
+
+
+def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool, whole: bool) -> Shape:
+    """Return which names a namespace has, of which code reads some; if it computes such names, the `whole` matters."""
+    return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)), [*namespace] if whole else None)
+
+
 class Freshness:
     """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
 
-    __slots__ = ("places", "quick", "sizes", "slow")
+    __slots__ = ("exact", "names", "places", "quick", "shapes", "slow", "some")
 
-    def __init__(self, places: Iterable[Place], sizes: Iterable[tuple[Mapping[Any, Any], int, str]]) -> None:
-        self.places, self.sizes = list(places), list(sizes)
+    def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
+        self.places, self.shapes, self.names = list(places), list(shapes), names
         self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
+        self.some = [(shape.namespace, shape.size, shape.known) for shape in self.shapes if shape.keys is None]
+        self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
         self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
 
     def __call__(self) -> bool:
@@ -57,8 +76,12 @@ class Freshness:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
                 return False
-        for names, size, _ in self.sizes:
-            if len(names) != size:
+        mentioned = self.names.intersection
+        for names, size, known in self.some:  # none of the known ones is gone, so that none has come if there are as many
+            if (size >= 0 and len(names) != size) or len(mentioned(names)) != known:
+                return False
+        for names, keys in self.exact:
+            if [*names] != keys:
                 return False
         for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
             if not check(namespace.get(name, Missing)):
@@ -67,8 +90,9 @@ class Freshness:
 
     @property
     def keys(self) -> set[tuple[int, Any]]:
-        """Which places it looks at."""
-        return {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
+        """Which places it looks at, and which names it looks for."""
+        shapes = {(id(shape.namespace), ("shape", shape.keys is None)) for shape in self.shapes} | {(0, frozenset(self.names))}
+        return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
         """Return the label of a place that has changed, what stood there, and what does now; None where there is none."""
@@ -76,13 +100,13 @@ class Freshness:
             found = place.namespace.get(place.name, Missing)
             if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
                 return place.label, _told(place.value), _told(original(found))
-        for names, size, label in self.sizes:
-            if len(names) != size:
-                return label, f"{size} attributes", f"{len(names)}"
+        for then in self.shapes:
+            if shape(then.namespace, then.label, self.names, then.size >= 0, then.keys is not None) != then:
+                return f"the attributes of {then.label}", "", ""
         return None
 
     def __bool__(self) -> bool:
-        return bool(self.places or self.sizes)
+        return bool(self.places or self.shapes)
 
 
 def _told(x: Any) -> str:
@@ -107,59 +131,78 @@ class Plain:
 
 
 class Sequence:
-    """What is in a list, tuple or deque, item by item."""
+    """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
 
-    __slots__ = ("items", "kind", "then")
+    __slots__ = ("items", "kind", "then", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.then = type(value), list(value)
+        self.kind, self.then = type(value), parts_of(value)
+        base: Any = kind_of(value)
+        self.walk = base.__iter__
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        then = self.then
-        if type(found) is not self.kind or len(found) != len(then):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found))
-        return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
+        return type(found) is self.kind and _are_same(list(self.walk(found)), self.then, self.items)
 
 
 class Table:
     """What is in a dict, key by key, in its order."""
 
-    __slots__ = ("items", "keys", "kind", "values")
+    __slots__ = ("items", "keys", "kind", "read", "values", "walk")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.keys, self.values = type(value), list(value), list(value.values())
+        self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
+        base: Any = kind_of(value)
+        self.walk, self.read = base.__iter__, base.values
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        if type(found) is not self.kind or len(found) != len(self.keys):
+        if type(found) is not self.kind:
             return False
-        if not (all(map(is_, found, self.keys)) or alike(list(found), self.keys)):
-            return False
-        if self.items is not None:
-            return all(check(part) for check, part in zip(self.items, found.values()))
-        return all(map(is_, found.values(), self.values)) or all(Plain(value)(part) for value, part in zip(self.values, found.values()))
+        keys = list(self.walk(found))
+        return _are_same(keys, self.keys, None) and _are_same(list(self.read(found)), self.values, self.items)
+
+
+def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:
+    """Return whether parts are what they were: things for good, or what `checks` say of them."""
+    if len(found) != len(then):
+        return False
+    if checks is not None:
+        return all(check(part) for check, part in zip(checks, found))
+    return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
 
 
 class Array:
-    """The numbers of an array: unless nobody can write to it, they are compared."""
+    """The numbers of an array. Of a large one to which nobody can write, some will do."""
 
-    __slots__ = ("held", "value")
+    __slots__ = ("held", "kind", "value")
 
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.value = value
-        self.held = None if is_sealed(value) else _held(value)
+        self.value, self.kind = value, _kind(value)  # which may be set in place
+        self.held = None if is_sealed(value) and value.nbytes > FEW else _held(value)
 
     def __call__(self, found: Any) -> bool:
-        value, held = self.value, self.held
-        if held is None:
-            if found is value:
-                return True
-            held = _held(value)
-        return type(found) is type(value) and found.shape == value.shape and found.dtype == value.dtype and found.strides == value.strides \
-            and _is_held(found, held)
+        if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
+            return False
+        if self.held is not None:
+            return _is_held(found, self.held)
+        return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))
+
+
+def _kind(x: np.ndarray[Any, Any]) -> Any:
+    return type(x), x.shape, x.dtype, x.strides, is_sealed(x)
+
+
+class Objects:
+    """What is in an array of objects, one by one."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, value: np.ndarray[Any, Any], checks: list[Check]) -> None:
+        self.kind, self.items = (type(value), value.shape), Sequence(list(value.flat), checks)
+
+    def __call__(self, found: Any) -> bool:
+        return isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject and self.items(list(found.flat))
 
 
 class Sample:
@@ -227,10 +270,10 @@ class Members:
     __slots__ = ("kind", "then")
 
     def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), frozenset(value)
+        self.kind, self.then = type(value), parts_of(value)  # in their order, which depends on how they came in
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and alike(frozenset(found), self.then)
+        return type(found) is self.kind and _are_same(parts_of(found), self.then, None)
 
 
 class Cached:
@@ -253,6 +296,26 @@ class Cached:
             return False
         now, then = self.value.cache_info(), self.info
         return now == then if self.settled else bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
+
+
+class Edits:
+    """The operations of a tape, which the program may play, and others edit."""
+
+    __slots__ = ("then", "value")
+
+    def __init__(self, value: Tape) -> None:
+        self.value, self.then = value, _operations(value)
+
+    def __call__(self, found: Any) -> bool:
+        if found is not self.value:
+            return False
+        now = _operations(found)
+        return len(now) == len(self.then) and all(map(is_, now, self.then))
+
+
+def _operations(tape: Tape) -> list[Any]:
+    """Return what a tape's operations are made of, which an edit replaces."""
+    return [tape.result, *[part for op in tape.ops for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
 
 
 class Never:

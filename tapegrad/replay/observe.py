@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import warnings
 from collections.abc import Callable
-from types import CodeType, FrameType
+from contextvars import ContextVar
+from inspect import unwrap
+from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from tapegrad.copies import running
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.reads import Reads
-from tapegrad.replay.world import ALOUD, QUIET, heard_in_c, heard_in_python
+from tapegrad.replay.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
+from tapegrad.rules import Op
+from tapegrad.tape import Call, Tape
 from tapegrad.tree import FOREIGN_PACKAGES, Signature
 
 _SILENT = FOREIGN_PACKAGES  # modules whose own reading is not the program's, but for what is listed in `world`
@@ -55,26 +60,40 @@ class Observer:
         """Return whether a primitive of the user's runs: each replay calls it, and it reads what it reads."""
         return len(running.tracers) < self.depth
 
-    def entered(self, code: CodeType, frame: FrameType) -> None:
-        """Hear of a code object that begins to run for the first time."""
-        if code in self.known or self.is_outside():
-            return
-        self.known.add(code)
+    def entered(self, code: CodeType, frame: FrameType) -> bool:
+        """Hear of a code object that begins to run for the first time; return whether it need not be heard of again."""
+        if code in self.known:
+            return True
+        if self.is_outside():
+            return False
         module = frame.f_globals.get("__name__", "")
         if code.co_filename in INTERNAL or module.startswith("namedtuple_"):  # what the standard library writes for a named tuple reads nothing
-            return
-        if module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
-            if frame.f_back is not None and frame.f_back.f_code.co_filename in INTERNAL:
-                self.known.discard(code)  # the program may call it too
-            else:
-                self.ask(heard_in_python(module, code.co_name), frame)
+            self.known.add(code)
+        elif module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
+            if self.is_for_its_own_sake(module, frame.f_back):
+                return False  # the program may call it too
+            self.known.add(code)
+            self.ask(heard_in_python(module, code.co_name), frame)
+            if self.notes:
+                self.reads.hear(module, code.co_name)
         else:
+            self.known.add(code)
             self.ran.add(code)
             if self.notes:
                 self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
+        return True
+
+    def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
+        """Return whether code of a library is called by tapegrad, or by the standard library for what is no concern of the program's."""
+        if caller is None:
+            return False
+        calls = caller.f_globals.get("__name__", "").partition(".")[0]
+        return caller.f_code.co_filename in INTERNAL or (module in OWN and calls in sys.stdlib_module_names and not calls.startswith("__main__"))
 
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program itself."""
+        if fn is warnings.warn and self.notes:  # it may raise, as its filters say
+            self.reads.place(vars(warnings), "filters", "warnings.filters")
         key = id(fn) if getattr(fn, "__self__", None) is None else (fn.__name__, id(fn.__self__))
         if key in self.known or self.is_outside():
             return
@@ -82,7 +101,10 @@ class Observer:
         if module in _SILENT and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
-        self.ask(heard_in_c(fn), frame)
+        if type(owner := getattr(fn, "__self__", None)) is ContextVar:
+            self.reads.explore(owner, f"context variable {owner.name}")
+        else:
+            self.ask(heard_in_c(fn), frame)
 
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""
@@ -94,6 +116,12 @@ class Observer:
         if not self.reason:
             frame = user_frame(frame or sys._getframe(1))
             self.reason, self.where = what, Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+    def note_rules(self, tape: Tape) -> None:
+        """Take what the rules of the user's own functions read for read: what they compute by becomes constants of a compiled tape."""
+        rules = {op.fn.rr for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None} if self.notes else ()
+        for rule in rules:
+            self.reads.run_unheard(unwrap(rule))
 
     def result(self) -> tuple[Freshness, str, Location | None]:
         """Return what tells whether what was read is the same, and why that is not enough, if it is not, and where."""
@@ -142,15 +170,17 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     def entered(code: CodeType, offset: int) -> Any:
         if threading.get_ident() != thread:
             return None
-        observer.entered(code, sys._getframe(1))
-        return quiet
+        return quiet if observer.entered(code, sys._getframe(1)) else None
 
     def called(code: CodeType, offset: int, fn: Any, first: Any) -> Any:
         if threading.get_ident() != thread:
             return None
         if code.co_filename in INTERNAL:
             return quiet
-        observer.called(fn, sys._getframe(1))
+        if type(fn) is MethodDescriptorType and first is not monitoring.MISSING:  # called without being bound first
+            fn = fn.__get__(first, type(first))
+        if type(fn) in _IN_C:
+            observer.called(fn, sys._getframe(1))
         return None
     events = monitoring.events
     monitoring.register_callback(tool, events.PY_START, entered)
@@ -166,4 +196,5 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     return end
 
 
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, type)
 _lock = threading.Lock()

@@ -126,11 +126,11 @@ class Account:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "choice", "expected", "flat", "fresh", "lock", "pace", "ran", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "choice", "expected", "flat", "fresh", "lock", "loses", "pace", "ran", "reached", "run", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, expected: float,
                  choice: Choice | None, ran: set[CodeType]) -> None:
-        self.choice, self.ran = choice, ran
+        self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
         self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
         self.reached: Reached | None = tape.structure.reached
         self.arguments: Callable[..., list[Any]] | None = None

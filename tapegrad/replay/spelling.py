@@ -18,6 +18,7 @@ from tapegrad.passes.loop import Loop, range_of
 from tapegrad.path import Path
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.rules import FOREIGN, Op
+from tapegrad.tangent import has_dtype
 from tapegrad.tape import Call, Constant, Operation, value_of
 
 
@@ -61,8 +62,8 @@ def ufunc_of(op: Call) -> np.ufunc | None:
     if found is np.power and getattr(value_of(op.args[0]), "dtype", None) == np.bool_:
         return None  # the operator's are small integers, the ufunc's large ones
     if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
-        exponent = op.args[1]
-        if type(exponent) in (int, float) and exponent in _POWERS and getattr(value_of(op.args[0]), "dtype", None) == op.val.dtype:
+        exponent, alike = op.args[1], has_dtype(value_of(op.args[0]), op.val.dtype)  # not integers to 0.5
+        if type(exponent) in (int, float) and exponent in _POWERS and alike and (op.val.dtype.kind == "f" or exponent != 1):
             return _POWERS[exponent]
     return found
 

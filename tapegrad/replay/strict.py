@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.passes.raising import may_stop
+from tapegrad.tape import Call, Operation, Tape, operands
+
 # what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
 
@@ -37,3 +40,16 @@ def _are_errors() -> bool:
             if message is None and module is None and line == 0:
                 return False
     return False
+
+
+def may_lose(tape: Tape) -> bool:
+    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a compiled tape makes none of these."""
+    needed = {tape.result} | {op for op in tape.ops if may_stop(op)}
+    for op in reversed(tape.ops):
+        if op in needed:
+            needed.update(operands(op))
+    return any(type(op) is Call and op not in needed and _is_inexact(op) for op in tape.ops)
+
+
+def _is_inexact(op: Operation) -> bool:
+    return getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")

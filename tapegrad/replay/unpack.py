@@ -168,6 +168,8 @@ class Unpacked:
             if not all(type(key) in (str, int) for key in keys):
                 raise _Intricate
             self.check(f"[*{text}] != {node.order()!r}")
+            if int in map(type, keys):  # True and 1.0 are as good for ==
+                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != {self.name([type(key) for key in node.order()], 'kinds')}")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 

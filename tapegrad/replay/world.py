@@ -14,21 +14,28 @@ import os
 import queue
 import random
 import socket
+import sys
 import threading
 import weakref
-from types import BuiltinFunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-OBJECTS: dict[type, str] = {
-    contextvars.ContextVar: "a context variable", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
-    weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
-    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket", mmap.mmap: "a mapped file",
-    random.Random: "a random generator of the standard library", decimal.Context: "a decimal context", type(os.environ): "the environment",
+SILENT: dict[type, str] = {
+    contextvars.Context: "a context", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
+    weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
+    mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
     memoryview: "memory of another object's",
     GeneratorType: "a generator that goes on",
 }
-"""What an object is whose answers may change without a trace; those of its subclasses too."""
+"""What an object is whose answers may change without a trace, and that may be asked unheard; those of its subclasses too."""
+
+OBJECTS: dict[type, str] = {
+    **SILENT, weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
+    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket",
+    random.Random: "a random generator of the standard library", type(os.environ): "the environment",
+}
+"""Those too that answer where a function of theirs is called, and that is heard."""
 
 _SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg", "getrandom", "scandir"])
 
@@ -36,7 +43,8 @@ CALLS: dict[str, frozenset[str] | None] = {
     "time": None, "posix": _SYSTEM, "nt": _SYSTEM, "_io": frozenset(["open", "open_code"]), "io": frozenset(["open"]),
     "builtins": frozenset(["input", "globals"]), "_random": None, "_socket": None, "_contextvars": None,
     "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_ident", "get_native_id"]), "_weakref": None, "gc": None,
-    "_tracemalloc": None, "select": None, "_posixsubprocess": None, "sys": frozenset(["getrefcount", "_getframe", "exc_info"]),
+    "_tracemalloc": None, "select": None, "_posixsubprocess": None, "_locale": None, "resource": None, "signal": None,
+    "sys": frozenset(["getrefcount", "_getframe", "exc_info", "getrecursionlimit", "getswitchinterval", "gettrace", "getprofile", "_current_frames"]),
 }
 """Functions in C that read the world, by their module; None for all of them."""
 
@@ -47,19 +55,58 @@ QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_
                    "inspect", "threading", "codecs", "zipimport", "pkgutil"])
 """Modules of the standard library that read files for their own sake."""
 
-METHODS = frozenset(["now", "utcnow", "today"])  # of datetime's classes
+METHODS = frozenset(["now", "utcnow", "today", "__subclasses__"])  # of datetime's classes, and of all
+
+STATES = frozenset(["locked", "_is_owned"])  # which methods of locks tell
 
 CODE: dict[str, frozenset[str] | None] = {
     "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
-    "os": frozenset(["getenv", "__getitem__"]), "datetime": METHODS, "weakref": frozenset(["get", "__getitem__", "items", "values", "__call__"]),
+    "threading": frozenset(["current_thread", "active_count", "enumerate"]), "inspect": frozenset(["currentframe", "stack", "trace"]),
+    "calendar": frozenset(["getfirstweekday"]), "locale": None, "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
+    "os": frozenset(["getenv", "__getitem__", "__iter__", "__len__"]), "datetime": METHODS,
+    "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs", "itervaluerefs", "keyrefs",
+                          "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
 """Functions of the standard library's Python code that read the world, by their module; None for all of them."""
 
+OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
+"""Modules of these that other modules of the standard library ask for their own sake."""
 
-def reads_the_world(x: Any) -> str:
+BY_NAME: dict[str, frozenset[str]] = {
+    "dataclasses": frozenset(["astuple", "asdict", "replace"]), "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
+    "typing": frozenset(["__instancecheck__"]),  # of a protocol
+}
+"""Functions that read attributes which nobody names."""
+
+_SIGNATURE = ("__signature__", "__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "signature": _SIGNATURE, "getfullargspec": _SIGNATURE, "getcallargs": _SIGNATURE,
+    "get_annotations": ("__annotations__",), "get_type_hints": ("__annotations__",),
+}
+"""Attributes that functions of `inspect` and `typing` read."""
+
+_SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator", "functools", "itertools",
+                   "types", "typing", "collections", "abc", "zoneinfo", "uuid", "enum", "string", "ctypes", "weakref", "warnings", "io", "socket",
+                   "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib", "frozen_importlib_external", "importlib"])
+"""Modules of the standard library, written in C, whose objects never change, are looked into, or are heard when they are asked."""
+
+
+def is_opaque(x: Any) -> str:
+    """Return what an object of the standard library's is that keeps to itself what may change, "" for others."""
+    cls = type(x)
+    module = str(cls.__module__).partition(".")[0]
+    if module.lstrip("_") in _SEEN or module not in sys.stdlib_module_names or hasattr(x, "__dict__"):
+        return ""
+    if any(type(part) is FunctionType for base in cls.__mro__ for part in vars(base).values()):
+        return ""
+    return f"a {module}.{cls.__name__}, into which nobody can look"
+
+
+def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
     """Return what an object is that answers by the world, "" for others."""
-    return next((OBJECTS[cls] for cls in type(x).__mro__ if cls in OBJECTS), "")
+    return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
 
 
 def heard_in_c(fn: Any) -> str:
@@ -71,6 +118,8 @@ def heard_in_c(fn: Any) -> str:
         return f"{module}.{name}" if _is_listed(CALLS, str(module), name) else ""
     if isinstance(owner, type):
         return f"{owner.__name__}.{name}" if name in METHODS else ""
+    if name in STATES and type(owner).__module__ == "_thread":
+        return f"a lock's {name}"
     return f"{type(owner).__name__}.{name}" if reads_the_world(owner) else ""
 
 

@@ -20,7 +20,7 @@ from tapegrad.frontends.numpy.shape import (
     rank,
 )
 from tapegrad.rules import FOREIGN, Traced, constructs, means, refused, register, tracer_of
-from tapegrad.tangent import dtype_of, layout_of, shape_of
+from tapegrad.tangent import dtype_of, has_dtype, layout_of, shape_of
 from tapegrad.tensors import is_tensor
 from tapegrad.text import Text
 from tapegrad.tree import leaves_of
@@ -72,7 +72,7 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     if is_tensor(value):
         value = value.numpy()  # type: ignore[attr-defined]
     order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a
-    if dtype is not None and np.dtype(dtype) != dtype_of(value):
+    if dtype is not None and not has_dtype(value, np.dtype(dtype)):
         value, fresh = ops.astype(value, dtype=np.dtype(dtype)), True
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
         return ops.array(value)  # a number becomes an array
@@ -167,8 +167,10 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     if n < 0:
         raise ValueError(f"Number of samples, {n}, must be non-negative.")
     kinds = [x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b)]
+    common = np.result_type(*kinds, 0.0)
+    a, b = (ops.astype(x, dtype=common) if dtype_of(x) is not None and dtype_of(x).kind in "biu" else x for x in (a, b))  # their difference overflows
     delta, steps = b - a, n - 1 if endpoint else n
-    k = np.arange(n, dtype=np.result_type(*kinds, 0.0)).reshape((-1,) + (1,) * rank(delta))
+    k = np.arange(n, dtype=common).reshape((-1,) + (1,) * rank(delta))
     step = delta / steps if steps > 0 else np.nan
     y = k * (step if steps > 0 else delta) + a
     if endpoint and n > 1:

@@ -11,8 +11,9 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.rules import FOREIGN, Traced, means, refused
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.tangent import dtype_of, has_dtype, shape_of
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
@@ -88,8 +89,19 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     y = as_array(a)
     if low is None and high is None:
         return ops.positive(y)  # a copy
+    if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None or y.__class__ is bool):
+        dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
+        y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)  # of all three at once: a number beside bools would make them int64
     y = y if low is None else ops.maximum(y, low)
     return y if high is None else ops.minimum(y, high)
+
+
+@means(np.fabs)
+def fabs(x: Any, /) -> Any:
+    y = as_array(x)
+    if numpy_dtype(y).kind in "biu":
+        y = ops.astype(y, dtype=np.fabs(np.zeros((), numpy_dtype(y))).dtype)
+    return ops.abs(y) if dtype_of(y) is not None else ops.abs(ops.scalar(y))
 
 
 @means(np.round, np.around, np.ndarray.round, constant=True)

@@ -76,15 +76,22 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     xs = [as_array(given[key]) for key in varied]
     shape = np.broadcast_shapes(*map(shape_of, xs))
     columns = [_numbers(x, shape) for x in xs]
-    results = [call(values) for values in zip(*columns)]
-    if not results and self.otypes is None:
+    if not np.prod(shape, dtype=int) and self.otypes is None:
         raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+    tried = [call([_first(x) for x in xs])] if self.otypes is None else []
+    results = [*(tried if self.cache else ()), *map(call, list(zip(*columns))[len(tried) if self.cache else 0:])]
     if not results:
         empty = tuple(np.empty(shape, dtype) for dtype in self.otypes)
         return empty if len(empty) > 1 else empty[0]
     if not isinstance(results[0], tuple):
-        return _gathered(results, shape, None if self.otypes is None else self.otypes[0])
-    return tuple(_gathered(part, shape, None if self.otypes is None else self.otypes[i]) for i, part in enumerate(zip(*results)))
+        return _gathered(results, shape, self.otypes[0] if not tried else numpy_dtype(as_array(tried[0])))
+    types = self.otypes or [numpy_dtype(as_array(part)) for part in tried[0]]
+    return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+
+
+def _first(x: Any) -> Any:
+    """Return the first number of an array as NumPy's, of its dtype: by what a function makes of that, np.vectorize decides the result's dtype."""
+    return getitem(ops.reshape(x, (int(np.prod(shape_of(x))),)), 0) if isinstance(x, Traced) else np.asarray(x).flat[0]
 
 
 def _numbers(x: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -12,7 +12,7 @@ from tapegrad import ops, views
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.rules import means
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 
 
 def _ndim(x: Any) -> int:
@@ -40,8 +40,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     a, b = as_array(a), as_array(b)
     m, n = _ndim(a), _ndim(b)
-    if not m or not n:
-        return ops.multiply(a, b)
+    if not m or not n:  # NumPy makes an array of a number first, which keeps its dtype
+        return ops.multiply(*[ops.scalar(x) if dtype_of(x) is None else x for x in (a, b)])
     return ops.matmul(a, b) if m < 3 and n < 3 else ops.dot(a, b)
 
 

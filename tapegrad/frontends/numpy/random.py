@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.brief import plain
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
-from tapegrad.rules import Traced, constructs, means
+from tapegrad.rules import FOREIGN, Traced, constructs, means
 from tapegrad.tangent import shape_of
+from tapegrad.tape import Call
 from tapegrad.tree import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -36,6 +38,11 @@ _LOCATION_SCALE: dict[str, tuple[tuple[tuple[str, float], ...], Callable[..., An
 
 def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a draw by a method of a generator."""
+    at = _OUT.get(method, len(args))
+    if kwargs.get("out") is not None or (len(args) > at and args[at] is not None):
+        return _into(tracer, source, method, args, kwargs, at)
+    if method == "shuffle" and not isinstance(args[0] if args else kwargs.get("x"), Traced):
+        return _shuffled(source, args, kwargs)
     traced = any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs)))
     if method in ("permutation", "permuted", "shuffle", "choice") and traced:
         return _arranged(tracer, source, method, *args, **kwargs)
@@ -43,8 +50,8 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
         return tracer.record(ops.draw, (source, *args), {"method": method, **kwargs})
     if method not in _LOCATION_SCALE:
         if method in ("integers", "random", "standard_normal", "bytes", "randint", "rand", "randn", "random_sample", "standard_exponential"):
-            plain = {key: static(value) for key, value in kwargs.items()}
-            return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **plain})
+            fixed = {key: static(value) for key, value in kwargs.items()}
+            return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
         raise UnknownFunction(f"{method}, drawn with a traced parameter, has no known derivative", user_location(),
                               "compute it from a standard draw, or draw with tg.value(parameter)")
     names, combine = _LOCATION_SCALE[method]
@@ -54,6 +61,28 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     shape = np.broadcast_shapes(*map(shape_of, parameters)) or None if size is None else static(size)
     standard = tracer.record(ops.draw, (source,), {"method": method, **({} if shape is None else {"size": shape})})
     return combine(standard, *parameters)
+
+
+_OUT = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}  # where `out` stands among the arguments
+
+
+def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], at: int) -> Any:
+    """Draw as many numbers as `out` holds, and write them there."""
+    out = args[at] if len(args) > at else kwargs["out"]
+    args, others = args[:at], {key: value for key, value in kwargs.items() if key != "out"}
+    first = 1 if method == "standard_gamma" else 0  # where the size stands
+    if method in _OUT and (args[first] if len(args) > first else others.get("size")) is None:
+        args, others = (*args[:first], shape_of(out), *args[first + 1:]), {key: value for key, value in others.items() if key != "size"}
+    return FOREIGN["out"](out, drawn(tracer, source, method, args, others), getattr(plain(source), method), (args, kwargs))
+
+
+def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told that it cannot draw again."""
+    op = getattr(source, "_op", None)
+    if isinstance(op, Call):
+        raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded", user_location(),
+                              "np.array(x), or [x[i] for i in rng.permutation(len(x))]")
+    plain(source).shuffle(*args, **kwargs)
 
 
 def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: int = 0, **kwargs: Any) -> Any:
@@ -76,7 +105,10 @@ def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: i
 
 
 def _method(name: str) -> Callable[..., Any]:
-    return lambda source, *args, **kwargs: drawn(source._tracer, source, name, args, kwargs)
+    def method(source: Any, *args: Any, **kwargs: Any) -> Any:
+        return drawn(source._tracer, source, name, args, kwargs)
+    method.fills = True  # type: ignore[attr-defined]
+    return method
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -11,10 +11,10 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.frontends.numpy.shape import ravel, shape
+from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.ops.reduce import count
 from tapegrad.rules import Op, Traced, means
-from tapegrad.tangent import shape_of
+from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.views import peek
 
 # -- what the reductions share: `where=` as a mask, and the keywords that an op takes
@@ -57,19 +57,26 @@ def present(a: Any, where: Any = True) -> Any:
     return there if where is True else ops.logical_and(there, as_array(where))
 
 
+def _fitting(initial: Any, y: Any) -> Any:
+    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it."""
+    given, dtype = as_array(initial), numpy_dtype(y)
+    alike = np.result_type(dtype, given.__class__(0) if dtype_of(given) is None else dtype_of(given)) == dtype
+    return given if alike else ops.astype(given, dtype=dtype)
+
+
 # -- sums and products
 
 
 @means(np.sum, np.ndarray.sum)
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
     y = ops.sum(masked(a, where, 0)[0], **how(axis, keepdims, dtype))
-    return y if initial is None else y + initial
+    return y if initial is None else y + _fitting(initial, y)
 
 
 @means(np.prod, np.ndarray.prod)
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
     y = ops.prod(masked(a, where, 1)[0], **how(axis, keepdims, dtype))
-    return y if initial is None else y * initial
+    return y if initial is None else y * _fitting(initial, y)
 
 
 @means(np.logaddexp.reduce)
@@ -100,6 +107,7 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, w
             raise ValueError(f"reduction operation '{pair.__name__}' does not have an identity, "
                              "so to use a where mask one has to specify 'initial'")
         return op(as_array(a), **how(axis, keepdims))
+    initial = _fitting(initial, as_array(a))
     return pair(op(masked(a, where, initial)[0], **how(axis, keepdims)), initial)
 
 
