@@ -480,3 +480,15 @@ def test_what_is_written_through_a_reshape_lies_as_it_did(turned: Callable[..., 
         assert value == pytest.approx(want)
         for a, b in zip(found, gradients):
             np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_arguments_that_share_memory_are_refused_by_each_form_of_a_tape() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a[0] = a[1] * 2.0
+        return b.sum() + a.sum()
+    x = np.array([1.0, 2.0, 3.0])
+    _, tape = tg.trace(f, x, x.copy())
+    for form in (tape, tg.gradtape(tape), tg.primitivize(tg.gradtape(tape)), tg.flatgrad(tape), tg.optimise(tg.primitivize(tg.gradtape(tape)))):
+        assert np.ndim(form.play(x, x.copy())[0] if form is not tape else form.play(x, x.copy())) == 0
+        with pytest.raises(tg.GuardError):
+            form.play(x, x)
