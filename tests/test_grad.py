@@ -297,3 +297,22 @@ def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_un
 def test_arrays_without_numbers_are_static() -> None:
     for data in (np.array(["a", None], object), np.array(["a", "b"]), np.array(["2020-01-01", "2021-01-01"], "M8[D]"), RECORDS[["n"]].repeat(2)):
         assert tg.grad(lambda data, x: x * len(data), data, 3.0) == (6.0, (None, None, 2.0))
+
+
+def test_a_pullback_meets_what_grad_meets_in_memory() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a[0] = a[1] * 2.0
+        return (a * b).sum()
+
+    def locked(x: Any) -> Any:
+        x.flags.writeable = False
+        return x
+    x = np.array([1.0, 2.0, 3.0])
+    for a, b in ((x, x), (x, x[::-1]), (x[1:], x[:2])):
+        with pytest.raises(tg.MutationError, match="shares memory"):
+            tg.pullback(f, a, b)
+        value, back = tg.pullback(lambda a, b: (a * b).sum(), a, b)
+        assert value == (a * b).sum() and np.array_equal(back(1.0)[1], b) and np.array_equal(back(1.0)[2], a)
+    for given in (locked(x.copy()), np.broadcast_to(1.5, (3,))):
+        with pytest.raises(ValueError, match="read-only"):
+            tg.pullback(f, given, x.copy())
