@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
+_SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
 
 
 def kind_of(x: Any) -> type | None:
@@ -70,3 +71,18 @@ def snapshot(x: Any) -> Any:
         return deepcopy(dict(x) if isinstance(x, Mapping) else getattr(x, "__dict__", x))  # a matrix's == is no truth value
     except Exception:  # whatever a class of the user's may raise
         return object()
+
+
+def unchanged(x: Any, copy: Any) -> bool:
+    """Return whether an array is still what it was when it was copied."""
+    if type(x) is type(copy) is np.ndarray and x.nbytes <= _SMALL and x.dtype != object:
+        return x.shape == copy.shape and x.dtype == copy.dtype and x.tobytes() == copy.tobytes()
+    return np.array_equal(x, copy)
+
+
+def slim_copy(x: np.ndarray[Any, Any]) -> Any:
+    """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
+    if x.nbytes < 1 << 20 or 0 not in x.strides:
+        return x.copy(order="K")
+    slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
+    return np.broadcast_to(slim.copy(order="K"), x.shape)

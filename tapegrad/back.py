@@ -7,6 +7,7 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from tapegrad.around import failed
 from tapegrad.brief import brief, plain, type_name
@@ -18,7 +19,7 @@ from tapegrad.rules import Op, as_numpy, rrule
 from tapegrad.tangent import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.tensorarray import unwrap, wrap
-from tapegrad.tensors import is_tensor, is_tensor_type, to_tensor
+from tapegrad.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.tree import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])
@@ -173,10 +174,11 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     it need not make. `order` walks the operations backwards: what records the sweep follows it there.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
-    assert tape.result is not None
-    cot[tape.result.id] = seed
     op: Any = tape.result
-    tensors = any(is_tensor_type(kind) for kind in {type(op.val) for op in tape.ops})  # their rules see them as arrays: Op.cotangent
+    assert op is not None
+    cot[op.id] = seed
+    kinds = {type(op.val) for op in tape.ops} - ORDINARY
+    tensors = bool(kinds) and any(map(is_tensor_type, kinds))  # their rules see them as arrays: Op.cotangent
     try:
         passed = None
         for op in order(tape.ops):
@@ -203,13 +205,17 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
                 for partial, arg, x in zip(fn.partials, args, values):
                     if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
                         try:
-                            dx = partial(dy, y, *values, **kwargs)
+                            dx = partial(dy, y, *values, **kwargs) if kwargs else partial(dy, y, *values)
                         except ArithmeticError as err:
                             dx = as_numpy(partial, dy, y, values, kwargs, err)
-                        if type(dx) not in _REALS or type(x) not in _REALS:
+                        if type(dx) is ndarray is type(x):
+                            if dx.dtype is not x.dtype or dx.shape != x.shape:
+                                dx = project(dx, x)
+                        elif type(dx) not in _REALS or type(x) not in _REALS:
                             dx = project(dx, x)
-                        known = cot[arg.id]
-                        cot[arg.id] = dx if known is None else accumulate(known, dx)
+                        i = arg.id
+                        known = cot[i]
+                        cot[i] = dx if known is None else accumulate(known, dx)
                 continue
             pb = op.pb if op.pb is not None else pullback_of(op)
             dxs = pb(dy)

@@ -66,3 +66,15 @@ def brief(value: Any, limit: int = 48) -> str:
         if " at 0x" in text:
             text = type(value).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def spelled(fn: Any) -> str:
+    """Return the name of a foreign function as programs write it.
+
+    >>> spelled(np.linalg.inv), spelled(np.ndarray.sum)
+    ('np.linalg.inv', 'x.sum')
+    """
+    if hasattr(fn, "__objclass__"):
+        return f"x.{fn.__name__}"
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]  # scipy.optimize._minimize; a ufunc has none
+    return f"{module.replace('numpy', 'np', 1)}.{fn.__name__}"

@@ -7,6 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
+from sys import _getframe
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -14,6 +15,7 @@ from weakref import ref
 import numpy as np
 
 from tapegrad import kept
+from tapegrad.alike import slim_copy, unchanged
 from tapegrad.brief import PYTHON, plain
 from tapegrad.copies import running
 from tapegrad.economy import Economy, is_large
@@ -31,6 +33,7 @@ from tapegrad.views import known, part, peek
 
 _new = object.__new__
 _INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
+_SINGLE = ORDINARY - {tuple, type(None)}
 _QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
 
 
@@ -52,6 +55,11 @@ class Context:
         self.primitives, self.paths = tuple(primitives), paths
         self._ops = {fn: op_of(fn) for fn in self.primitives}
         OPAQUE.update(fn for fn in self.primitives if isinstance(fn, FunctionType))
+
+    @property
+    def knows(self) -> bool:
+        """True once there is a function that may be primitive by its name alone."""
+        return bool(self._ops)
 
     def is_primitive(self, fn: Any) -> bool:
         """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
@@ -95,7 +103,6 @@ def _hear(err: TapeError) -> None:
 
 
 HEARERS.append(_hear)
-_SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 NO_COPIES: dict[int, Any] = {}
@@ -108,14 +115,16 @@ class Tracer:
     `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
     an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will be swept
     once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
+    Where the tape `replays`, what steered the program is guarded on it.
     """
 
     __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
-                 "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "rerouting", "settings", "special", "tape",
-                 "written")
+                 "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
+                 "tape", "written")
 
-    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None) -> None:
-        self.tape, self.ctx, self.proxy, self.grad, self.once = tape, ctx, proxy, grad, once
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None,
+                 replays: bool = True) -> None:
+        self.tape, self.ctx, self.proxy, self.grad, self.once, self.replays = tape, ctx, proxy, grad, once, replays
         self.economy: Economy | None = None  # once it has begun
         self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
@@ -151,7 +160,7 @@ class Tracer:
 
     def meet(self, x: Any) -> None:
         """Look after large values from now on, if this is one."""
-        if is_large(x) and self.once is not None and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
+        if self.once is not None and is_large(x) and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
             self.economy, self.once, self.custom = self.once, None, True
             self.economy.begin(self.tape)
             self._choose_push()
@@ -201,12 +210,16 @@ class Tracer:
         parts: list[kept.Part] = []
         if op.lends:
             val, parts = kept.received(self, op, val, pb, given)
-        if (kwargs and "dtype" in kwargs) or type(val) is np.ndarray:
+        if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
             self.check_numeric(lifted, kwargs.get("dtype"), val)
-        if self.once is not None:
+        if self.once is not None and is_large(val):
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
+        if type(val) in _SINGLE and not self.overridden and not op.lends:
+            self.locate(call)
+            self.push(call)
+            return self.proxy(call, val, self, args)
         y = self.fields(self.place(call), args)
         if parts:
             kept.tie(self, op.__name__, y, parts)
@@ -254,7 +267,7 @@ class Tracer:
 
     def locate(self, op: Operation) -> None:
         """Give an operation the user's line, and the number that it will have."""
-        frame = user_frame()
+        frame = user_frame(_getframe(3))  # nearer ones are ours, and to walk over a frame is to make an object of it
         lasti = frame.f_lasti
         op.code, op.lasti, op.id = frame.f_code, one(lasti, lasti), len(self.tape.ops) + 1
         if self.paths is not None:
@@ -275,8 +288,10 @@ class Tracer:
     def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
         """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
         val = op.val
-        if type(val) is np.ndarray or val is None:
-            return None if val is None else self.proxy(op, val, self, args)
+        if type(val) in _SINGLE:
+            return self.proxy(op, val, self, args)
+        if val is None:
+            return None
         if isinstance(val, (tuple, list)):
             parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
             several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))  # torch's take one sequence
@@ -328,7 +343,7 @@ class Tracer:
         op = Constant(val)
         self.locate(op)
         self.push(op)
-        if self.once is not None:
+        if self.once is not None and is_large(val):
             self.meet(val)
         self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
         return op
@@ -372,6 +387,8 @@ class Tracer:
         if not self.special:
             self.special = True
             for x in self.tape.inputs[1:]:
+                if not self.replays and not isinstance(x.val, Traced):
+                    continue  # nobody is told: this tape has no guards, and there is no trace around this one
                 if dtype_of(x.val) is None:
                     self.guard(x, "kind", number_kind(x.val))
                 else:
@@ -388,7 +405,7 @@ class Tracer:
 
     def guard_apart(self) -> None:
         """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others would not know."""
-        if not self.apart:
+        if self.replays and not self.apart:
             self.apart = True
             arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
             if len(arrays) > 1:
@@ -410,7 +427,7 @@ class Tracer:
         """Guard that a call raised: where it does not, a program that catches the error takes another path."""
         if isinstance(err, TapeError) and err.refuses:
             self.refuse(err)
-        if err is self.error or isinstance(err, TapeError) or self.push is _closed:
+        if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
             return
         self.error = err
         given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
@@ -419,7 +436,7 @@ class Tracer:
 
     def strictly(self, settings: Mapping[str, Any]) -> None:
         """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one; else no longer."""
-        self.settings = tuple(settings.items()) if "raise" in settings.values() else ()
+        self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
         if self.push is not _closed:
             self._choose_push()
 
@@ -440,27 +457,12 @@ class Tracer:
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""
-        if (op.id, fact) in self.guarded:
+        if not self.replays or (op.id, fact) in self.guarded:
             return
         self.guarded.add((op.id, fact))
         guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
         self.locate(guard)
         self.push(guard)
-
-
-def unchanged(x: Any, copy: Any) -> bool:
-    """Return whether an array is still what it was when it was copied."""
-    if type(x) is type(copy) is np.ndarray and x.nbytes <= _SMALL and x.dtype != object:
-        return x.shape == copy.shape and x.dtype == copy.dtype and x.tobytes() == copy.tobytes()
-    return np.array_equal(x, copy)
-
-
-def slim_copy(x: np.ndarray[Any, Any]) -> Any:
-    """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
-    if x.nbytes < 1 << 20 or 0 not in x.strides:
-        return x.copy(order="K")
-    slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
-    return np.broadcast_to(slim.copy(order="K"), x.shape)
 
 
 def are_apart(arrays: tuple[Any, ...]) -> bool:

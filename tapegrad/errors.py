@@ -136,23 +136,26 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
     """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from `frame` outwards: the user's."""
     if frame is None:
         frame = sys._getframe(1)
-    while frame.f_back is not None and (_skipped.get(frame.f_code.co_filename) or _is_library(frame)):
+    while (file := frame.f_code.co_filename) in INTERNAL or (file not in _known_users and _is_library(frame)):
+        if frame.f_back is None:
+            break
         frame = frame.f_back
     return frame
 
 
-_skipped = dict.fromkeys(INTERNAL, True)  # what is known of files: whether their frames are no user's
+_known_users: set[str] = set()  # files of which it is known that their frames are no library's
+_known_libraries: set[str] = set()
 
 
 def _is_library(frame: FrameType) -> bool:
     """True for a frame of the standard library, numpy, scipy or torch."""
     file = frame.f_code.co_filename
-    known = _skipped.get(file)
-    if known is None:
-        known = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")
-        if not file.startswith("<"):  # code from a text has no file of its own
-            _skipped[file] = known
-    return known
+    if file in _known_libraries:
+        return True
+    found = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")
+    if not file.startswith("<"):  # code from a text has no file of its own
+        (_known_libraries if found else _known_users).add(file)
+    return found
 
 
 @functools.cache

@@ -6,8 +6,10 @@ draws all the same moves on, which its state tells.
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -16,9 +18,9 @@ import numpy as np
 
 from tapegrad.alike import parts_of, values_of
 from tapegrad.installed import library_of
-from tapegrad.interpose import GlobalGenerator, stand_in
+from tapegrad.interpose import GlobalGenerator, imported, stand_in
 from tapegrad.ops import draw
-from tapegrad.rules import OPS
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, OPS
 from tapegrad.tape import Call, Guard, Tape, value_of
 from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
 
@@ -52,18 +54,22 @@ def print_of(x: Any) -> Any:
 class Found:
     """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
 
-    With `watched`, the states they have before the program runs are kept. `near` ones are enough for who hears which code runs, and notes what
-    that reads: a library that the program only mentions is not searched.
+    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing that could draw, none.
+    `near` ones are enough for who hears which code runs, and notes what that reads: a library that the program only mentions is not searched.
     """
 
     def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
         self.names: list[dict[str, Any]] = []
         self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
-        for namespace in _reached([f, *args, *kwargs.values()], self._note, near):
-            if any(stand_in(x) is not x for x in values_of(namespace)):
+        self.silent = True
+        for namespace in _reached([f, *args, *kwargs.values()], self._note, self._hear, near):
+            if _holds_stand_in(namespace):
                 self.names.append(namespace)
         self.watched = watched
-        self.states = {key: print_of(x) for key, (_, x) in self.sources.items()} if watched else {}
+        self.states = {key: print_of(x) for key, (_, x) in self.sources.items()} if watched and not self.silent else {}
+
+    def _hear(self) -> None:
+        self.silent = False
 
     def _note(self, x: Any) -> None:
         x = x._generator if type(x) is GlobalGenerator else x
@@ -126,8 +132,16 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
-def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met.
+def _holds_stand_in(namespace: dict[str, Any]) -> bool:
+    """Return whether something is replaced in a namespace while a trace runs; of a module that is known."""
+    if type(namespace) is dict and "__builtins__" in namespace:
+        return bool(imported(namespace))
+    return any(stand_in(x) is not x for x in values_of(namespace))
+
+
+def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None], near: bool) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met, and `hear`
+    of what else could draw numbers, or lead to what does.
 
     Of libraries that are installed, other than the one the program is of, only functions that the program names are looked into, if `near`.
     """
@@ -135,10 +149,12 @@ def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Itera
     stack, known, keep = roots, set[int](), list[Any]()
     while stack:
         thing = stack.pop()
-        if id(thing) in known:
+        if type(thing) in _DATA or id(thing) in known:
             continue
         known.add(id(thing))
         keep.append(thing)  # what is known by its id must live
+        if not (_is_silent_code(thing) if type(thing) is FunctionType else _is_silent(thing)):
+            hear()
         if isinstance(thing, (*WATCHED, GlobalGenerator)):
             note(thing)
             stack += _behind(thing)
@@ -152,6 +168,8 @@ def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Itera
             modules = [x for x in held if isinstance(x, ModuleType) and not _is_foreign(x.__name__)] if not distant else []
             held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
             stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
+            if distant:
+                hear()
             for scope in (thing.__globals__, *map(vars, modules)):
                 if id(scope) not in known:
                     known.add(id(scope))
@@ -179,6 +197,52 @@ def _reached(roots: list[Any], note: Callable[[Any], None], near: bool) -> Itera
                 stack += _parts(thing)
             if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
                 stack.append(getattr(thing, "__self__", None))
+
+
+_DATA = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.float64, np.float32, np.int64, np.bool_])
+_SILENT_MODULES = ("numpy", "numpy.linalg", "numpy.fft", "math", "cmath")
+_SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min",
+                    "pow", "range", "reversed", "round", "sorted", "sum", "tuple", "zip")
+
+
+def _is_silent(thing: Any) -> bool:
+    """True for what draws no random numbers, nor leads to what does otherwise than by its own names and parts."""
+    kind = type(thing)
+    if kind is np.ndarray:
+        return bool(thing.dtype.kind != "O")
+    if kind in (list, tuple, dict):
+        return len(thing) <= ITEMS
+    if kind is ModuleType:
+        return thing.__name__ in _SILENT_MODULES
+    return _is_meant(thing)
+
+
+def _is_meant(fn: Any) -> bool:
+    """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
+    return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
+
+
+def _is_silent_code(fn: FunctionType) -> bool:
+    """True for a function that names, beside globals, nothing but what is silent. What a global is called may be an attribute as well."""
+    names, (silent, loud) = _names(fn.__code__), _attributes()
+    return not _is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
+
+
+_SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, FunctionType])
+
+
+@functools.cache
+def _attributes() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws random numbers; and the other
+    attributes of NumPy.
+    """
+    modules = [sys.modules[name] for name in _SILENT_MODULES]
+    methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind) if not name.startswith("__")}
+    found = {name: x for module in modules for name, x in vars(module).items()}
+    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or _is_meant(x)}
+    types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
+    silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
+    return silent, frozenset(found) - silent
 
 
 def _behind(source: Any) -> list[Any]:

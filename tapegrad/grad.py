@@ -34,7 +34,7 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, argnums: Argnums = No
     """
     economy = Economy()
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured))
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured), replays=False)
         value = tape.result.val  # type: ignore[union-attr]
         return value, gradients_of(tape, seed, economy=economy)
 
@@ -49,7 +49,7 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
     """
     economy = Economy()
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=Wanted(captured=False))
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=Wanted(captured=False), replays=False)
         return gradients_of(tape, seed, economy=economy)[1:]  # type: ignore[no-any-return]
 
 
@@ -62,7 +62,7 @@ def pullback(f: Callable[..., Any], *args: Any, argnums: Argnums = None, capture
     (6.0, (None, 30.0, 20.0))
     """
     # on copies: what the caller writes to an array before the seed comes must not change the gradient
-    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured))
+    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
 
     def back(seed: Any) -> Any:
         return gradients_of(tape, seed)

@@ -17,9 +17,9 @@ import numpy as np
 from tapegrad.context import LISTENERS
 from tapegrad.copies import CODE, Attribute, code_of, running
 from tapegrad.errors import in_our_words
-from tapegrad.proxy import PROXIES, apply, plain, record_unary
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
-from tapegrad.tensors import is_tensor
+from tapegrad.proxy import apply, plain, record_unary
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, PROXIES, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
+from tapegrad.tensors import ORDINARY, is_tensor
 from tapegrad.tree import leaves_of
 
 _lock = threading.RLock()
@@ -157,11 +157,14 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
-            if args and type(args[0]) in PROXIES:  # whom NumPy would ask first
-                return apply(args[0]._tracer, fn, args, kwargs)
+            alone = True  # among those that NumPy would ask
             for arg in args:
-                if issubclass(type(arg), (list, tuple)) and holds_traced(arg):
+                kind = type(arg)
+                if kind in PROXIES and alone:
+                    return apply(arg._tracer, fn, args, kwargs)
+                if issubclass(kind, (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
+                alone = alone and kind in ORDINARY
         return fn(*args, **kwargs)
     return shim
 
@@ -226,19 +229,20 @@ class Interposition:
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
 
-    def enter(self, tracer: Any, namespaces: Sequence[dict[str, Any]], functions: Iterable[FunctionType]) -> Callable[[], None]:
+    def enter(self, tracer: Any, namespaces: Sequence[dict[str, Any]], functions: Sequence[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function that finds names in these namespaces, and of these functions as primitives; return how to end it."""
         with _lock:
             if self.depth == 0:
                 for module, _, replacing in stand_ins():
                     module.__class__ = replacing
-                self.known += [(fn, *_stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
+                if len(self.known) < len(PYTHON):
+                    self.known += [(fn, *_stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
                 for fn, own, code in self.known:
                     CODE[fn], fn.__code__ = own, code
             self.depth += 1
             for names in namespaces:
                 self.replace_names(names)
-            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)]
+            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)] if functions else ()
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -264,12 +268,11 @@ class Interposition:
 
     def replace_names(self, globals_: dict[str, Any]) -> None:
         """Replace the names that a module has bound to what is replaced, for as many traces as there are of its functions."""
-        if id(globals_) not in self.names:
-            replaced = imported(globals_)
-            if replaced:
-                globals_.update({name: stand_in(value) for name, value in replaced.items()})
-            self.names[id(globals_)] = replaced, 0
-        replaced, count = self.names[id(globals_)]
+        replaced, count = self.names.get(id(globals_), (None, 0))
+        if replaced is None:
+            found = imported(globals_)
+            replaced = {name: globals_[name] for name in found}
+            globals_.update(found)
         self.names[id(globals_)] = replaced, count + 1
 
     def restore_names(self, globals_: dict[str, Any]) -> None:
@@ -303,12 +306,13 @@ _seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their 
 
 
 def imported(globals_: dict[str, Any]) -> dict[str, Any]:
-    """Return the names that `from math import sin` bound; they are looked for again when the module has grown."""
+    """Return what stands in for the names that `from math import sin` bound; they are looked for again when the module has grown."""
     count, names = _seen.get(id(globals_), (-1, []))
     if count != len(globals_):
         names = [name for name, value in globals_.items() if stand_in(value) is not value]
         _seen[id(globals_)] = len(globals_), names
-    return {name: globals_[name] for name in names if stand_in(globals_.get(name)) is not globals_.get(name)}
+    pairs = [(name, globals_.get(name), stand_in(globals_.get(name))) for name in names]
+    return {name: there for name, value, there in pairs if there is not value}
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -87,27 +87,53 @@ class Fresh(Static):
         return memo.setdefault(id(self), self.value.copy())
 
 
+class Level(NamedTuple):
+    """A container taken apart, as optree does it: its parts, what else it is made of, the names of the parts, and what puts it together."""
+
+    children: Sequence[Any]
+    metadata: Any
+    entries: Iterable[Any]
+    make: Callable[[Any, Any], Any]
+
+
+_PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts), list: lambda metadata, parts: list(parts)}
+
+
+def is_container(x: Any) -> bool:
+    """True for what optree can take apart."""
+    return type(x) in _PLAIN or not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
+
+
+def level(x: Any) -> Level:
+    """Take a container apart; tuples and lists in a tenth of the time that it takes to look for their type."""
+    make = _PLAIN.get(type(x))
+    if make is not None:
+        return Level(x, None, range(len(x)), make)
+    children, metadata, entries, make = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:4]
+    return Level(children, metadata, entries, make)
+
+
 class Container:
     """A tuple, list, dict, namedtuple or registered type: whatever optree can take apart."""
 
     __slots__ = ("children", "leafy", "make", "metadata", "type", "volatile")
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Any, parts: Level | None = None) -> None:
         self.leafy, self.volatile = False, not isinstance(x, tuple)
         self.type = type(x)
         self.children: list[Any] = []
-        parts = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)
-        self.metadata, self.make = parts[1], parts[3]
+        parts = level(x) if parts is None else parts
+        self.metadata, self.make = parts.metadata, parts.make
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = self.make(self.metadata, tuple(child.build(leaves, memo) for child in self.children))
+            memo[id(self)] = self.make(self.metadata, tuple([child.build(leaves, memo) for child in self.children]))
         return memo[id(self)]
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if not self.leafy and not _is_hollow(self):
             return None
-        return self.make(self.metadata, tuple(child.mirror(leaves, memo) for child in self.children))
+        return self.make(self.metadata, tuple([child.mirror(leaves, memo) for child in self.children]))
 
     def key(self, seen: dict[int, int]) -> Any:
         return _first(self, seen) or (self.type, repr(self.metadata), self.order(), tuple(child.key(seen) for child in self.children))

@@ -14,13 +14,12 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.brief import plain as behind
 from tapegrad.calls import frozen, lost, place_of_out
-from tapegrad.context import Tracer
+from tapegrad.context import DEFAULT, Tracer
 from tapegrad.errors import INTERNAL, one, unknown
-from tapegrad.path import Path
-from tapegrad.rules import FOREIGN, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
+from tapegrad.rules import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tangent import dtype_of, largest_fraction, shape_of
 from tapegrad.tape import NO_KWARGS, Call, Operation
-from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.text import formats, text_of
 from tapegrad.tree import flatten, is_generator, is_leaf, leaves_of
 
@@ -79,9 +78,9 @@ class Proxy(Slotted):
                     "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
                     "tg.value(x) drops the gradient on purpose")
 
-    def _track(self, storage: views.Storage, path: Path = ()) -> None:
+    def _stand(self, view: views.View) -> None:
         """Stand on a piece of memory that others may stand on."""
-        self._view = views.View(storage, path)
+        self._view = view
         _set_class(self, Tracked)
 
     # -- attributes and methods: those of the real value, found in the registry
@@ -376,24 +375,25 @@ class Tracked(Items):
     _val = property(views.val_of)
 
 
-PROXIES = frozenset([Proxy, Scalar, Items, Tracked])
+PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or the storage that it stands on; none for its value alone.
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on; ()
+    for its value alone.
 
     A view of a storage may have no operation yet.
     """
-    if is_tensor(val):
+    if type(val) not in ORDINARY and is_tensor(val):
         proxy = TENSORS[0](op, val, tracer)
     else:
         proxy = _new(CLASSES.get(type(val), Items))
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
-    if type(origin) is views.Storage:
-        proxy._track(origin)
-    elif type(op) is Call and (op.fn.view or op.fn.owns) and is_memory(val):
+    if type(origin) is views.View:
+        proxy._stand(origin)
+    elif type(op) is Call and (op.fn.view or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
         if op.fn.owns:
-            proxy._track(views.Storage(op, val, owned=True))
+            proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
@@ -414,12 +414,13 @@ def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
 
 def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
     """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
-    if tracer.ctx.is_primitive(func) or tracer.ctx.is_primitive(STAND_IN.get(func, func)):  # the program's name may stand for either
-        return tracer.ctx.op(func).run(*args, **kwargs)
+    ctx = tracer.ctx
+    if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either
+        return ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
         try:
-            return _into_out(func, meaning, args, kwargs)
+            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else _into_out(func, meaning, args, kwargs)
         except Exception as err:
             tracer.raised(func, args, kwargs, err)
             raise
@@ -482,16 +483,18 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
 
 
-def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any) -> Any:
-    """Put a call that has its value, a single number or array in memory of its own, on the tape, and return its proxy: the short way of `record`."""
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS, view: views.View | None = None) -> Any:
+    """Put a call of a single number, or of an array in memory of its own or on a `view`, on the tape: the short way of `record`. Return its proxy."""
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, NO_KWARGS, y, "", None
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, kwargs, y, "", None
     lasti = frame.f_lasti
     call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)
     proxy = _new(CLASSES.get(type(y), Items))
     proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
+    if view is not None:
+        proxy._stand(view)
     return proxy

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tapegrad.brief import plain
+from tapegrad.brief import plain, spelled
 from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_location
 from tapegrad.lent import apart, reading
 from tapegrad.parallel import LONG, in_parts
@@ -34,13 +34,16 @@ class Traced:
     _tracer: Any
     _val: Any
     _view: Any  # the place of an array on shared memory, or None
-    _track: Callable[..., None]
+    _stand: Callable[..., None]
 
 
 class Slotted(Traced):
     """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same things in its `__dict__`."""
 
     __slots__ = ("_op", "_tracer", "_val", "_view")
+
+
+PROXIES: set[type] = set()  # those that are nothing else besides, filled by their module
 
 
 def holds_traced(x: Any) -> bool:
@@ -158,7 +161,15 @@ class Op:
                     return self.scalar(*args)
                 except (ValueError, OverflowError, ZeroDivisionError):
                     pass  # outside the domain math raises, where NumPy gives nan or inf
-        return self.run(*args, **kwargs)
+        tracer = None  # found here, as `run` would find it: a trace calls as often as it records
+        for arg in args:
+            kind = type(arg)
+            if kind not in _AS_EVER:
+                if kind not in PROXIES or self.nested:
+                    return self.run(*args, **kwargs)
+                if tracer is None or arg._tracer.level > tracer.level:
+                    tracer = arg._tracer
+        return self.run(*args, **kwargs) if tracer is None else tracer.record(self, args, kwargs)
 
     def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
         """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
@@ -265,7 +276,7 @@ class JointPullback:
         dxs = self.fn(wrap(dy) if self.tensors else dy)
         dxs = apart(dxs, dy) if self.op.lends else dxs
         check_returned(self.op, dxs, self.args)
-        dxs = tuple(ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args))
+        dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args)])
         return unwrap(dxs) if self.tensors else dxs
 
     @property
@@ -385,18 +396,6 @@ def refuse(*functions: Any, why: str, try_: str, derivative: bool = False) -> No
 def leave(*functions: Any, why: str) -> None:
     """Note functions that take no traced value, so that they need no meaning; say why."""
     PLAIN.update(dict.fromkeys(functions, why))
-
-
-def spelled(fn: Any) -> str:
-    """Return the name of a foreign function as programs write it.
-
-    >>> spelled(np.linalg.inv), spelled(np.ndarray.sum)
-    ('np.linalg.inv', 'x.sum')
-    """
-    if hasattr(fn, "__objclass__"):
-        return f"x.{fn.__name__}"
-    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]  # scipy.optimize._minimize; a ufunc has none
-    return f"{module.replace('numpy', 'np', 1)}.{fn.__name__}"
 
 
 def constructs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

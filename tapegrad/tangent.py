@@ -100,16 +100,20 @@ class Scatter:
 
     def dense(self) -> Any:
         """Return the cotangent as an array of x's shape and dtype, in one pass over it."""
-        links = list(self.chain())[::-1]
-        dx = self.build(self.x, [link.piece for link in links], [link.index for link in links], [link.path for link in links])
-        return self.base + (dx.tensor if type(dx) is TensorArray else dx)
+        pieces, indices, paths = zip(*[(link.piece, link.index, link.path) for link in self.chain()])
+        dx = self.build(self.x, pieces[::-1], indices[::-1], paths[::-1])
+        dx = dx.tensor if type(dx) is TensorArray else dx
+        return dx if type(self.base) is ZeroTangent else self.base + dx
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
             return other + self
         if type(other) is not Scatter:
             return Scatter(self.build, self.x, self.piece, self.index, self.path, self.rest, self.base + other)
-        total, base = self, self.base + other.base
+        base = self.base if type(other.base) is ZeroTangent else self.base + other.base
+        if other.rest is None:
+            return Scatter(other.build, other.x, other.piece, other.index, other.path, self, base)
+        total = self
         for link in reversed(list(other.chain())):
             total = Scatter(link.build, link.x, link.piece, link.index, link.path, total, base)
         return total
@@ -316,6 +320,8 @@ def _beside(dx: Any, x: TensorArray) -> Any:
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it where it is the smaller."""
     extra = len(wide) - len(shape)
+    if extra > 0 and wide[extra:] == shape:
+        return dx.sum(axis=tuple(range(extra)))
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
         dtype = dtype_of(dx)
         return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array

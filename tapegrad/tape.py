@@ -131,8 +131,7 @@ class Input(Operation):
     kind = "input"
 
     def __init__(self, val: Any = UNKNOWN, label: str = "", note: str = "") -> None:
-        super().__init__((), val, note)
-        self.label = label
+        self.id, self.args, self.val, self.note, self.code, self.lasti, self.label = 0, (), val, note, None, 0, label
 
     @property
     def body(self) -> str:
@@ -148,9 +147,10 @@ class Constant(Operation):
     __slots__ = ("moved",)
     kind = "constant"
 
+    moved: tuple[Any, Any, Any] | None
+
     def __init__(self, val: Any, note: str = "") -> None:
-        super().__init__((), val, note)
-        self.moved: tuple[Any, Any, Any] | None = None
+        self.id, self.args, self.val, self.note, self.code, self.lasti, self.moved = 0, (), val, note, None, 0, None
 
     @property
     def body(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad import kept, operators, proxy  # noqa: F401  (operators gives proxies theirs)
 from tapegrad.context import DEFAULT, Context, Tracer, plain_array
-from tapegrad.economy import Economy
+from tapegrad.economy import Economy, is_large
 from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.frontends.imported import register_imported
 from tapegrad.generators import Found
@@ -22,7 +22,7 @@ from tapegrad.ops.structure import pack
 from tapegrad.reroute import Rerouting
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.tensors import detached, duplicates
+from tapegrad.tensors import ORDINARY, detached, duplicates
 from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
 from tapegrad.wanted import ALL, Wanted
 
@@ -75,43 +75,44 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL) -> Tape:
+           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
-    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so.
+    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
+    never `replays` has no guards.
     """
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
-    for leaf, label in zip(leaves, labels):
-        plain_array(leaf, label)
+    for i, leaf in enumerate(leaves):
+        if type(leaf) not in ORDINARY:
+            plain_array(leaf, labels[i])
+            leaves[i] = detached(leaf)
     if grad:
         signature.refuse_opaque()
     if copy:
         leaves = duplicates(leaves)
-    leaves = list(map(detached, leaves))
     tape = Tape(f)
     tape.structure = signature
-    tracer = Tracer(tape, ctx, proxy.make, grad, once)
+    tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)
     inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
     for number, x in enumerate(inputs, 2):
         x.id = number
     tape.ops += inputs
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     tracer.inputs = proxies
-    for leaf in leaves if once is not None else ():
-        if type(leaf) is np.ndarray:
-            tracer.meet(leaf)
+    for leaf in filter(is_large, leaves):
+        tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
-    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
     rerouting = Rerouting() if any(memos) else None
+    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
     with collector:
         try:
             if rerouting is not None:
@@ -213,8 +214,8 @@ def argument_names(f: Any, count: int) -> list[str]:
     code = getattr(fn, "__code__", None)
     if code is None and not isinstance(fn, (type, Op)):
         code, skip = getattr(_call_method(fn), "__code__", None), 1
-    names = list(code.co_varnames[skip: code.co_argcount]) if code is not None else []
-    return [names[i] if i < len(names) else f"x{i + 1}" for i in range(count)]
+    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
+    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 
 def _globals(fn: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 from weakref import ReferenceType
 
 import numpy as np
-import optree
 
 from tapegrad.alike import alike, changes
 from tapegrad.brief import plain
@@ -22,7 +21,6 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.opaque import holds_numbers, is_sparse
 from tapegrad.parts import (
-    NAMESPACE,
     Bound,
     Closure,
     Container,
@@ -35,23 +33,31 @@ from tapegrad.parts import (
     Leaf,
     Partial,
     Static,
+    is_container,
+    level,
 )
 from tapegrad.tangent import dtype_of
-from tapegrad.tensors import is_memory, is_tensor
+from tapegrad.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.text import Text
 from tapegrad.text import plain as plain_text
 from tapegrad.unmirror import is_nothing, unmirror
 from tapegrad.wanted import ALL, Wanted
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
+_NESTS = frozenset([list, tuple, dict])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
 
 
 def is_leaf(x: Any) -> bool:
     """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
-    if type(x) in _NUMBERS or hasattr(type(x), "_tracer"):
+    kind = type(x)
+    if kind is np.ndarray:
+        return bool(x.dtype.kind in "biufc")
+    if kind in _NUMBERS or hasattr(kind, "_tracer"):
         return True
+    if kind in _NESTS:
+        return False
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
     return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
@@ -168,7 +174,7 @@ class Signature:
         argnums, captured = self.wanted
         if argnums is None:
             return (self.function if captured else None, *self.args)
-        return tuple(self.args[i] for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+        return tuple([self.args[i] for i in argnums]) if type(argnums) is tuple else (self.args[argnums],)  # type: ignore[index]
 
     @property
     def is_single(self) -> bool:
@@ -317,6 +323,8 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
+    __slots__ = ("called", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "seen", "shared")
+
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True) -> None:
         self.leaves, self.labels, self.shared = leaves, labels, shared
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
@@ -329,7 +337,7 @@ class Walk:
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
-            return self.leaf(x, label) if not self.modules and (type(x) in _NUMBERS or not is_parameter(x)) else self.one_leaf(x, label)
+            return self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x)) else self.one_leaf(x, label)
         if type(x) in _STATIC or type(x) is Text:
             if type(x) is type:
                 self.called.append(x)
@@ -431,7 +439,7 @@ class Walk:
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
-        if optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE):
+        if not is_container(x):
             if isinstance(x, (dict, list)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
                 named = {**{Item(key): part for key, part in items}, **getattr(x, "__dict__", {})}
@@ -441,12 +449,10 @@ class Walk:
             if not attributes:
                 return None
             return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
-        node = Container(x)
-        children, _, entries = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:3]
+        one = level(x)
         if hasattr(x, "_fields"):
-            entries = x._fields
-            return node, ((part, f"{label}.{name}") for part, name in zip(children, entries))
-        return node, ((part, f"{label}[{entry!r}]") for part, entry in zip(children, entries))
+            return Container(x, one), ((part, f"{label}.{name}") for part, name in zip(one.children, x._fields))
+        return Container(x, one), ((part, f"{label}[{entry!r}]") for part, entry in zip(one.children, one.entries))
 
 
 _NOTHING = Walk([], [])  # of a leaf: nothing but that was met

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.brief import plain
+from tapegrad.economy import is_large
 from tapegrad.errors import MutationError, user_location
 from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
 from tapegrad.path import Path, Step, assign, follow
@@ -89,13 +90,14 @@ CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
 class View:
-    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are."""
+    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are; -1 is before the first."""
 
     __slots__ = ("path", "seen", "storage", "version")
 
-    def __init__(self, storage: Storage, path: Path = ()) -> None:
+    def __init__(self, storage: Storage, path: Path = (), version: int | None = None) -> None:
         self.storage, self.path = storage, path
-        self.version = self.seen = storage.version
+        self.seen = storage.version
+        self.version = self.seen if version is None else version
 
 
 def _kept(name: str) -> tuple[Any, Any]:
@@ -131,7 +133,10 @@ def label(x: Traced) -> str:
 
 def peek(x: Traced) -> Operation:
     """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
-    if x._view is not None:
+    view = x._view
+    if view is None:
+        return x._op  # type: ignore[no-any-return]
+    if view.version != view.storage.version or view.storage.lost:
         fetch(x)
     return _get_op(x)  # type: ignore[no-any-return]
 
@@ -208,7 +213,7 @@ _new = object.__new__
 def place(x: Traced) -> View:
     """Return a proxy's place, on a storage of its own where it had none."""
     if x._view is None:
-        x._track(Storage(x._op, x._val))
+        x._stand(View(Storage(x._op, x._val)))
     return x._view  # type: ignore[no-any-return]
 
 
@@ -228,29 +233,23 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     val = op.run(read(x), *step.args, **kwargs)
     if _is_view(val, read(x), x, step):
         step = _static(tracer, lifted, step)
-        y = tracer.proxy(None, val, tracer, storage)
-        y._track(storage, (*path, step))
-        y._view.version = -1
-        return y
+        return tracer.proxy(None, val, tracer, View(storage, (*path, step), version=-1))
     if op is not getitem:
         return None
     known = {"through": path} if path else {}
     return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
 
 
-def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any) -> Any:
-    """Record a view of an array's memory, made with plain arguments: the short way of `Tracer.record`; return None where that must see to it."""
+def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS) -> View | None:
+    """Return the place of a view of an array's memory that was made with plain arguments; None where `Tracer.record` must see to it."""
     tracer, view = base._tracer, base._view
     if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
         return None
-    if tracer.once is not None:
+    if tracer.once is not None and is_large(y):
         tracer.meet(y)
-    view = place(base)
-    call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (peek(base), *args), NO_KWARGS, y, "", None
-    x = tracer.proxy(tracer.place(call), y, tracer, view.storage)
-    x._view.path = (*view.path, Step(op, args, {}))
-    return x
+        return None
+    view = view or place(base)
+    return View(view.storage, (*view.path, Step(op, args, kwargs)))
 
 
 def alias(x: Traced, base: Traced) -> None:
@@ -264,12 +263,12 @@ def alias(x: Traced, base: Traced) -> None:
     if _is_view(val, of, base, step):
         step = _static(tracer, op.args[1:], step)
         view = place(base)
-        x._track(view.storage, (*view.path, *through, step))
+        x._stand(View(view.storage, (*view.path, *through, step)))
     elif base._view is not None and op.fn is reshape:
         if _shares(op.val, of):  # of a buffer more compact than NumPy's
             op.val = duplicate(op.val)
             _set_val(x, op.val)
-        x._track(Storage(op, op.val))
+        x._stand(View(Storage(op, op.val)))
         x._view.storage.reshaped = base._view.storage.reshaped
 
 

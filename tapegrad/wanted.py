@@ -23,18 +23,18 @@ class Wanted(NamedTuple):
 
     def among(self, count: int) -> Wanted:
         """Return the same of a call with `count` positional arguments, counted from the first; raise ArgumentError for one that is not among them."""
-        if self.argnums is None:
-            return self
-        places = tuple(_place(number, count) for number in (self.argnums if isinstance(self.argnums, tuple) else (self.argnums,)))
+        if not isinstance(self.argnums, tuple):
+            return self if self.argnums is None else Wanted(_place(self.argnums, count), False)
+        places = tuple(_place(number, count) for number in self.argnums)
         if len(set(places)) < len(places):
             raise ArgumentError(f"argnums={self.argnums!r} names an argument twice", None, "name each argument once")
-        return Wanted(places if isinstance(self.argnums, tuple) else places[0], False)
+        return Wanted(places, False)
 
 
 def wanted(argnums: Any, captured: bool) -> Wanted:
     """Return what is wanted. With `argnums` the gradient has no place for what the function captured. Raises ArgumentError for what is no number."""
     if argnums is None:
-        return Wanted(None, captured)
+        return ALL if captured is True else Wanted(None, captured)
     return Wanted(tuple(map(_number, argnums)) if isinstance(argnums, (tuple, list)) else _number(argnums), False)
 
 

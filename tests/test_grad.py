@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad import ops
+from tapegrad.context import DEFAULT
+from tapegrad.tape import Guard
 from tapegrad.testing import check_grads
+from tapegrad.trace import record
+from tapegrad.tree import Structure
 
 
 def test_the_opening_lines() -> None:
@@ -316,3 +321,52 @@ def test_a_pullback_meets_what_grad_meets_in_memory() -> None:
     for given in (locked(x.copy()), np.broadcast_to(1.5, (3,))):
         with pytest.raises(ValueError, match="read-only"):
             tg.pullback(f, given, x.copy())
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_the_seed_of_many_results_is_taken_apart_once(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, apart = [], Structure.unmirror
+
+    def unmirror(self: Structure, *args: Any, **kwargs: Any) -> Any:
+        taken.append(self)
+        return apart(self, *args, **kwargs)
+    monkeypatch.setattr(Structure, "unmirror", unmirror)
+    value, (_, dx) = tg.grad(lambda x: [x * i for i in range(n)], 2.0, seed=[1.0] * n)
+    assert (len(value), dx) == (n, sum(range(n)))
+    assert len(taken) == 2  # to look at it, and in the sweep: for each result it took n steps for each
+
+
+def inverse_or_zero(x: Any) -> Any:
+    try:
+        return x / (x - 2.0)
+    except ZeroDivisionError:
+        return x * 0.0
+
+
+def strictly(x: Any) -> Any:
+    with np.errstate(all="raise"):
+        try:
+            return (1.0 / x).sum()
+        except FloatingPointError:
+            return x.sum() * 0.0
+
+
+STEERED: list[tuple[Any, Any, Any]] = [
+    (lambda x: x * x if x > 0 else -x, 2.0, -2.0), (lambda x: x.sum() if x.shape[0] > 2 else x.prod(), np.ones(3), np.ones(2)),
+    (inverse_or_zero, 2.0, 3.0), (strictly, np.ones(2), np.zeros(2)), (lambda x: x[int(x[0])], np.array([1.0, 2.0]), np.array([0.0, 2.0]))]
+
+
+@pytest.mark.parametrize("f, given, other", STEERED)
+def test_what_steers_a_gradient_within_a_trace_is_guarded_by_that(f: Any, given: Any, other: Any) -> None:
+    tape = tg.trace(lambda x: tg.gradient(f, x)[0], given)[1]
+    np.testing.assert_array_equal(tape.play(given), tg.gradient(f, given)[0])
+    with pytest.raises(tg.GuardError), np.errstate(all="ignore"):
+        tape.play(other)
+
+
+@pytest.mark.parametrize("f, given, other", STEERED)
+def test_a_tape_that_nobody_replays_has_no_guards(f: Any, given: Any, other: Any) -> None:
+    tapes = [record(f, (given,), {}, DEFAULT, grad=True, replays=replays) for replays in (True, False)]
+    guards = [[op for op in tape if isinstance(op, Guard)] for tape in tapes]
+    assert guards[0] and not guards[1]
+    assert [op.fn for op in tapes[1] if isinstance(op, tg.Call)] == [op.fn for op in tapes[0] if isinstance(op, tg.Call) and op.fn is not ops.pack]

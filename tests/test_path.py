@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad import ops
-from tapegrad.path import Path, Step, add_at, assign, follow, reach
+from tapegrad.path import Path, Step, add_at, assign, follow, may_repeat, reach, repeats
 
 FLAT = Step(ops.reshape, (-1,), {})
 TURN = Step(ops.permute_dims, (), {})
@@ -48,3 +49,23 @@ def test_a_real_array_and_an_empty_one() -> None:
         assign(x, 1.0, (6,), (FLAT,))
     with pytest.raises(ValueError, match="read-only"):
         assign(x, 1.0, (0,), (Step(ops.broadcast_to, ((2, 2, 3),), {}),))
+
+
+RISING, FALLING, AGAIN = np.array([0, 2, 3]), np.array([3, 2, 0]), np.array([0, 2, 2])
+
+
+@pytest.mark.parametrize("index, twice", [
+    ((RISING,), False), ((RISING, RISING), False), ((RISING, AGAIN), False), ((Ellipsis, RISING), False), ((RISING, slice(1, 3)), False),
+    ((None, RISING, 1), False), ((np.array([0, 2], np.uint8),), False), ((FALLING,), True), ((AGAIN,), True), ((AGAIN, RISING), True),
+    ((np.array([-4, 0, 1]),), True), ((RISING, RISING[:, None]), True), ((RISING[:, None],), True), ((RISING, np.int64(1)), True), ((slice(None),), False),
+    ((RISING, np.ones(4, bool)), True), ((np.ones(4, bool),), False), ((np.array([], int),), True)])
+def test_places_that_rise_are_named_once(index: tuple[Any, ...], twice: bool) -> None:
+    """Where it is not known, an index may name a place twice: then each is added to on its own, which is right for all."""
+    assert repeats(index) == twice and may_repeat(index) >= twice
+    if len(index) == 2 and index[1].__class__ is np.ndarray and index[1].dtype == bool:
+        return  # three places, and four
+    x = np.arange(16.0).reshape(4, 4)
+    wanted, found = np.zeros((4, 4)), ops.scatter(x[index], *index, shape=(4, 4), ranks=(len(index),))
+    np.add.at(wanted, index, x[index])
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(tg.gradient(lambda x: (x[index] ** 2).sum(), x)[0], 2 * wanted)

@@ -17,6 +17,7 @@ import pytest
 from numpy.random import normal
 
 import tapegrad as tg
+from tapegrad.generators import Found
 from tapegrad.ops import draw
 
 RNG = np.random.default_rng(0)
@@ -246,6 +247,47 @@ def test_generators_are_found_or_a_replay_is_refused(f: Any) -> None:
                 run(2.0)
     with pytest.raises(tg.GuardError, match=r"draws from (a Generator|random) that no stand-in was found for"):
         tg.trace(f, 2.0)[1].play(2.0)
+
+
+MANY = [np.sin] * 100
+HELPERS = types.SimpleNamespace(noise=random.random)
+TABLE = {"noise": random.random}
+sample = 0.5  # a global's name, and the name of what draws
+
+
+def ramp(x: Any, n: int = 3) -> Any:
+    return np.sum(x * np.arange(n)) + sample
+
+
+def rises(x: Any) -> Any:
+    return sum(ramp(x[i:]) for i in range(1)) + math.exp(x.mean())
+
+
+def imports(x: Any) -> Any:
+    import random
+    return x * random.random()
+
+
+@pytest.mark.parametrize("f", [ramp, rises, lambda x: np.linalg.norm(np.zeros(3) + x).astype(np.float64), lambda x, scale=2.0: {"y": x * scale}["y"]])
+def test_generators_are_left_alone_where_nothing_could_draw(f: Any) -> None:
+    found = Found(f, (np.ones(3),), {})
+    assert found.silent and not found.states
+
+
+@pytest.mark.parametrize("f", [
+    from_global, from_module, imports, lambda x: x * random.random(), lambda x: x * np.random.sample(), lambda x: x * TABLE["noise"](),
+    lambda x: x * HELPERS.noise(), lambda x: MANY[0](x), lambda x: x * vars(random)["random"](), lambda x, draw=random.random: x * draw(),
+    lambda x: x * __import__("random").random(), lambda x: eval("x * random.random()"), lambda x: next(iter(HELPERS.__dict__.values()))() * x])
+def test_generators_are_watched_where_something_could_draw(f: Any) -> None:
+    found = Found(f, (np.ones(3),), {})
+    assert not found.silent and found.states
+
+
+@pytest.mark.parametrize("f", [imports, lambda x: x * TABLE["noise"](), lambda x: x * HELPERS.noise(), lambda x, draw=random.random: x * draw()])
+def test_what_was_drawn_on_a_way_that_no_tape_knows_is_not_replayed(f: Any) -> None:
+    tape = tg.trace(f, 2.0)[1]
+    with pytest.raises(tg.GuardError):
+        tape.play(2.0)
 
 
 # -- where a program may keep a generator, and where what it draws may go

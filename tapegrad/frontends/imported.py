@@ -13,6 +13,8 @@ _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name}" for name in (
 
 def register_imported() -> None:
     """Register the functions of those modules that have been imported by now; called as each trace begins."""
+    if _WAITING.keys().isdisjoint(sys.modules.keys()):
+        return
     for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
         if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):  # another thread is at it
             try:

@@ -119,7 +119,8 @@ square = elementwise("square", np.square, lambda y, x: 2 * x, means=(np.square,)
 
 def _by_base(y: Any, x: Any, p: Any) -> Any:
     if type(p) is int and p == 2:
-        return 2 * x  # the commonest power, and pow is slow
+        # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
+        return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
     if isinstance(p, (int, float)) and not hasattr(p, "shape"):
         return p * x ** (p - 1) if p else 0.0
     return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))

@@ -16,7 +16,7 @@ from tapegrad import tensorindex, tensors
 from tapegrad.brief import plain
 from tapegrad.lazy import torch
 from tapegrad.ops.shape import reshape
-from tapegrad.path import Path, add_at, follow, may_repeat
+from tapegrad.path import Path, add_at, follow, repeats
 from tapegrad.rules import define
 from tapegrad.tangent import ZERO, Scatter, dtype_of, layout_of, shape_of
 from tapegrad.tensorarray import TensorArray
@@ -53,7 +53,7 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
         if path or order != "C":
             add_at(y, piece, index, path)
-        elif may_repeat(index):
+        elif repeats(index):
             if _add_rows(y, piece, index):
                 continue
             if places is None:
@@ -147,8 +147,8 @@ scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
     """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a sparse cotangent stands for."""
-    if type(x) is np.ndarray and x.dtype == np.float64 and not any(paths) and all(map(_is_simple, pieces, indices)):
-        y = np.zeros(x.shape)
+    if type(x) is np.ndarray and x.dtype is _FLOAT and not any(paths) and all(map(_is_simple, pieces, indices)):
+        y = _zeros(x.shape)
         for piece, index in zip(pieces, indices):
             y[index] += piece
         return y
@@ -160,12 +160,16 @@ def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], 
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)
 
 
+_FLOAT, _ARRAYS, _zeros = np.dtype(np.float64), frozenset([np.ndarray, np.float64]), np.zeros
 _PLACES = frozenset([slice, int, type(None), type(Ellipsis)])
+_INDICES = _PLACES | {np.ndarray}
 
 
 def _is_simple(piece: Any, index: tuple[Any, ...]) -> bool:
     """True for plain numbers in double precision at an index that names no place twice."""
-    return (type(piece) is float or (type(piece) in (np.ndarray, np.float64) and piece.dtype == np.float64)) and _PLACES.issuperset(map(type, index))
+    if type(piece) is not float and not (type(piece) in _ARRAYS and piece.dtype is _FLOAT):
+        return False
+    return _PLACES.issuperset(map(type, index)) or (_INDICES.issuperset(map(type, index)) and not repeats(index))
 
 
 def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:

@@ -23,11 +23,13 @@ from tapegrad.tensors import product, together
 
 
 def _ndim(x: Any) -> int:
-    return len(shape_of(x))
+    return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
 
 def _adjoint(x: Any) -> Any:
     """Return the conjugate transpose of a matrix, or of each in a stack."""
+    if type(x) is np.ndarray:
+        return conj(x.swapaxes(-1, -2))
     ndim = _ndim(x)
     return conj(permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))
 

@@ -49,6 +49,8 @@ def _summed(x: Any, dtype: Any) -> Any:
 def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any], **kind: Any) -> Op:
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its implementation for tensors."""
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        if axis is None and dtype is None:
+            return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
     return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see needs
 
@@ -94,7 +96,7 @@ def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) 
 def count(x: Any, axis: Any) -> int:
     """Return how many elements go into each number of the output."""
     shape = shape_of(x)
-    return math.prod(shape[i] for i in reduced(x, axis))
+    return math.prod(shape if axis is None else [shape[i] for i in reduced(x, axis)])
 
 
 def _others(x: Any, axis: Any) -> Any:

@@ -15,9 +15,10 @@ from tapegrad.tensors import on_host
 from tapegrad.tree import Structure
 
 
-def _pack_cotangent(i: int, dy: Any, y: Any, *leaves: Any, into: Structure) -> Any:
-    part = into.unmirror(dy)[i]
-    return ZERO if part is None else part
+def _pack_vjp(y: Any, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
+    def pack_pullback(dy: Any) -> tuple[Any, ...]:  # of all parts at once: to look for each in the whole would take the square of their number
+        return tuple([ZERO if part is None else part for part in into.unmirror(dy)])
+    return pack_pullback
 
 
 def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
@@ -26,7 +27,7 @@ def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
     return tuple(dy if i == key else ZERO for i in range(len(x)))
 
 
-pack = define("pack", lambda *leaves, into: into.build(list(leaves)), _pack_cotangent, torch=lambda *leaves, into: into.build(list(leaves)))
+pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp, torch=lambda *leaves, into: into.build(list(leaves)))
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key])
 
 

@@ -116,10 +116,10 @@ def _lower(x: Any) -> Any:
 
 def _cholesky_pullback(dy: Any, y: Any) -> Any:
     if y.shape[-1] <= BLOCK:
-        inverse = np.linalg.inv(y)
-        h = inverse.mT.conj()
-        whole = h @ _lower(y.mT.conj() @ np.where(_triangle(y.shape[-1], y.real.dtype)[0], dy, 0)) @ inverse
-        return _lower(whole + whole.mT.conj())
+        (mask, half), inverse = _triangle(y.shape[-1], y.real.dtype), np.linalg.inv(y)
+        inner = np.where(mask, y.mT.conj() @ np.where(mask, dy, 0), 0) * half
+        whole = inverse.mT.conj() @ inner @ inverse
+        return np.where(mask, whole + whole.mT.conj(), 0) * half
     dx = np.tril(dy).astype(np.result_type(dy, y), copy=False)
     for end in range(y.shape[-1], 0, -BLOCK):
         d, before, after = slice(max(end - BLOCK, 0), end), slice(max(end - BLOCK, 0)), slice(end, None)

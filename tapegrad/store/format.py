@@ -43,8 +43,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad.back import _flat_result
+from tapegrad.brief import spelled
 from tapegrad.frontends.imported import register_imported
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule, spelled
+from tapegrad.rules import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule
 from tapegrad.tangent import accumulate, conform
 
 MAGIC = "tapegrad-tape"

@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, laid, rows, static
+from tapegrad.proxy import recorded
 from tapegrad.rules import FOREIGN, Traced, means, refused
 from tapegrad.tangent import dtype_of, shape_of
 from tapegrad.tape import NO_KWARGS
@@ -20,15 +21,21 @@ from tapegrad.tape import NO_KWARGS
 @means(operator.getitem)
 def getitem(x: Any, index: Any) -> Any:
     if type(index) is int:  # the loop over elements: no detour
-        return x._tracer.record(ops.getitem, (x, index), NO_KWARGS, x._val[index])
+        y, tracer, view = x._val[index], x._tracer, x._view
+        if type(y) in _NUMBERS and not tracer.custom and (view is None or not view.storage.owned):
+            return recorded(tracer, ops.getitem, (views.peek(x), index), y)
+        return tracer.record(ops.getitem, (x, index), NO_KWARGS, y)
     parts = index if type(index) is tuple else (index,)
     if all(map(_is_plain, parts)):
         y = x._val[index]
-        made = views.cut(x, ops.getitem, parts, y)
-        return made if made is not None else x._tracer.record(ops.getitem, (x, *parts), NO_KWARGS, y)
+        view = views.cut(x, ops.getitem, parts, y)
+        if view is not None:
+            return recorded(x._tracer, ops.getitem, (views.peek(x), *parts), y, NO_KWARGS, view)
+        return x._tracer.record(ops.getitem, (x, *parts), NO_KWARGS, y)
     return ops.read(x, index_parts(index))
 
 
+_NUMBERS = frozenset([np.float64, np.float32, np.int64, np.complex128])
 _WHOLE = frozenset([int, type(None)])
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from tapegrad import ops, views
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
-from tapegrad.rules import means
+from tapegrad.proxy import recorded
+from tapegrad.rules import Traced, means
 from tapegrad.tangent import dtype_of, shape_of
 
 
@@ -179,7 +180,13 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = as_array(a)
     if _ndim(x) != 2 or (axis1, axis2) != (0, 1):
         x = moveaxis(x, (axis1, axis2), (-2, -1))
-    return ops.diagonal(x, **keywords(offset=offset))
+    which = keywords(offset=offset)
+    if isinstance(x, Traced) and type(x._val) is np.ndarray:
+        y = x._val.diagonal(which.get("offset", 0), -2, -1)
+        view = views.cut(x, ops.diagonal, (), y, which)
+        if view is not None:
+            return recorded(x._tracer, ops.diagonal, (views.peek(x),), y, which, view)
+    return ops.diagonal(x, **which)
 
 
 @means(np.linalg.diagonal)

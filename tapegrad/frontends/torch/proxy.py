@@ -14,7 +14,6 @@ import torch
 from tapegrad import views
 from tapegrad.brief import plain
 from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
-from tapegrad.path import Path
 from tapegrad.proxy import TENSORS, apply, by_ufunc
 from tapegrad.rules import FOREIGN, Traced
 from tapegrad.tangent import dtype_of, shape_of
@@ -72,9 +71,9 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
         self._tracer.specialise(self)
         return dtype_of(self._val)
 
-    def _track(self, storage: views.Storage, path: Path = ()) -> None:
+    def _stand(self, view: views.View) -> None:
         """Stand on a piece of memory that others may stand on."""
-        self._view = views.View(storage, path)
+        self._view = view
 
     def _fact(self, fact: str, value: Any) -> Any:
         self._tracer.guard(views.known(self), fact, value)

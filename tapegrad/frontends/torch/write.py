@@ -50,10 +50,8 @@ def attached(x: Any) -> Any:
     path = x._view.path if x._view is not None else ()
     if all(step.op is not ops.stop_gradient for step in path):
         return x
-    y = x._tracer.proxy(None, x._val, x._tracer, x._view.storage)
-    y._track(x._view.storage, tuple(step for step in path if step.op is not ops.stop_gradient))
-    y._view.version = -1
-    return y
+    stays = tuple(step for step in path if step.op is not ops.stop_gradient)
+    return x._tracer.proxy(None, x._val, x._tracer, views.View(x._view.storage, stays, version=-1))
 
 
 def is_followed(x: Any, value: Any) -> bool:
@@ -217,8 +215,7 @@ def _becomes(name: str) -> None:
         y = getattr(owned(x), name)(*args, **kwargs)
         if y is not x:
             tracer = x._tracer
-            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x).storage)  # for those that share memory with it
-            stays._view = x._view
+            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x))  # for those that share memory with it
             tracer.inputs = [stays if part is x else part for part in tracer.inputs]
             views.place(y)
             x.__dict__.update(_op=y.__dict__["_op"], _val=y.__dict__["_val"])
