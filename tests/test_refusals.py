@@ -276,3 +276,10 @@ def test_numbers_with_operators_of_their_own_are_refused_as_arguments(run: Any) 
         run(lambda x, y: x * y, 1.5, Percent(2.0))
     assert tg.grad(lambda x, y: x * y, 1.5, Named(2.0))[1][1:] == (2.0, 1.5)
     assert tg.grad(lambda x: x * Percent(2.0), 1.5)[1][1] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("f", [lambda x: np.ascontiguousarray(x), lambda x: np.asfortranarray(x)])
+def test_arrays_in_an_order_have_an_axis(f: Callable[..., Any]) -> None:
+    for x in (1.5, np.float64(1.5), np.array(1.5)):
+        assert tg.grad(lambda x: (f(x) * np.ones((2, 1))).sum() * f(x).ndim, x) == (3.0, (None, 2.0))
+        assert tg.trace(f, x)[0].shape == f(x).shape == (1,)
