@@ -96,7 +96,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return y
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
-        repeats = op is ops.multiply and isinstance(known, np.integer)  # a list times an integer is a longer list
+        repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")  # a list times an integer is a longer list
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)

@@ -379,7 +379,8 @@ PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on.
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on; ()
+    for its value alone.
 
     A view of a storage may have no operation yet.
     """
@@ -393,7 +394,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
     elif type(op) is Call and (op.fn.view or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
         if op.fn.owns:
             proxy._stand(views.View(views.Storage(op, val, owned=True)))
-        elif isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
+        elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])
     return proxy  # type: ignore[no-any-return]
 

@@ -361,6 +361,41 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
     return lambda *args, **kwargs: (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
 
 
+def duplicates(leaves: list[Any]) -> list[Any]:
+    """Return leaves with arrays and tensors in memory of their own: arrays share it where they did, and may be written to where they might."""
+    memory = [x for x in leaves if type(x) is np.ndarray]
+    roots: dict[int, Any] = {}
+    made: dict[int, Any] = {}
+
+    def copied(x: Any) -> Any:
+        if type(x) is not np.ndarray:
+            return duplicate(x) if is_tensor(x) else x
+        root = x
+        while type(root.base) is np.ndarray:
+            root = root.base
+        alone = sum(np.may_share_memory(x, other) for other in memory) == 1
+        if alone or not (root.flags.c_contiguous or x is root):
+            y = duplicate(x)
+        else:
+            copy = roots.setdefault(id(root), np.array(root))
+            at = x.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+            y = np.ndarray(x.shape, x.dtype, copy, at, x.strides)
+        y.flags.writeable = x.flags.writeable
+        return y
+    for x in leaves:
+        if id(x) not in made:
+            made[id(x)] = copied(x)
+    return [made[id(x)] for x in leaves]
+
+
+def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a comparison of short integers with Python's, which may be larger than any of them, as exact as NumPy's is."""
+    def long(x: Any, beside: Any) -> Any:
+        short = type(beside) is int and is_tensor(x) and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
+        return x.long() if short else x
+    return lambda a, b: fn(long(a, b), long(b, a))
+
+
 def product(name: str, *before: Any) -> Callable[..., Any]:
     """Return torch's sum of products; of integers and bools as NumPy has it, where torch has none: bool, and any on CUDA."""
     def run(*args: Any) -> Any:

@@ -22,7 +22,7 @@ from tapegrad.ops.structure import pack
 from tapegrad.reroute import Rerouting
 from tapegrad.rules import Op, Traced
 from tapegrad.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.tensors import ORDINARY, detached, duplicate, is_tensor
+from tapegrad.tensors import ORDINARY, detached, duplicates
 from tapegrad.tree import Recorded, Signature, Structure, Walk, changed, flatten
 from tapegrad.wanted import ALL, Wanted
 
@@ -93,7 +93,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     if grad:
         signature.refuse_opaque()
     if copy:
-        leaves = [duplicate(leaf) if type(leaf) is np.ndarray or is_tensor(leaf) else leaf for leaf in leaves]
+        leaves = duplicates(leaves)
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)

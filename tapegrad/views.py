@@ -298,6 +298,22 @@ def laid(x: Traced) -> Any:
     return plain(x._val) if x._view is None else follow(plain(x._view.storage.layout), x._view.path)
 
 
+def check_apart(x: Any, *values: Any) -> None:
+    """Refuse to write to an array from parts of its own memory, for functions of NumPy's that read there what they have just written."""
+    mine = laid(x)
+    for value in values:
+        other = laid(value) if isinstance(value, Traced) else None
+        if type(mine) is type(other) is np.ndarray and np.may_share_memory(mine, other) and np.shares_memory(mine, other):
+            raise MutationError("an array is written from a part of its own memory, and NumPy reads there what it has just written", user_location(),
+                                "a copy of that part")
+
+
+def are_same(x: Any, y: Any) -> bool:
+    """Return whether two arrays are the same elements of the same memory, in the same order."""
+    a, b = (laid(part) if isinstance(part, Traced) else None for part in (x, y))
+    return type(a) is type(b) is np.ndarray and (a.ctypes.data, a.shape, a.strides, a.dtype) == (b.ctypes.data, b.shape, b.strides, b.dtype)
+
+
 def lies(x: Any, order: str | None) -> bool:
     """Return whether an array is in the wanted order already: its own, and not that of a more compact copy of it."""
     found = plain(x)

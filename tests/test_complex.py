@@ -263,6 +263,19 @@ def test_nan_to_num_replaces_each_part() -> None:
     np.testing.assert_array_equal(tg.gradient(lambda z: (np.nan_to_num(z).real + np.nan_to_num(z).imag).sum(), z)[0], [1, 1j, 1 + 1j])
 
 
+def test_nan_to_num_by_traced_numbers() -> None:
+    def f(x: Any, a: Any, b: Any, c: Any) -> Any:
+        return (np.nan_to_num(x, nan=a, posinf=b, neginf=2 * c) * np.array([1.0, 10.0, 100.0, 1000.0])).sum()
+    x = np.array([np.nan, np.inf, -np.inf, 5.0])
+    for step in (tg.grad, lambda f, *args: tg.value_and_grad(f)(*args)):
+        value, (_, dx, *rest) = step(f, x, 1.0, 2.0, 3.0)
+        assert value == 5621.0 and rest == [1.0, 10.0, 200.0]
+        np.testing.assert_array_equal(dx, [0, 0, 0, 1000.0])
+    assert tg.trace(lambda x, a: np.nan_to_num(x, nan=a), x.astype(np.float32), 1.0)[0].dtype == np.float32
+    with pytest.raises(tg.UnknownFunction, match="complex"):
+        tg.grad(lambda z, a: np.nan_to_num(z, nan=a).imag.sum(), Z, 1.0)
+
+
 def test_casts_drop_the_imaginary_part_and_its_gradient() -> None:
     for f in (lambda z: z.astype(float) * z, lambda z: np.sum(z, dtype=float) * z, lambda z: np.cumprod(z, dtype=float) * z,
               lambda z: np.prod(z, dtype=float) * z):

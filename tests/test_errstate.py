@@ -147,3 +147,27 @@ def test_settings_around_a_call_are_the_programs(errors: Any) -> None:
             with warnings_are("ignore"), errors() if strict else contextlib.nullcontext():
                 found, expected = fast(x), overflows(x)
             assert (found[0] if isinstance(found, tuple) else found) == expected
+
+
+@pytest.mark.parametrize("set_by", ["np.errstate(invalid='call', call=HEARD.append)", "np.errstate(all='log', call=HEARD)", "np.seterr(divide='call')"])
+def test_functions_that_numpy_would_call_are_refused(set_by: str) -> None:
+    space: dict[str, Any] = {"np": np, "HEARD": []}
+    exec(f"def f(x):\n    with {set_by}:\n        y = np.sqrt(x)\n    return y.sum() * (1 + len(HEARD))\n", space)
+    with pytest.raises(tg.UnknownFunction, match="a replay would not call it"):
+        tg.grad(space["f"], GOOD)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.r_[x[0], x].sum(), lambda x: (np.stack([x, x]).T.reshape(-1) * np.arange(4.0)).sum(), lambda x: np.outer(x.reshape(2, 1), x[:, None].T).sum(),
+    lambda x: np.concatenate([x[None], x.reshape(1, -1)]).sum(), lambda x: np.expand_dims(x, 0) @ np.transpose(x)])
+def test_views_are_used_where_warnings_are_errors(f: Any) -> None:
+    def strictly(x: Any) -> Any:
+        with np.errstate(all="raise"):
+            y = np.zeros(2)
+            y[:] = x
+            return np.sum(f(y) / x[0])
+    for step in (tg.grad, lambda f, *args: tg.value_and_grad(f)(*args)):
+        value, (_, dx) = step(strictly, GOOD)
+        assert value == pytest.approx(strictly(GOOD)) and np.isfinite(dx).all()
+    with np.errstate(all="ignore"), pytest.raises(tg.GuardError):
+        tg.trace(strictly, GOOD)[1].play(BAD)

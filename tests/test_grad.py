@@ -304,6 +304,25 @@ def test_arrays_without_numbers_are_static() -> None:
         assert tg.grad(lambda data, x: x * len(data), data, 3.0) == (6.0, (None, None, 2.0))
 
 
+def test_a_pullback_meets_what_grad_meets_in_memory() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a[0] = a[1] * 2.0
+        return (a * b).sum()
+
+    def locked(x: Any) -> Any:
+        x.flags.writeable = False
+        return x
+    x = np.array([1.0, 2.0, 3.0])
+    for a, b in ((x, x), (x, x[::-1]), (x[1:], x[:2])):
+        with pytest.raises(tg.MutationError, match="shares memory"):
+            tg.pullback(f, a, b)
+        value, back = tg.pullback(lambda a, b: (a * b).sum(), a, b)
+        assert value == (a * b).sum() and np.array_equal(back(1.0)[1], b) and np.array_equal(back(1.0)[2], a)
+    for given in (locked(x.copy()), np.broadcast_to(1.5, (3,))):
+        with pytest.raises(ValueError, match="read-only"):
+            tg.pullback(f, given, x.copy())
+
+
 @pytest.mark.parametrize("n", [2, 40])
 def test_the_seed_of_many_results_is_taken_apart_once(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, apart = [], Structure.unmirror

@@ -451,3 +451,44 @@ def test_a_rule_looks_for_what_is_among_the_arguments_of_its_rows() -> None:
     known = {op for ops in NEEDS.values() if ops is not None for op in ops}
     assert NEEDS.keys() == RULES.keys() and all(hasattr(op, "impl") for op in known)
     assert NEEDS[tg.ops.multiply] is not None and tg.ops.negative in NEEDS[tg.ops.multiply] and NEEDS[tg.ops.reshape] is None
+
+
+@pytest.mark.parametrize("program", [
+    lambda m: m.sum(axis=0)[1] ** 2 + (m * m).sum(), lambda m: (m.mean(axis=0)[:2] ** 2).sum() + (m ** 3).sum(), lambda m: m.sum() * m.sum(axis=0)[-1] + np.sin(m).sum(),
+    lambda m: np.cumsum(m, axis=0).sum(axis=0)[0] ** 2 + (m @ m.T).sum()])
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_a_piece_that_is_added_to_each_row_is_added_to_each(program: Callable[..., Any], rows: int) -> None:
+    m = np.arange(3.0 * rows).reshape(rows, 3) / 7.0
+    value, (_, dm) = tg.optimise(tg.flatgrad(tg.trace(program, m)[1])).play(m)
+    assert value == pytest.approx(program(m)) and np.allclose(dm, tg.gradient(program, m)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("turned", [
+    lambda m: m[::-1] * 1.0, lambda m: m.T * 1.0, lambda m: 1.0 * m[:, ::-1], lambda m: m[::-1] / 1.0, lambda m: 0.0 - (0.0 - m[::-1]), lambda m: m[:, :2] * 1.0])
+def test_what_is_written_through_a_reshape_lies_as_it_did(turned: Callable[..., Any]) -> None:
+    def f(v: Any, m: Any) -> Any:
+        x = turned(m * v)
+        x.reshape(-1)[::3] = v[0]
+        x[1, 1] = v[1]
+        return (x * np.arange(1.0, x.size + 1.0).reshape(x.shape)).sum() + np.trace(x)
+    v, m = np.array([1.0, 2.0, 3.0]), np.arange(9.0).reshape(3, 3) + 10.0
+    tape = tg.flatgrad(tg.trace(f, v, m)[1])
+    want, (_, *gradients) = tg.grad(f, v, m)
+    assert want == pytest.approx(f(v, m))
+    for run in (tg.optimise(tape).play, tg.compile(tape)):
+        value, (_, *found) = run(v, m)
+        assert value == pytest.approx(want)
+        for a, b in zip(found, gradients):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_arguments_that_share_memory_are_refused_by_each_form_of_a_tape() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a[0] = a[1] * 2.0
+        return b.sum() + a.sum()
+    x = np.array([1.0, 2.0, 3.0])
+    _, tape = tg.trace(f, x, x.copy())
+    for form in (tape, tg.gradtape(tape), tg.primitivize(tg.gradtape(tape)), tg.flatgrad(tape), tg.optimise(tg.primitivize(tg.gradtape(tape)))):
+        assert np.ndim(form.play(x, x.copy())[0] if form is not tape else form.play(x, x.copy())) == 0
+        with pytest.raises(tg.GuardError):
+            form.play(x, x)

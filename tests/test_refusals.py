@@ -187,6 +187,79 @@ def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> N
     assert tg.grad(f, 2.0, m=holds)[1] == (None, f(1.0, holds)) and operator.eq(*tg.gradient(lambda x: f(x, holds), 2.0) * 2)
 
 
+OVERLAPPING = [
+    "np.concatenate([v[1:], v[:1]], out=v)", "np.concatenate([m[:, 1:], m[:, :1]], axis=1, out=m)", "np.stack([m[1], m[0]], out=m[:2])", "np.ptp(m, axis=0, out=m[1])",
+    "v.flat = v[::-1]", "v.flat[:] = v[::-1]", "v.flat[1:] = v", "v.flat[[0, 1, 2]] = v[::-1]", "m.flat = m.T", "v[v > -9] = v[::-1]", "m[m > -9] = m.ravel()[::-1]",
+    "np.fill_diagonal(m, m.ravel()[4::-1][:3])", "np.place(v[1:], [True, True], v)"]
+APART = [
+    "np.concatenate([v[1:] * 1, v[:1].copy()], out=v)", "np.ptp(m, axis=0, out=v)", "v.flat = v", "v.flat = m[0]", "v[:1].flat = v[2:]",
+    "m[0].flat = m[1]", "v[v > 0] = v[0]", "v[v > -9] = v", "v[v > 0] = v[v > 0][::-1]", "m[m[0] > -9] = m[::-1]", "v[[0, 1, 2]] = v[::-1]", "np.put(v, [0, 1, 2], v[::-1])", "v[:] = v[::-1]",
+    "np.putmask(v[1:], [True, True], v)", "np.copyto(v[1:], v[:-1])", "np.fill_diagonal(m, v)", "np.cumsum(v, out=v[::-1])", "np.copyto(v, v, where=m > 0)"]
+
+
+@pytest.mark.parametrize("statement", [*OVERLAPPING, *APART])
+def test_what_numpy_writes_before_it_reads_is_refused(statement: str) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def f(v, m):\n    {statement}\n    return (v * [1.0, 2.0, 3.0]).sum() + (m * np.arange(9.0).reshape(3, 3)).sum()\n", space)
+    v, m = np.array([0.5, -1.2, 2.0]), np.array([[0.5, -1.2, 2.0], [1.1, 0.3, -0.6], [0.9, -0.4, 0.25]])
+    if statement in OVERLAPPING:
+        with pytest.raises(MutationError, match="own memory"):
+            tg.grad(space["f"], v, m)
+    else:
+        assert tg.grad(space["f"], v, m)[0] == pytest.approx(space["f"](v.copy(), m.copy()), rel=1e-12)
+
+
+@pytest.mark.parametrize("statement", [
+    "np.put(s, [0], 1.0)", "np.putmask(s, s, [])", "np.place(s, s, [1.0])", "np.copyto(s, 2.0)", "np.fill_diagonal(s, 2.0)", "np.add.at(s, 0, 1.0)"])
+@pytest.mark.parametrize("s", [1.0, np.float64(1.0)])
+def test_no_number_is_written_to(statement: str, s: Any) -> None:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def f(s):\n    {statement}\n    return s * 2\n", space)
+    with pytest.raises(MutationError, match="a number"):
+        tg.grad(space["f"], s)
+
+
+class Bare:
+    """A sequence of no kind that NumPy knows."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.data[i]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+def test_a_sequence_of_the_users_beside_an_integer_of_numpys_is_refused() -> None:
+    with pytest.raises(UnknownFunction, match="NumPy makes an array of such a sequence"):
+        tg.grad(lambda x: (np.argmax(x) * Bare([1.0, 2.0, 3.0]))[0] * x[0], A)
+    assert tg.grad(lambda x: len(np.argmax(x) * [1.0, 2.0]) * x[0], A)[1][1][0] == 4.0
+
+
+def test_a_result_that_fills_a_part_of_what_it_is_written_into_is_refused() -> None:
+    for f in (lambda x: np.cumsum(x[:1], out=x + 1j), lambda x: np.add.accumulate(x[:1], out=x + 1j)):
+        assert f(A)[1:].tolist() == (A + 1j)[1:].tolist()  # NumPy leaves the rest as it was
+        with pytest.raises(UnknownFunction, match="fills a part"):
+            tg.grad(lambda x, f=f: f(x).real.sum(), A)
+    assert tg.grad(lambda x: np.add(x, 1.0, out=np.zeros((2, 3))).sum(), A)[0] == pytest.approx(7.0)
+
+
+def test_an_array_is_filled_with_one_number() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y.fill(x)
+        return y.sum()
+    for x in (A, [0.5, 1.0, 1.5], A[:2]):
+        with pytest.raises(ValueError):
+            f(x)
+        with pytest.raises(ValueError):
+            tg.grad(f, x)
+    for x in (2.0, np.float64(2.0), np.array(2.0)):
+        assert tg.grad(f, x)[0] == f(x)
+
+
 class Percent(float):
     def __mul__(self, other: Any) -> Any:
         return float(self) * other / 100.0
@@ -203,3 +276,10 @@ def test_numbers_with_operators_of_their_own_are_refused_as_arguments(run: Any) 
         run(lambda x, y: x * y, 1.5, Percent(2.0))
     assert tg.grad(lambda x, y: x * y, 1.5, Named(2.0))[1][1:] == (2.0, 1.5)
     assert tg.grad(lambda x: x * Percent(2.0), 1.5)[1][1] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("f", [lambda x: np.ascontiguousarray(x), lambda x: np.asfortranarray(x)])
+def test_arrays_in_an_order_have_an_axis(f: Callable[..., Any]) -> None:
+    for x in (1.5, np.float64(1.5), np.array(1.5)):
+        assert tg.grad(lambda x: (f(x) * np.ones((2, 1))).sum() * f(x).ndim, x) == (3.0, (None, 2.0))
+        assert tg.trace(f, x)[0].shape == f(x).shape == (1,)

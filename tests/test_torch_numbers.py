@@ -80,3 +80,80 @@ def test_settings_of_errors_are_nothing_to_torch_code() -> None:
     for x in (1.0, 1.0, 0.0):
         assert step(torch.tensor([x])) == f(torch.tensor([x]))
     assert step.stats.traces <= 2
+
+
+def gaps(x: Any) -> Any:
+    y = np.zeros(2 * len(x))[::2]
+    y[...] = x
+    return y
+
+
+def locked(x: Any) -> Any:
+    x.flags.writeable = False
+    return x
+
+
+def through_ravel(a: Any, b: Any) -> Any:
+    a.ravel()[::2] = 5.0
+    return (a * b).sum()
+
+
+def by_strides(a: Any, b: Any) -> Any:
+    return a.sum() * (a * 2.0).strides[0] + b.strides[0] if b.flags.c_contiguous else (a * b).sum()
+
+
+def to_the_other(a: Any, b: Any) -> Any:
+    a[0] = 5.0
+    return (a * b).sum()
+
+
+def where_writable(a: Any, b: Any) -> Any:
+    try:
+        a[0] = 5.0
+    except ValueError:
+        a = a * 2.0
+    return (a * b).sum()
+
+
+@pytest.mark.parametrize("f", [through_ravel, by_strides, to_the_other, where_writable])
+def test_how_arrays_lie_in_memory_is_asked_before_they_are_tensors(f: Any) -> None:
+    def calls() -> list[Any]:
+        x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, -1.0, 2.0])
+        plain = [(x.copy(), y.copy()) for _ in range(3)]
+        return [*plain, (gaps(x), y), (x[::-1].copy()[::-1], gaps(y)), (locked(x.copy()), y), *plain, (shared := x.copy(), shared), (both := x.copy(), both[::-1])]
+
+    for run, of in zip((tg.value_and_grad(f, backend="torch"), tg.compile(f, backend="torch")), (tg.grad, lambda f, *args: (tg.trace(f, *args)[0], None))):
+        for args, again in zip(calls(), calls()):
+            try:
+                want, _ = of(f, *args)
+            except (tg.MutationError, ValueError) as err:
+                with pytest.raises(type(err)):
+                    run(*again)
+            else:
+                got = run(*again)
+                assert float(got[0] if isinstance(got, tuple) else got) == pytest.approx(float(want), rel=1e-12)
+
+
+@pytest.mark.parametrize("compared", [
+    lambda x, n: x > -5, lambda x, n: x < 300, lambda x, n: np.less_equal(256, x), lambda x, n: x == 257, lambda x, n: x != -1,
+    lambda x, n: np.greater(x, n), lambda x, n: x >= -n, lambda x, n: x == n])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.int64, bool])
+def test_short_integers_are_compared_with_long_ones(compared: Program, dtype: Any) -> None:
+    def f(x: Any, n: Any, y: Any) -> Any:
+        return np.where(compared(x, n), y, -2.0 * y).sum()
+    x, y = np.array([0, 1, 44, 127, 1]).astype(dtype), np.arange(5.0) + 1.0
+    step, run = tg.value_and_grad(f, backend="torch"), tg.compile(f, backend="torch")
+    for n in (3, 3, 300, 257, 3, -256, 70000):
+        value, (_, *_, dy) = step(x, n, y)
+        assert float(value) == float(run(x, n, y)) == f(x, n, y)
+        np.testing.assert_array_equal(dy, tg.grad(f, x, n, y)[1][3])
+
+
+def test_powers_of_integers_by_floats_are_floats() -> None:
+    for p in (2.0, 1.0, 0.5, 3.0):
+        for x in (np.array([200, 3], np.uint8), np.array([2**40, 7]), np.array([60000.0, 2.0], np.float32)):
+            want = np.sum(x ** p)
+            for backend in ("numpy", "torch"):
+                run = tg.compile(lambda x, p=p: np.sum(x ** p), backend=backend)
+                for _ in range(3):
+                    assert float(run(x)) == pytest.approx(float(want), rel=1e-6), (p, x.dtype, backend)

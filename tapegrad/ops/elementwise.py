@@ -82,7 +82,11 @@ def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = Fa
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
     """Define a comparison; complex numbers are compared on the host, since torch does not."""
     return define(name, comparison, means=(ufunc, comparison), differentiable=False,
-                  torch=tensors.of_reals(of_tensors(name, comparison, (ufunc,)), ufunc))
+                  torch=tensors.of_reals(tensors.exact(of_tensors(name, comparison, (ufunc,))), ufunc))
+
+
+def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
+    return define(name, comparison, means=(ufunc, comparison), differentiable=False, torch=tensors.exact(of_tensors(name, comparison, (ufunc,))))
 
 
 # -- arithmetic. Python's operators are the implementation: they serve every type of number.
@@ -272,8 +276,8 @@ conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex el
 
 # -- comparison, logic and bits
 
-equal = constant("equal", operator.eq, np.equal, operator.eq)
-not_equal = constant("not_equal", operator.ne, np.not_equal, operator.ne)
+equal = _equality("equal", operator.eq, np.equal)
+not_equal = _equality("not_equal", operator.ne, np.not_equal)
 less = _ordered("less", operator.lt, np.less)
 less_equal = _ordered("less_equal", operator.le, np.less_equal)
 greater = _ordered("greater", operator.gt, np.greater)

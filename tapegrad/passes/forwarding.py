@@ -182,8 +182,8 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
         pieces = _pieces(y)
         if not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[y.id]:
             continue
-        if not (same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim):
-            continue
+        if not (same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim and np.shape(y.val) == op.val.shape):
+            continue  # of a scatter that is broadcast, an index means another place
         parts = [x.val[tuple(map(_plain, index))] for _, *index in pieces]
         fits = all(np.result_type(*_dtypes(part, piece)) == op.val.dtype for part, (piece, *_) in zip(parts, pieces))
         if not fits or 2 * sum(map(np.size, parts)) > np.size(op.val):

@@ -103,7 +103,7 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
         return op.val
     if isinstance(op, Guard):
         subject = values[op.args[0]]
-        if op.fact == "raises":
+        if op.fact in ("raises", "apart"):  # facts about several values
             subject = tracer.pack(subject)
         if op.args[0].id == 1:
             tracer.guard(new.ops[0], op.fact, op.expected)

@@ -21,6 +21,7 @@ from tapegrad.passes.walk import own
 from tapegrad.replay.fused import Fused, fields_of, is_array
 from tapegrad.replay.spelling import How, gathers, goes_along, how, is_tall
 from tapegrad.rules import Op
+from tapegrad.tangent import layout_of
 from tapegrad.tape import Call, Operation, Tape, operands, value_of
 
 ALIGN = 64  # bytes, a cache line
@@ -209,7 +210,8 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             continue
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
         x = op.args[0].val
-        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked
+        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
+            and layout_of(x) == layout_of(op.val)  # else what is a view of the result, by which it is written to later, may be a copy
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
         if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)

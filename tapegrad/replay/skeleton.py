@@ -44,7 +44,7 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("digest", "kinds", "leaves", "places", "reached", "steps", "structure", "where")
+    __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "structure", "where")
 
     def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
@@ -54,12 +54,15 @@ class Skeleton:
         numbers: dict[Any, int] = {}
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
+        self.memory: dict[Any, Any] = {}  # how arguments lie in memory, where that is guarded: what it decides may come before the guard
         add = self.steps.append
         self.places = array("q")  # of the operations on the tape, from 0
         at = array("q", [0]) * (len(tape.ops) + 1)  # by an operation's number on the tape, its number here
         for place, op in enumerate(tape.ops):
             if type(op) is Guard and type(op.args[0]) is Input and op.fact in FIXED:
                 continue  # where it is asked for may depend on what an array holds
+            if type(op) is Guard and type(op.args[0]) is Input and op.fact in _OF_MEMORY:
+                self.memory[at[op.args[0].id], op.fact] = op.expected
             self.places.append(place)
             at[op.id] = len(self.places)
             kind = _kind(op, at)
@@ -87,6 +90,8 @@ class Skeleton:
         known, found = self.kinds, other.kinds
         if self.digest == other.digest and self.steps == other.steps and known == found:
             return False
+        if any(other.memory.get(asked, expected) != expected for asked, expected in self.memory.items()):
+            return True
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
             one, two = known[a], found[b]
             if one == two:
@@ -119,6 +124,9 @@ class Skeleton:
         kinds = self.kinds
         steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
         return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
+
+
+_OF_MEMORY = frozenset(["layout", "strides", "writeable"])
 
 
 def _of_shape(kind: Any) -> bool:

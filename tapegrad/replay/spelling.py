@@ -52,7 +52,7 @@ BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", o
           ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
           ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
 UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
-_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them
+_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them; of integers these are not the floats that powers are
 _BLAS = frozenset("fdFD")
 
 

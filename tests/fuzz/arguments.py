@@ -44,8 +44,12 @@ PARAMETERS = (
     Parameter("collections.OrderedDict(p=#, q=[#, #])", (("s", "~['p']"), ("s", "~['q'][0]")), 1),
 )
 
-OTHERS = ("np.array([#, #])", "np.array([#, #, #, #])", "np.array([#, #, #], np.float32)", "#", "!", "np.float64(#)", "np.array([!, !, !])", "np.asfortranarray([[#, #, #], [#, #, #]])", "None")
+OTHERS = ("np.array([#, #])", "np.array([#, #, #, #])", "np.array([#, #, #], np.float32)", "#", "!", "np.float64(#)", "np.array([!, !, !])", "np.asfortranarray([[#, #, #], [#, #, #]])", "None",
+          "np.array([#, #, #])[::-1]", "np.array([#, #, #, #, #, #])[::2]", "np.array([[#, #], [#, #], [#, #]]).T", "np.array([[#, #, #], [#, #, #]])", "np.broadcast_to(#, (3,))")
 """What may stand where another kind of argument stood: a function is traced again."""
+
+SHARED = ("ARG", "ARG[::-1]", "ARG[:]", "ARG[1:]")
+"""What may stand beside `(ARG := ...)`, an array whose memory it shares."""
 
 NICE = (0.0, 1.0, -1.0, 0.5, 2.0, 0.0)
 

@@ -35,6 +35,10 @@ FIXTURES = (
              "~CFG['deep'] = {'k': [$k, $k]}")),
     Fixture("SPACE = types.SimpleNamespace(gain=$k, w=np.array([$k, $k, $k]), n=1)", (("s", "~SPACE.gain"), ("v", "~SPACE.w * $v"), ("s", "~SPACE.n * $s"), ("s", "~SPACE.w[0]")),
             (), ("~SPACE.gain = $k", "~SPACE.w[0] = $k", "~SPACE.n += 1", "~SPACE.w = np.array([$k, $k, $k])")),
+    Fixture("DATA = np.array([[$k, $k, $k], [$k, $k, $k], [$k, $k, $k], [$k, $k, $k], [$k, $k, $k]])\nRATES = [$k, $k, $k]",  # minibatches
+            (("v", "~DATA[$i]"), ("m", "~DATA[$i: $i + 2]"), ("s", "~DATA[$i, 1] * $s"), ("s", "~RATES[$i] * $s"), ("v", "~DATA[$i + 1] * $v"), ("s", "~RATES[-$i] * $s"), ("v", "~DATA[$w % 5, 0] * $s")),
+            ("$n1 = $i\n$n2 = ~DATA[$n1 * 2: ($n1 + 1) * 2]\n$n3 = $n2.sum() * $s", "for row in ~DATA[$i:]:\n    $V[0] += row[0] * $s", "$n1, $n2 = $i, $i\n$n3 = ~DATA[$n1, $n2] * $s + ~RATES[$n2] * $n1"),
+            ("~DATA[1] = $k", "~RATES[0] = $k", "~DATA = ~DATA[::-1]", "~DATA = np.asfortranarray(~DATA)")),
     Fixture("FN = np.sin", (("u", "~FN"), ("x", "~FN($x)")), (), ("~FN = np.cos", "~FN = lambda x: x * 0.5", "~FN = np.tanh")),
     Fixture("HOOKS = [np.sin]", (("x", "~HOOKS[0]($x)"),), ("$n1 = $x\nfor hook in ~HOOKS:\n    $n1 = hook($n1)",), ("~HOOKS.append(np.tanh)", "~HOOKS[0] = np.cos")),
     Fixture("WORDS = {'low', 'high'}", (("s", "len(~WORDS) * $s"), ("t", "'mid' in ~WORDS")), (), ("~WORDS.add('mid')", "~WORDS.discard('low')")),
@@ -100,6 +104,51 @@ class Point:
 ORIGIN = Point($k, $k)""",
             (("s", "~Point($s, $s).norm()"), ("s", "(~Point($s) + ~ORIGIN).norm()"), ("s", "~ORIGIN.x * $s"), ("s", "(~Point($x, $s) * $s).norm()"), ("x", "~Point($x).x")),
             ("$n1 = ~Point($x, $s)\n$n1.x = $n1.x * $s\n$n2 = $n1.norm()", "$n1 = dataclasses.replace(~ORIGIN, x=$s)\n$n2 = $n1.norm()"), ("~ORIGIN.x = $k", "~ORIGIN = ~Point($k, $k)")),
+    Fixture("""@functools.singledispatch
+def told(x):
+    return x * 2.0
+@told.register(float)
+def _(x):
+    return x * 3.0
+@told.register(np.ndarray)
+def _(x):
+    return x - 0.5""", (("x", "~told($x)"), ("s", "~told($s)"), ("u", "~told")), (), ("~told.register(np.ndarray, lambda x: x + 0.5)",)),
+    Fixture("""class Lazy:
+    __slots__ = ('w', '__dict__')
+    made = 0
+    def __init__(self, w):
+        self.w = w
+    @functools.cached_property
+    def twice(self):
+        return self.w * 2.0
+    def __getattr__(self, name):
+        if name.startswith('_'):
+            raise AttributeError(name)
+        return len(name) * 0.25
+    def __contains__(self, x):
+        return x > 0.5
+    def __bool__(self):
+        return np.sum(self.w) > 0
+    def __iadd__(self, x):
+        self.w = self.w + x
+        return self
+    def __rsub__(self, x):
+        return x - self.w
+    def __eq__(self, other):
+        return self.w is other.w""",
+            (("s", "np.sum(~Lazy($x).twice)"), ("s", "~Lazy($s).more * $s"), ("t", "$s in ~Lazy($s)"), ("t", "bool(~Lazy($x))"), ("x", "$k - ~Lazy($x)")),
+            ("$n1 = ~Lazy($V)\n$n2 = $n1.twice * 1.0\n$n1.w[0] = $s\n$n3 = $n1.twice + $n1.w", "$n1 = ~Lazy($x)\n$n1 += $s\n$n2 = $n1.twice", "$n1 = ~Lazy($v)\nif $n1:\n$body")),
+    Fixture("""@contextlib.contextmanager
+def raised(x):
+    x += 1.0
+    try:
+        yield x * 2.0
+    except ArithmeticError:
+        x *= 0.5
+    finally:
+        x -= 0.25""", (), ("with ~raised($V) as $n1:\n    $n1[0] = $s\n    $n2 = $n1 * 1.0", "$n1 = $V\nwith ~raised($n1):\n    $n1[0] = $s\n    if $t:\n        raise ArithmeticError\n    $n1 = $n1 * 2.0")),
+    Fixture("LAST = None\ndef stored(x):\n    global LAST\n    old, LAST = LAST, float(np.shape(x) == ())\n    return x if old is None else x * 0.5", (("x", "~stored($x)"),), (), ("~LAST = None", "~LAST = 1.0")),
+    Fixture("class Tally:\n    total = 0\n    def __init__(self, step):\n        self.step = step\n    def __call__(self, x):\n        Tally.total += self.step\n        return x * Tally.total\nTALLY = Tally(1)", (("x", "~TALLY($x)"), ("s", "~Tally.total * $s")), (), ("~Tally.total = 0", "~TALLY.step = 0", "~TALLY.step = 2")),
     Fixture("""class Scope:
     depth = 0
     def __enter__(self):
@@ -125,7 +174,7 @@ ORIGIN = Point($k, $k)""",
             (("s", "~Vector($v) @ ~Vector($v)"), ("s", "~Vector($v)[0]"), ("s", "sum(~Vector($v))")), ("$n1 = ~Vector($V)\n$n1[0] = $s\n$n2 = $n1 @ $n1", "$n1 = ~Vector([$s, $s])\n$n1[1] = $n1[0] * $n1[1]\n$n2 = $n1[:] * 2.0")),
 )
 
-HEADER = """import collections, dataclasses, enum, functools, itertools, math, random, types
+HEADER = """import bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, itertools, math, operator, random, types
 import numpy as np
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.arguments import OTHERS, PARAMETERS, moved, numbers, spelled
+from tests.fuzz.arguments import OTHERS, PARAMETERS, SHARED, moved, numbers, spelled
 from tests.fuzz.fixtures import FIXTURES, HEADER, MIX, Fixture
 from tests.fuzz.grammar import EXPRESSIONS, FUNCTIONS_OF_ITSELF, KINDS_OF, STATEMENTS, WORDS
 from tests.fuzz.program import Call, Program, imported
@@ -318,12 +318,14 @@ def drawn_calls(random: Random, main: Module, drawn: list[Any], base: list[list[
     small, large = [moved(random, x, 0.05) for x in base], [moved(random, x, 1.5) for x in base]
     changes = [re.sub(r"~(\w+)", r"\1", change) for change in main.changes]
     calls = []
-    for k in range(random.choice([4, 4, 5, 6])):
+    for k in range(random.choice([4, 4, 5, 6, 10])):
         values = base if k == 0 else random.choice([base, base, small, large, small])
         texts = [spelled(p.text, x) for p, x in zip(drawn, values)]
-        if k and random.random() < 0.06:
+        if k and random.random() < 0.1:
             at = random.randrange(len(texts))
             texts[at] = spelled(random.choice(OTHERS), base[at])
+        if k and len(texts) > 1 and texts[0].startswith("np.array([") and random.random() < 0.06:
+            texts[0], texts[1] = f"(ARG := {texts[0]})", random.choice(SHARED)
         change = random.choice(changes) if k and changes and random.random() < 0.3 else ""
         calls.append(Call(tuple(texts), change))
     return tuple(calls)

@@ -244,6 +244,74 @@ $n1 = np.tri(3) * $s\n$n1 += $n1.T
 $n1 = $m.copy()\n$n1[[0, 1]] = $n1[[1, 0]]\n$n1[:, 0], $n1[:, 1] = $n1[:, 1] * 2.0, $n1[:, 0].copy()
 $n1 = $v[:3] * 1.0\n$n1[1:] = $n1[:-1]
 $n1 = memoryview(b'abc')[0] * $s
+$V1.flat[1:] = $V1[:-1]
+$V1.flat = $V1[::-1]
+$V1[$V1 > -9.0] = $V1[::-1]
+$M1.flat[::2] = $s
+$M1[...] = $M1[::-1]
+np.concatenate([$V1[1:], $V1[:1]], out=$V1)
+np.cumsum($V1, out=$V1[::-1])
+np.add($V1[1:], $V1[:-1], out=$V1[1:])
+np.multiply($M1, $M1[::-1], out=$M1)
+np.maximum.accumulate($V1[::-1], out=$V1)
+np.modf($V, out=($V, np.zeros(3)))
+np.divmod($V1, 0.7, out=($V1, np.zeros(3)))
+np.take($V1, [2, 0, 1], out=$V1, mode='clip')
+np.clip($A, $s, 2.0, out=$A)
+np.put_along_axis($M, np.argmax($M, axis=1)[:, None], $s, axis=1)
+np.subtract.at($V, [0, 1, 0], $v[:3])
+$V1[$w % 2] += $v[:3]
+$M1[[0, 0], [1, 1]] += $s
+$M1[$v[:$M1.shape[0]] > 0] *= $s
+$M1[:, [0, 1]], $M1[:, 2] = $M1[:, [1, 0]], $M1[:, 0].copy()
+$M1[np.nonzero($M1 > 0)] = $s
+$M1[np.tril_indices(2)] *= $s
+$V1.ravel()[::2] = $s
+$M1.ravel()[1:] *= $s
+$M1.T.ravel()[0] = $s
+$A1.ravel('F')[0] = $s
+$M1.T.reshape(-1)[1:] += $s
+$n1 = $M.ravel()\n$M[0] = $s\n$n2 = $n1 * 1.0
+$n1 = np.ascontiguousarray($M.T)\n$n1[0] = $s\n$n2 = $M * 1.0
+$n1 = np.asfortranarray($M)\n$n1[0] = $s\n$n2 = $M * 1.0
+try:\n    $V[0] = $s\nexcept ValueError:\n    $n1 = $s
+try:\n    $V1 += $M\nexcept ValueError:\n    $V1 *= $s
+try:\n$body\n    $n1 = [0.5, 1.5][$i]\nexcept IndexError:\n    $n1 = $s\nelse:\n$body\nfinally:\n    $n2 = $s
+try:\n    $n1 = math.exp($s * 900.0)\nexcept OverflowError:\n    $n1 = $s
+try:\n    $n1 = $k / round($s)\nexcept ZeroDivisionError:\n    $n1 = $s
+with np.errstate(divide='raise'):\n    try:\n        $n1 = $k / np.round($v)\n    except FloatingPointError:\n        $n1 = $v
+match $v.shape:\n    case (3,):\n        $n1 = $s\n    case (n,):\n        $n1 = $s * n
+match {'p': $s, 'q': $v}:\n    case {'p': float(t), 'q': q} if t > 0:\n        $n1 = t * q\n    case {'q': q}:\n        $n1 = q
+if ($n1 := $s) > $k:\n    $n2 = $n1 * $n1\nelse:\n    $n2 = -$n1
+$n1 = list($v)\nheapq.heapify($n1)\n$n2 = heapq.heappop($n1) * $s + $n1[0]
+$n1 = sorted($v)\n$n2 = bisect.bisect($n1, $s)\n$n3 = $n2 * $s
+$n1 = list($v)\n$n1.insert($i, $s)\n$n2 = $n1.index(max($n1)) * $s
+$n1 = [t for t, q in itertools.pairwise($v) if t > q]\n$n2 = sum($n1) * len($n1)
+$n1 = sum(p * q for p, q in itertools.combinations($v, 2))
+$n1 = $k\nfor p, g in itertools.groupby(sorted($v), key=lambda t: t > 0.0):\n    $n1 = $n1 * 0.5 + sum(g)
+$n1 = operator.itemgetter(0, -1)($v)\n$n2 = operator.mul(*$n1)
+$n1 = operator.iadd($V, $s)\n$n2 = $n1 * 2.0
+$n1 = copy.deepcopy([$V, {'q': $V}])\n$n1[0][0] = $s\n$n2 = $n1[1]['q'] + $n1[0]
+$n1 = copy.copy($V)\n$n1[0] = $s\n$n2 = $n1 + $V
+def $n1():\n    p = $s\n    def q():\n        nonlocal p\n        p = p * 0.5 + 0.1\n        return p\n    return q\n$n2 = $n1()\n$n3 = $n2() + $n2()
+def $n1(p):\n    try:\n        for t in p:\n            yield t * 2.0\n    finally:\n        p[0] = $s\n$n2 = $n1($V)\n$n3 = next($n2)\n$n2.close()
+def $n1(p):\n    q = yield from (t * $s for t in p)\n    yield p[0]\n$n2 = list($n1($v))\n$n3 = $n2[0] * $n2[-1]
+$n1 = $v[0]\n$n2 = 0\nwhile abs($n1 * $n1 - 2.0) > 0.01 and $n2 < 12:\n    $n1 = 0.5 * ($n1 + 2.0 / ($n1 + 3.0))\n    $n2 += 1\n$n3 = $n2 * $s
+$n1, $n2 = -3.0, 3.0\nfor i in range(6):\n    $n3 = ($n1 + $n2) / 2.0\n    if $n3 ** 3 < $s:\n        $n1 = $n3\n    else:\n        $n2 = $n3
+$n1 = $v\nfor i in range(14):\n    $n1 = np.tanh($n1 * 1.1) + 0.1 * $s\n    if $n1[0] > 0.4:\n        $n1 = $n1 * 0.9
+$n1 = np.zeros((9, 3))\n$n1[0] = $v[:3]\nfor i in range(1, 9):\n    $n1[i] = $n1[i - 1] * 0.8 + 0.1 * $s\n    $n1[i, i % 3] -= 0.5
+$n1 = int(abs($s) * 3.0) % 4\n$n2 = np.zeros($n1 + 1)\n$n2[$n1 // 2:] = $s\n$n3 = $n2.sum() / ($n1 + 1)
+$n1 = np.arange(int(abs($s) * 2.0) % 3 + 1) * $s\n$n2 = $n1.mean()
+$n1 = {'p': 0.0}\nfor t in $v:\n    $n1['p' if t > 0 else 'q'] = $n1.get('q', 0.5) + t\n$n2 = $n1['p'] * len($n1)
+$n1 = np.nan_to_num(np.log($v), nan=$s)
+$n1 = np.where($v > 0, np.sqrt($v), $s)\n$n2 = np.nan_to_num($n1)
+$n1 = np.vectorize(lambda p: p * 2.0 if p > 0 else $s)($v)
+$n1 = np.apply_along_axis(lambda r: r[r > -9.0] * $s, 0, $m)
+$n1 = np.zeros(3, np.uint8)\n$n1 -= 1\n$n2 = $n1 * $s
+$n1 = $v.astype(np.int32)\n$n1[0] = $i\n$n2 = $n1 / 2 * $s
+$n1 = np.zeros(3, bool)\n$n1[$v[:3] > 0] = True\n$n2 = $n1 * $v[:3]
+$n1 = np.zeros(3, np.int64)\n$n1[:] = $v[:3]\n$n2 = $n1 * $s
+$n1 = $s\n$n1 = $n1.real if hasattr($n1, 'real') else $n1\n$n2 = $n1 * 1.0
 """.strip().splitlines()
 
 

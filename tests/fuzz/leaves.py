@@ -37,7 +37,7 @@ def changed(x: Any, new: Callable[[Path, Any], Any], path: Path = ()) -> Any:
     inner = parts(x)
     if inner is None:
         value = new(path, x)
-        if isinstance(x, np.ndarray):
+        if isinstance(x, np.ndarray) and x.flags.writeable:
             x[...] = value
             return x
         return value

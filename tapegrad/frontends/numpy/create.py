@@ -69,6 +69,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
         if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":
             _refuse_text(a)
         return constant(tracer, fn, value, dtype, *args, **kwargs)
+    if fn.__name__ in _ORDERS and not shape_of(value):
+        value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))  # these two have one axis at least
     if is_tensor(value):
         value = value.numpy()  # type: ignore[attr-defined]
     order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a

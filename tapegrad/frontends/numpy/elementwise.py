@@ -12,7 +12,7 @@ from tapegrad import ops, views
 from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
-from tapegrad.rules import FOREIGN, means, refused
+from tapegrad.rules import FOREIGN, Traced, means, refused
 from tapegrad.tangent import dtype_of, has_dtype, shape_of
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
@@ -139,9 +139,20 @@ def copy_method(a: Any, order: str = "C") -> Any:
     return copy(a, order)
 
 
+_HOLDS: dict[str, Any] = {"nan": ops.isnan, "posinf": lambda x: ops.equal(x, np.inf), "neginf": lambda x: ops.equal(x, -np.inf)}
+
+
 @means(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    y = ops.nan_to_num(as_array(x), **({} if nan == 0 else {"nan": nan}), **keywords(posinf=posinf, neginf=neginf))
+    traced = {name: to for name, to in {"nan": nan, "posinf": posinf, "neginf": neginf}.items() if isinstance(to, Traced)}
+    y = as_array(x)
+    if traced and ops.is_complex(y):
+        raise refused("np.nan_to_num of complex numbers with traced ones", "real and imaginary parts are replaced apart", "each part by itself")
+    masks = {name: _HOLDS[name](y) for name in traced}
+    settings = {name: to for name, to in {"posinf": posinf, "neginf": neginf}.items() if name not in traced}
+    y = ops.nan_to_num(y, **({} if "nan" in traced or nan == 0 else {"nan": nan}), **keywords(**settings))
+    for name, to in traced.items():
+        y = ops.where(masks[name], ops.astype(to, dtype=dtype_of(y)) if dtype_of(y) is not None else to, y)
     return y if copy or not isinstance(plain(x), np.ndarray) else FOREIGN["out"](x, y, None, None)
 
 

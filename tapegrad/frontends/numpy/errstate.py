@@ -33,11 +33,19 @@ class Settings(contextlib.ContextDecorator):
 
 @constructs(np.errstate)
 def errstate(tracer: Any, fn: Any, **settings: Any) -> Any:
+    _refuse_calls(settings.values())
     return Settings(fn(**settings))
+
+
+def _refuse_calls(values: Any) -> None:
+    if any(value in ("call", "log") for value in values if type(value) is str):
+        raise refused("np.errstate or np.seterr that calls a function of the program's", "a replay would not call it",
+                      "np.isfinite of the result, or np.errstate(...='raise') and try")
 
 
 @constructs(np.seterr)
 def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    _refuse_calls((*args, *kwargs.values()))
     if "raise" in (*args, *kwargs.values()):
         raise refused("np.seterr", "a replay would not raise where the program does", "with np.errstate(...): around those lines")
     return fn(*args, **kwargs)

@@ -50,6 +50,11 @@ class Torch(Backend):
         self.numbers = mode in ("auto", "eager")
         self.arrays = False
 
+    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
+        best, run = super().build(tape, fresh)
+        run.layouts.strict = True  # type: ignore[attr-defined]
+        return best, run
+
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
 

@@ -19,14 +19,20 @@ class Entered(Unpacked):
     """The parameters of a function and the lines that make them `like` those that a program was made for; see Unpacked.
 
     `fixed` numbers are those that the program was made for alone.
+    What `layouts` ask, where there are any, is asked of the arguments as they are given.
     """
 
-    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool) -> None:
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool, layouts: Any) -> None:
         self.like, self.device, self.fixed = like, device, fixed
+        self.asked = [] if layouts is None else layouts.numbers
         super().__init__(tape, leaves, name, miss)
+        if layouts is not None and self.asked:
+            self.check(f"not {name(layouts.hold, 'lie_as_recorded')}({', '.join(f'given_{number}' for number in self.asked)})")
 
     def leaf(self, number: int, name: str) -> None:
         """Check a number's type; of a tensor its dtype, shape and device, and make one of anything else that may be one."""
+        if number in self.asked:
+            self.lines.append(f"given_{number} = {name}")
         x = self.like[number]
         if not is_tensor(x):
             self.check(f"type({name}) is not {self.name(type(x))}")

@@ -114,6 +114,7 @@ class Program:
         self.parts: list[Any] = []
         self.kinds: dict[int, Callable[[Any], Any]] = {}
         self.into: Any = None
+        self.layouts: Any = None  # what is asked of the memory of the arguments, where something is; see layouts.Layouts
 
     @property
     def checks(self) -> list[Check]:

@@ -18,6 +18,7 @@ from tapegrad.replay.generators import hold, sources_of, values_of
 from tapegrad.replay.play import bind
 from tapegrad.replay.torch.enter import Entered, stands_for, tensor_of
 from tapegrad.replay.torch.function import Run, numbers, scope
+from tapegrad.replay.torch.layouts import Layouts
 from tapegrad.replay.torch.lower import lower
 from tapegrad.replay.torch.masks import masks
 from tapegrad.replay.torch.program import Program, bodies
@@ -44,6 +45,7 @@ class TapeOnTorch:
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
+        self.layouts = Layouts(tape)
         self.drawn, self.sources = sources_of(tape), torch_sources(tape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,6 +84,8 @@ class TapeOnTorch:
             leaves = bind(self.tape, args, kwargs)[1:]
         except (ArgumentError, GuardError):
             raise Miss(self.tape, None) from None
+        if not self.layouts.hold(*[leaves[number] for number in self.layouts.numbers]):
+            raise Miss(self.tape, None)
         if not all(stands_for(leaf, x.val) for leaf, x in zip(leaves, self.tape.inputs[1:])):
             raise Miss(self.tape, None)
         device = torch.empty(0, device=self.device or device_of(leaves)).device
@@ -93,6 +97,7 @@ class TapeOnTorch:
             program, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
         except GuardError:
             raise Miss(self.tape, None) from None
+        program.layouts = self.layouts
         run = self.make(program, leaves)
         with self.lock:
             if kinds not in self.kinds:
@@ -142,7 +147,7 @@ def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
             masks(part)
             reuse(part)
     text = Text(program)
-    entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed)
+    entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed, program.layouts)
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])
     names = {**scope(text), "quiet": quiet(program)}

@@ -95,7 +95,7 @@ def _refuse(program: Program, mode: str) -> None:
 def _entering(program: Program, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
     """Return a function that checks a call's arguments and returns the tensors among them, and its text."""
     text = Text(program)
-    entered = Entered(program.tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed=True)
+    entered = Entered(program.tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, True, program.layouts)
     names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines), f"    return [{', '.join(names)}]", ""])
     scope = {**text.names.objects, "miss": lambda: Miss(program.tape, None)}
