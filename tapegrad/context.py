@@ -219,7 +219,7 @@ class Tracer:
         if type(val) in _SINGLE and not self.overridden and not op.lends:
             self.locate(call)
             self.push(call)
-            return self.proxy(call, val, self, args)
+            return self.fields(call, args)
         y = self.fields(self.place(call), args)
         if parts:
             kept.tie(self, op.__name__, y, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -95,12 +96,12 @@ def diag_indices_from(arr: Any) -> Any:
 
 @means(np.tril_indices_from, constant=True)
 def tril_indices_from(arr: Any, k: int = 0) -> Any:
-    return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
+    return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
 
 
 @means(np.triu_indices_from, constant=True)
 def triu_indices_from(arr: Any, k: int = 0) -> Any:
-    return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), k)
+    return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
 
 
 # -- text, which goes on no tape
