@@ -22,7 +22,7 @@ from tapegrad.interpose import GlobalGenerator, imported, stand_in
 from tapegrad.ops import draw
 from tapegrad.rules import CONSTRUCTORS, FOREIGN, OPS
 from tapegrad.tape import Call, Guard, Tape, value_of
-from tapegrad.tree import FOREIGN_PACKAGES, Signature, is_empty
+from tapegrad.tree import Signature, is_empty, is_foreign
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
@@ -159,13 +159,13 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             note(thing)
             stack += _behind(thing)
         elif isinstance(thing, FunctionType):
-            if _is_foreign(thing.__module__):
+            if is_foreign(thing.__module__):
                 continue
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
             names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
             held = [thing.__globals__[name] for name in names if name in thing.__globals__]
-            modules = [x for x in held if isinstance(x, ModuleType) and not _is_foreign(x.__name__)] if not distant else []
+            modules = [x for x in held if isinstance(x, ModuleType) and not is_foreign(x.__name__)] if not distant else []
             held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
             stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
             if distant:
@@ -178,14 +178,14 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         elif isinstance(thing, (MethodType, BuiltinFunctionType)):
             stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
-            if not _is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
+            if not is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
                 stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
         elif isinstance(thing, (list, tuple, set, frozenset)):
             stack += _few(parts_of(thing))
         elif isinstance(thing, dict):
             stack += _few(values_of(thing))
             yield thing
-        elif isinstance(getattr(thing, "__dict__", None), dict) and not _is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
+        elif isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
             stack += [type(thing), *_few(vars(thing).values())]
             yield vars(thing)
         else:
@@ -225,7 +225,7 @@ def _is_meant(fn: Any) -> bool:
 def _is_silent_code(fn: FunctionType) -> bool:
     """True for a function that names, beside globals, nothing but what is silent. What a global is called may be an attribute as well."""
     names, (silent, loud) = _names(fn.__code__), _attributes()
-    return not _is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
+    return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
 
 
 _SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, FunctionType])
@@ -269,7 +269,3 @@ def _few(parts: Iterable[Any]) -> list[Any]:
 
 def _names(code: CodeType) -> set[str]:
     return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))
-
-
-def _is_foreign(module: Any) -> bool:
-    return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")

@@ -19,6 +19,7 @@ from tapegrad.brief import plain
 from tapegrad.errors import MutationError, user_location
 from tapegrad.rules import Traced
 from tapegrad.tensors import duplicate, is_memory, overlap
+from tapegrad.tree import is_empty
 from tapegrad.views import Storage, place
 
 COPY = "return a copy of it"
@@ -146,7 +147,7 @@ def _of_pullback(pb: Any) -> Iterator[Any]:
             stack += fn
         elif isinstance(fn, FunctionType):
             for cell in fn.__closure__ or ():
-                if id(cell) not in seen and cell != type(cell)():
+                if id(cell) not in seen and not is_empty(cell):
                     seen.add(id(cell))
                     stack.append(cell.cell_contents)
             stack += fn.__dict__.values()

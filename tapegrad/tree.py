@@ -49,6 +49,11 @@ _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis),
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
 
 
+def is_foreign(module: Any) -> bool:
+    """True for the name of a module whose own code is not the program's."""
+    return str(module).partition(".")[0] in FOREIGN_PACKAGES
+
+
 def is_leaf(x: Any) -> bool:
     """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
     kind = type(x)
@@ -476,15 +481,18 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or str(cls.__module__).partition(".")[0] in FOREIGN_PACKAGES:
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or is_foreign(cls.__module__):
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
     found = dict(getattr(x, "__dict__", {}))
-    for base in cls.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            name = f"_{base.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
-            if slot not in ("__dict__", "__weakref__") and hasattr(x, name):
-                found[name] = getattr(x, name)
+    found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
     return found
+
+
+def slots_of(cls: type) -> list[str]:
+    """Return the names of a class's own slots, as they are kept."""
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]

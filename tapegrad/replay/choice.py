@@ -16,7 +16,8 @@ from tapegrad.brief import PYTHON
 from tapegrad.ops.structure import Table, choose, getfield
 from tapegrad.passes.walk import Walk, pure
 from tapegrad.replay.skeleton import Skeleton, Spot
-from tapegrad.tape import Call, Constant, Guard, Operation, Tape, operands
+from tapegrad.rewrite import leading
+from tapegrad.tape import Call, Constant, Guard, Operation, Tape
 
 ROWS = 1024  # of a table
 
@@ -62,7 +63,8 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
     spots = [(tape.ops[skeleton.places[at]], part) for at, part in choice.constants]
     replaced = {op for op, part in spots if part < 0}
     written = {op for op, part in spots if part >= 0}
-    before = _before([guard.args[0] for guard in guards])
+    leads = leading(tape.ops, [guard.args[0] for guard in guards])
+    before = [op for op in tape.ops if leads[op.id]]
     if any(op in replaced or op in written or not _is_scalar(op) for op in before):
         return None
     choice.add(tape, skeleton)
@@ -83,18 +85,6 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
         elif op not in guards and walk.at[op.id] is None:
             walk.keep(op)
     return walk.done()
-
-
-def _before(steering: Iterable[Operation]) -> list[Operation]:
-    """Return operations and what they are computed from, in the order of the tape."""
-    found: set[Operation] = set()
-    stack = list(steering)
-    while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack += operands(op)
-    return sorted(found, key=lambda op: op.id)
 
 
 def _is_scalar(op: Operation) -> bool:

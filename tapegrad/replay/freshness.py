@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.alike import alike, kind_of, parts_of, values_of
+from tapegrad.alike import alike, parts_of, values_of
 from tapegrad.interpose import original
 from tapegrad.lazy import torch
 from tapegrad.tape import Constant, Tape
@@ -133,34 +133,27 @@ class Plain:
 class Sequence:
     """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
 
-    __slots__ = ("items", "kind", "then", "walk")
+    __slots__ = ("items", "kind", "then")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
         self.kind, self.then = type(value), parts_of(value)
-        base: Any = kind_of(value)
-        self.walk = base.__iter__
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(list(self.walk(found)), self.then, self.items)
+        return type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
 
 
 class Table:
     """What is in a dict, key by key, in its order."""
 
-    __slots__ = ("items", "keys", "kind", "read", "values", "walk")
+    __slots__ = ("items", "keys", "kind", "values")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
         self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
-        base: Any = kind_of(value)
-        self.walk, self.read = base.__iter__, base.values
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:
-        if type(found) is not self.kind:
-            return False
-        keys = list(self.walk(found))
-        return _are_same(keys, self.keys, None) and _are_same(list(self.read(found)), self.values, self.items)
+        return type(found) is self.kind and _are_same(parts_of(found), self.keys, None) and _are_same(values_of(found), self.values, self.items)
 
 
 def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:

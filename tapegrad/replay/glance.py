@@ -13,7 +13,7 @@ from typing import Any
 from tapegrad.replay.freshness import Freshness
 from tapegrad.replay.reads import Reads
 from tapegrad.replay.skeleton import Skeleton
-from tapegrad.tree import FOREIGN_PACKAGES
+from tapegrad.tree import is_foreign
 
 _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]
@@ -43,6 +43,6 @@ def _scope(file: str) -> dict[str, Any] | None:
         _count[0] = len(sys.modules)
         for name, module in list(sys.modules.items()):
             place = getattr(module, "__dict__", {}).get("__file__")
-            if place and name.partition(".")[0] not in FOREIGN_PACKAGES:
+            if place and not is_foreign(name):
                 _modules[place] = vars(module)
     return _modules.get(file)

@@ -10,7 +10,7 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any
 
-from tapegrad.tree import FOREIGN_PACKAGES
+from tapegrad.tree import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
 _BY_NAME = _OF_MODULES | {"getattr", "vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
@@ -101,7 +101,3 @@ def _strings(code: CodeType) -> list[str]:
     """Return the names in the strings of a code object that reads by name."""
     strings = [part for part in code.co_consts if type(part) is str] if not _IN_TEXTS.isdisjoint(code.co_names) else []
     return [name for part in strings for name in re.findall(r"\w+", part)]
-
-
-def is_foreign(module: Any) -> bool:
-    return str(module).partition(".")[0] in FOREIGN_PACKAGES and not str(module).startswith("__main__")

@@ -100,11 +100,3 @@ class Settings(Namespace):
 
 SETTINGS = Settings(None)
 NAMED = Held.named | Typed.named
-
-
-def slots_of(cls: type) -> list[str]:
-    """Return the names of a class's own slots, as they are kept."""
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
-    return [name for name in found if name not in ("__dict__", "__weakref__")]

@@ -23,9 +23,7 @@ from tapegrad.replay.reads import Reads
 from tapegrad.replay.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
 from tapegrad.rules import Op
 from tapegrad.tape import Call, Tape
-from tapegrad.tree import FOREIGN_PACKAGES, Signature
-
-_SILENT = FOREIGN_PACKAGES  # modules whose own reading is not the program's, but for what is listed in `world`
+from tapegrad.tree import Signature, is_foreign
 
 
 class Observer:
@@ -69,7 +67,7 @@ class Observer:
         module = frame.f_globals.get("__name__", "")
         if code.co_filename in INTERNAL or module.startswith("namedtuple_"):  # what the standard library writes for a named tuple reads nothing
             self.known.add(code)
-        elif module == "tapegrad.compiled" or (module.partition(".")[0] in _SILENT and not module.startswith("__main__")):
+        elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
             self.known.add(code)
@@ -98,7 +96,7 @@ class Observer:
         if key in self.known or self.is_outside():
             return
         module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if module in _SILENT and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
+        if is_foreign(module) and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
         if type(owner := getattr(fn, "__self__", None)) is ContextVar:

@@ -62,7 +62,6 @@ from tapegrad.replay.mentions import (
     global_names,
     imported,
     imports_by_name,
-    is_foreign,
     matches_classes,
     modules_of,
     names_in_format,
@@ -70,12 +69,12 @@ from tapegrad.replay.mentions import (
     reads_by_name,
     reads_modules_by_name,
 )
-from tapegrad.replay.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed, slots_of
+from tapegrad.replay.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed
 from tapegrad.replay.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
 from tapegrad.rules import Traced
 from tapegrad.tape import Tape
 from tapegrad.tensors import is_tensor
-from tapegrad.tree import Signature, is_empty, is_generator
+from tapegrad.tree import Signature, is_empty, is_foreign, is_generator, slots_of
 
 MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)

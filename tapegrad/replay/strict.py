@@ -12,8 +12,9 @@ import numpy as np
 
 from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
 from tapegrad.passes.raising import may_stop
+from tapegrad.rewrite import leading
 from tapegrad.rules import Op
-from tapegrad.tape import Call, Tape, operands
+from tapegrad.tape import Call, Tape
 
 _MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape])
 
@@ -48,11 +49,8 @@ def _are_errors() -> bool:
 
 def may_lose(tape: Tape) -> bool:
     """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a compiled tape makes none of these."""
-    needed = {tape.result} | {op for op in tape.ops if may_stop(op)}
-    for op in reversed(tape.ops):
-        if op in needed:
-            needed.update(operands(op))
-    return any(type(op) is Call and op not in needed and _may_warn(op) for op in tape.ops)
+    needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
+    return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 
 def _may_warn(op: Call) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import gc
+import importlib
 import linecache
 import multiprocessing
 import os
@@ -63,8 +64,9 @@ def work(seeds: list[int], seconds: float) -> list[tuple[int, Report]]:
 
 
 def prepare() -> None:
-    """Begin a process: it makes way for others."""
+    """Begin a process: it makes way for others, and imports now what must not be cut short in the middle of a program's time."""
     os.nice(10)
+    importlib.import_module("torch")
 
 
 def search(seeds: Iterable[int], jobs: int = 1, seconds: float = 1e9) -> Iterator[tuple[int, Report]]:
