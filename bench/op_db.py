@@ -30,7 +30,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import tapegrad as tg
 from tapegrad.frontends.torch.torchop import mapped, tensors_in
-from tapegrad.passes import flatgrad
+from tapegrad.transforms.flat_gradient import flatgrad
 
 LIMIT = 12  # samples of an op
 REPLAYED = 2  # of which this many are replayed

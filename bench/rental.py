@@ -31,7 +31,7 @@ from rich.table import Table
 import tapegrad as tg
 from bench.machine import describe
 from bench.programs import SMALL, TRAINING, Program
-from tapegrad.replay import cache
+from tapegrad.compile import cache
 
 CALLS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
 TRAINED = (1, 2, 3, 5, 10, 20, 50, 100, 150, 300)

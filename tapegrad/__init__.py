@@ -1,9 +1,9 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
 from tapegrad import frontends, ops
-from tapegrad.back import back
-from tapegrad.check import check
-from tapegrad.context import Context
+from tapegrad.compile.cache import compile, value_and_grad
+from tapegrad.compile.exchange import from_fx
+from tapegrad.compile.path import RetraceWarning
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
@@ -20,17 +20,21 @@ from tapegrad.errors import (
     UnknownFunction,
 )
 from tapegrad.frontends.user import stop_gradient, value
-from tapegrad.grad import grad, gradient, gradtape, pullback
-from tapegrad.passes import flatgrad, optimise, primitivize, roll, unroll
-from tapegrad.replay.cache import compile, value_and_grad
-from tapegrad.replay.exchange import from_fx
-from tapegrad.replay.path import RetraceWarning
-from tapegrad.rewrite import rewrite
-from tapegrad.rules import primitive, rrule
+from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
+from tapegrad.optimise.pipeline import optimise
+from tapegrad.optimise.roll import roll
+from tapegrad.rules.registry import primitive, rrule
 from tapegrad.store.read import load
-from tapegrad.tangent import NoTangent, ZeroTangent
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
-from tapegrad.trace import trace
+from tapegrad.tape.check import check
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
+from tapegrad.trace.context import Context
+from tapegrad.trace.tracer import trace
+from tapegrad.transforms.flat_gradient import flatgrad
+from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
+from tapegrad.transforms.primitivize import primitivize
+from tapegrad.transforms.reverse import back
+from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.unroll import unroll
 
 __version__ = "0.1.0"
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import type_name
 from tapegrad.errors import ArgumentError
-from tapegrad.grad import grad, gradtape
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import is_tensor
-from tapegrad.trace import trace
-from tapegrad.tree import flatten, leaves_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.trace.tracer import trace
+from tapegrad.transforms.grad import grad, gradtape
+from tapegrad.tree.flatten import flatten, leaves_of
 
 
 def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5, **kwargs: Any) -> None:

@@ -9,7 +9,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of l
 
 import pytest
 
-from tapegrad.replay import cache
+from tapegrad.compile import cache
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.replay.path import Pace
+from tapegrad.compile.path import Pace
 
 
 def lazy(step: Any) -> Any:

@@ -12,13 +12,13 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad.context import DEFAULT
-from tapegrad.passes import blank
-from tapegrad.passes.blank import drop, is_blank, is_released, typed
-from tapegrad.replay import backend, cache
-from tapegrad.replay.source import write_source
-from tapegrad.tape import Constant, Unknown
-from tapegrad.trace import record
+from tapegrad.compile import backend, cache
+from tapegrad.compile.numpy.source import write_source
+from tapegrad.tape.tape import Constant, Unknown
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms import blank
+from tapegrad.transforms.blank import drop, is_blank, is_released, typed
 from tests.cases.case import Case
 from tests.lazily import lazy
 from tests.test_compile import ROWS, same, served_by_one_trace

@@ -13,7 +13,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_ops import differentiable

@@ -12,7 +12,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.testing import check_grads, contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import FAMILIES
 from tests.cases.case import Case
 

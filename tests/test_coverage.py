@@ -15,11 +15,11 @@ from rich.console import Console
 
 import tapegrad as tg
 from tapegrad.cli import main
-from tapegrad.frontends.imported import register_imported
-from tapegrad.rules import CONSTANT, FOREIGN, PLAIN, THROUGH, Op, Refusal, Traced
+from tapegrad.rules.registry import CONSTANT, FOREIGN, PLAIN, THROUGH, Op, Refusal, Traced
 from tapegrad.show.coverage import KINDS, SPACES, entries, listing, overview
 from tapegrad.show.styles import STYLES
 from tapegrad.testing import check_grads
+from tapegrad.trace.lazy_frontends import register_imported
 
 for _name in ("integrate", "optimize"):  # some of theirs is refused
     importlib.import_module(f"scipy.{_name}")

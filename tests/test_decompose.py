@@ -10,8 +10,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import GuardError, MissingRule, UnknownFunction
-from tapegrad.passes.primitivize import primitivize
 from tapegrad.testing import check_grads
+from tapegrad.transforms.primitivize import primitivize
 from tests.cases.case import draw
 
 Z = draw(3, 3) + 1j * draw(3, 3, seed=1)

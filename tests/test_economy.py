@@ -13,16 +13,17 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad import economy, ops
-from tapegrad.context import DEFAULT
-from tapegrad.economy import Dropped
-from tapegrad.needs import reads
+from tapegrad import ops
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import Call
+from tapegrad.tape.tape import Call
 from tapegrad.testing import contract
-from tapegrad.trace import record
-from tapegrad.tree import leaves_of
+from tapegrad.trace import value_retention as economy
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.residuals import reads
+from tapegrad.trace.tracer import record
+from tapegrad.trace.value_retention import Dropped
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_compile import same

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad import parallel
-from tapegrad.passes import shapes
-from tapegrad.replay import blocks
-from tapegrad.replay import fuse as fusing
-from tapegrad.replay.backend import MODES
-from tapegrad.replay.blocks import Blocks
-from tapegrad.replay.compiled import compile_tape
-from tapegrad.replay.fuse import fuse, unfuse
-from tapegrad.replay.fused import Fused
-from tapegrad.tape import Call, Constant, Input, Tape
+from tapegrad.compile.backend import MODES
+from tapegrad.compile.numpy import blocked_executor as blocks
+from tapegrad.compile.numpy import fusion as fusing
+from tapegrad.compile.numpy.blocked_executor import Blocks
+from tapegrad.compile.numpy.function import compile_tape
+from tapegrad.compile.numpy.fusion import fuse, unfuse
+from tapegrad.numbers import parallel
+from tapegrad.ops.fused import Fused
+from tapegrad.optimise import shapes
+from tapegrad.tape.tape import Call, Constant, Input, Tape
 from tests.threads import at_once
 
 BLOCK = 16
@@ -320,7 +320,7 @@ def test_without_torch() -> None:
 
 
 def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.replay import blocks; blocks.LONG = 300_000\n"
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile import blocks; blocks.LONG = 300_000\n"
             "x = np.linspace(0, 9, 300_000)\n"
             "for f, mode, there in [(np.exp, 'auto', False), (np.sin, 'threads', False), (np.sin, 'auto', True)]:\n"
             "    fast = tg.compile(lambda x: f(x) * x, mode=mode, warmup=1); fast(x); assert 'torch' not in sys.modules\n"
@@ -329,7 +329,7 @@ def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
 
 
 def test_long_arrays_need_no_torch() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.replay import blocks; blocks.LONG = 300_000\n"
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile import blocks; blocks.LONG = 300_000\n"
             "sys.modules['torch'] = None; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(3): assert np.array_equal(f(x), np.sin(x) * x)")
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

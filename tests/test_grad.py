@@ -14,11 +14,11 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import ops
-from tapegrad.context import DEFAULT
-from tapegrad.tape import Guard
+from tapegrad.tape.tape import Guard
 from tapegrad.testing import check_grads
-from tapegrad.trace import record
-from tapegrad.tree import Structure
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.tree.flatten import Structure
 
 
 def test_the_opening_lines() -> None:

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import tapegrad as tg
 from tapegrad import ops
+from tapegrad.numbers.cotangents import conform
 from tapegrad.show.graph.bylines import MOST
 from tapegrad.show.graph.cost import Cost, cost_of
 from tapegrad.show.graph.fold import fold
@@ -31,8 +32,7 @@ from tapegrad.show.graph.layout import Layout, layout
 from tapegrad.show.graph.picture import LIMIT, Arrow, Box, Picture, picture
 from tapegrad.show.graph.rows import Column, _fit, assign, columns, crossings
 from tapegrad.show.graph.svg import HUES, to_svg
-from tapegrad.tangent import conform
-from tapegrad.tape import Call, Operation, operands
+from tapegrad.tape.tape import Call, Operation, operands
 from tests.golden.programs import f, wave
 from tests.regenerate_golden import FOLDER, pictures
 

@@ -41,8 +41,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import installed
-from tapegrad.replay import cache
+from tapegrad.compile import cache
+from tapegrad.tree import installed
 from tests import hidden_reads
 from tests.hidden_programs import PROGRAMS
 

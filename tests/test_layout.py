@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay.plan import make_plan
-from tapegrad.replay.spelling import ROWS
+from tapegrad.compile.numpy.call_source import ROWS
+from tapegrad.compile.numpy.memory_plan import make_plan
 from tests.test_compile import same
 
 N = ROWS + 88

@@ -19,13 +19,13 @@ from rich.console import Console
 import tapegrad as tg
 from bench.problems import rk4
 from tapegrad.ops import add, getfield, multiply, pack
-from tapegrad.passes.loop import Loop, is_loop
-from tapegrad.replay import play
+from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.replay import interpreter as play
 from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 
 
 def network(x: Any, w: Any) -> Any:
@@ -102,7 +102,7 @@ def nested() -> tg.Tape:
 
 
 def put(tape: tg.Tape, *parts: Any) -> None:
-    from tapegrad.passes.loop import put_results
+    from tapegrad.ops.loop import put_results
     put_results(tape, parts)
 
 

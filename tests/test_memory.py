@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.passes.walk import own
-from tapegrad.rules import Op
-from tapegrad.tape import Call, Constant, Tape, operands, value_of
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import Call, Constant, Tape, operands, value_of
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.transforms.walk import own
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_compile import STANDS_ASIDE, same

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.tangent import layout_of
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.cotangents import layout_of
+from tapegrad.tree.flatten import leaves_of
 
 RNG = np.random.default_rng(0)
 A, B, TALL = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 5)), RNG.standard_normal((1000, 3))

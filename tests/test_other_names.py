@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tapegrad as tg
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.threads import at_once
 
 HEAD = """

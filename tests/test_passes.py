@@ -17,11 +17,18 @@ from rich.console import Console
 
 import tapegrad as tg
 from bench.problems import filling, gmm
-from tapegrad.passes import DEFAULT, Report, algebra, cse, dce, fold, forwarding, optimise, products, shapes, specialise
-from tapegrad.passes.simplify import NEEDS, RULES
-from tapegrad.rules import OPS, Op
+from tapegrad.optimise import algebra, products, shapes
+from tapegrad.optimise.cse import cse
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.fold import fold
+from tapegrad.optimise.pipeline import DEFAULT, optimise
+from tapegrad.optimise.simplify import NEEDS, RULES
+from tapegrad.optimise.specialise import specialise
+from tapegrad.optimise.store_forwarding import forwarding
+from tapegrad.rules.registry import OPS, Op
+from tapegrad.show.pass_report import Report
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.test_ops import differentiable

@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import ops
-from tapegrad.path import Path, Step, add_at, assign, follow, may_repeat, reach, repeats
+from tapegrad.numbers.view_path import Path, Step, add_at, assign, follow, may_repeat, reach, repeats
 
 FLAT = Step(ops.reshape, (-1,), {})
 TURN = Step(ops.permute_dims, (), {})

@@ -160,7 +160,7 @@ def library(request: Any, monkeypatch: Any) -> str:
     if request.param == "numpy":
         monkeypatch.delitem(sys.modules, "scipy.linalg.blas")
         monkeypatch.setattr(triangular, "load_blas", lambda: None)
-        monkeypatch.setattr("tapegrad.replay.compiled.load_blas", lambda: None)
+        monkeypatch.setattr("tapegrad.compile.numpy.function.load_blas", lambda: None)
     return str(request.param)
 
 

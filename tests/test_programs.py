@@ -11,7 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.testing import check_grads, contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import draw
 
 

@@ -17,8 +17,8 @@ import pytest
 from numpy.random import normal
 
 import tapegrad as tg
-from tapegrad.generators import Found
 from tapegrad.ops import draw
+from tapegrad.trace.random_state import Found
 
 RNG = np.random.default_rng(0)
 
@@ -326,7 +326,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tapegrad.replay.path.RetraceWarning")
+@pytest.mark.filterwarnings("ignore::tapegrad.compile.path.RetraceWarning")
 @pytest.mark.parametrize("name", HIDDEN)
 def test_draws_are_made_again_or_refused_wherever_the_generator_is(name: str) -> None:
     f = HIDDEN[name]

@@ -11,14 +11,14 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad.context import DEFAULT
-from tapegrad.replay import backend, cache
-from tapegrad.replay.compiled import Miss, compile_arguments, compile_tape
-from tapegrad.replay.refill import _values, is_refillable, refilled, strip
-from tapegrad.tape import Call, Unknown
+from tapegrad.compile import backend, cache
+from tapegrad.compile.numpy.function import Miss, compile_arguments, compile_tape
+from tapegrad.compile.rematerialise import _values, is_refillable, refilled, strip
+from tapegrad.tape.tape import Call, Unknown
 from tapegrad.testing import contract
-from tapegrad.trace import record
-from tapegrad.tree import leaves_of
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case
 from tests.lazily import lazy
 from tests.test_blank import SMALL

@@ -12,9 +12,9 @@ import pytest
 import tapegrad as tg
 from bench import rental
 from bench.programs import SMALL, TRAINING, Program
+from tapegrad.compile import cache
+from tapegrad.compile.path import Pace, RetraceWarning
 from tapegrad.errors import TapeError
-from tapegrad.replay import cache
-from tapegrad.replay.path import Pace, RetraceWarning
 from tests.test_compile import same
 
 RNG = np.random.default_rng(0)

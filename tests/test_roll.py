@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.passes.loop import is_loop
-from tapegrad.passes.loopgrad import NoLoop
-from tapegrad.passes.optimise import DEFAULT
-from tapegrad.passes.roll import roll
-from tapegrad.passes.segments import segments
-from tapegrad.passes.unroll import unroll
-from tapegrad.tape import Tape
-from tapegrad.tree import leaves_of
+from tapegrad.ops.loop import is_loop
+from tapegrad.optimise.pipeline import DEFAULT
+from tapegrad.optimise.repeat_detection import segments
+from tapegrad.optimise.roll import roll
+from tapegrad.tape.tape import Tape
+from tapegrad.transforms.loop_gradient import NoLoop
+from tapegrad.transforms.unroll import unroll
+from tapegrad.tree.flatten import leaves_of
 from tests.loop_programs import arguments, made
 from tests.test_compile import same
 from tests.test_promises import kept
@@ -32,7 +32,7 @@ X = np.linspace(0.4, 1.3, 8)
 @pytest.fixture(autouse=True)
 def rolling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a loop of whatever is repeated once, however short it is."""
-    monkeypatch.setattr(sys.modules["tapegrad.passes.roll"].roll, "__defaults__", (2, 0))
+    monkeypatch.setattr(sys.modules["tapegrad.optimise.roll"].roll, "__defaults__", (2, 0))
 
 
 def parts(result: Any) -> list[Any]:

@@ -20,10 +20,10 @@ import scipy.special as sp
 import scipy.stats as ss
 
 import tapegrad as tg
-from tapegrad.frontends import imported
-from tapegrad.frontends.imported import register_imported
 from tapegrad.testing import check_grads
-from tapegrad.tree import leaves_of
+from tapegrad.trace import lazy_frontends as imported
+from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import draw
 
 register_imported()
@@ -196,7 +196,7 @@ def test_minimize_takes_value_and_gradient() -> None:
 
 
 def test_scipy_is_imported_by_the_user_alone() -> None:
-    code = ("import sys, tapegrad as tg, tapegrad.frontends.imported as f; f.register_imported(); assert 'scipy' not in sys.modules; "
+    code = ("import sys, tapegrad as tg, tapegrad.trace.lazy_frontends as f; f.register_imported(); assert 'scipy' not in sys.modules; "
             "import math; print(tg.gradient(lambda x: math.erf(x), 0.0)); assert 'scipy' not in sys.modules; "
             "import scipy.special as sp; f.register_imported(); f.register_imported(); assert 'scipy.signal' not in sys.modules; print(tg.gradient(sp.expit, 0.0))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

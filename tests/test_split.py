@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay import split
-from tapegrad.replay.compiled import Miss
+from tapegrad.compile import source_split as split
+from tapegrad.compile.numpy.function import Miss
 from tests.cases.case import Case
 from tests.test_compile import ROWS, same, served_by_one_trace
 from tests.threads import at_once

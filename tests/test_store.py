@@ -27,9 +27,9 @@ from tapegrad.errors import Listing, Quoted
 from tapegrad.store.format import DRAWS, foreign
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
-from tapegrad.tape import Unknown
+from tapegrad.tape.tape import Unknown
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.golden.programs import f, wave

@@ -13,11 +13,11 @@ import torch
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
+from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.replay.torch.tapes import TapeOnTorch, eager
-from tapegrad.rules import OPS, Op
+from tapegrad.rules.registry import OPS, Op
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case, draw
 from tests.test_cache import branching_program

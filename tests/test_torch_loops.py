@@ -12,11 +12,11 @@ import torch
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
+from tapegrad.compile.torch import backend
+from tapegrad.compile.torch.cuda_graph import replaying
+from tapegrad.compile.torch.program import Repeat, bodies
 from tapegrad.errors import GuardError
-from tapegrad.passes.loop import Loop
-from tapegrad.replay.torch import backend
-from tapegrad.replay.torch.graph import replaying
-from tapegrad.replay.torch.program import Repeat, bodies
+from tapegrad.ops.loop import Loop
 from tests.cases.case import draw
 from tests.test_torch_compile import SMALL, close, tensors
 from tests.test_torch_modes import repeated
@@ -290,4 +290,4 @@ def same_afterwards() -> Iterator[None]:
     """Make sure that other tests roll as the library does."""
     before = tg.roll.__defaults__
     yield
-    assert sys.modules["tapegrad.passes.roll"].roll.__defaults__ == before  # type: ignore[attr-defined]
+    assert sys.modules["tapegrad.optimise.roll"].roll.__defaults__ == before  # type: ignore[attr-defined]

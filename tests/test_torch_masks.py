@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.replay.torch import masks
+from tapegrad.compile.torch import masks
 from tests.test_torch_compile import close, program_of
 
 AWKWARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e308, 0.3, -2.5])

@@ -17,9 +17,9 @@ from bench.compare import difference
 from bench.on_gpu.peers import PEERS
 from bench.on_gpu.run import PRECISIONS, PROBLEM_NAMES, TOLERANCE
 from bench.problems import PROBLEMS
+from tapegrad.compile.torch import backend
+from tapegrad.compile.torch.cuda_graph import replaying
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.replay.torch import backend
-from tapegrad.replay.torch.graph import replaying
 from tests.cases.case import draw
 from tests.test_torch_compile import SMALL, close, tensors
 

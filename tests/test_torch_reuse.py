@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.replay.torch import masks, reuse
+from tapegrad.compile.torch import buffer_reuse as reuse
+from tapegrad.compile.torch import masks
 from tests import test_torch_compile
 from tests.cases import CASES
 from tests.cases.case import draw

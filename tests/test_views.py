@@ -21,7 +21,7 @@ from tapegrad.show.group import DEPTH
 from tapegrad.show.line import fields_of, joins, place_of, reverse_start
 from tapegrad.show.styles import MARKS, STYLES
 from tapegrad.show.view import View
-from tapegrad.tape import operands
+from tapegrad.tape.tape import operands
 from tests.golden.programs import f, loss, steps, wave
 from tests.regenerate_golden import LAYERS, on_console
 

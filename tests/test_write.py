@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad.replay.play import Memory
-from tapegrad.tangent import Accumulator, Scatter
+from tapegrad.numbers.cotangents import Accumulator, Scatter
+from tapegrad.replay.interpreter import Memory
 from tapegrad.testing import check_grads, contract
 
 X = np.linspace(0.1, 1.0, 6)

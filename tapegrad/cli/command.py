@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tapegrad.cli.program import Program, literal, load
-from tapegrad.grad import gradtape
 from tapegrad.show import GROUPS
-from tapegrad.tape import Tape
-from tapegrad.trace import trace
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import trace
+from tapegrad.transforms.grad import gradtape
 
 PLAIN = ("plain", "compact", "rich")
 VIEWS = ("tree", "mirror", "summary", "python")  # what Tape.show prints, and Tape.format does not

@@ -19,11 +19,11 @@ from tapegrad.cli.failure import Disagreement, Failure
 from tapegrad.cli.look import print_stages, show_program
 from tapegrad.cli.output import busy, print_tape, print_values
 from tapegrad.cli.program import Program
-from tapegrad.grad import grad
-from tapegrad.tape import Call, Tape
+from tapegrad.tape.tape import Call, Tape
 from tapegrad.testing import check_grads
-from tapegrad.trace import trace
-from tapegrad.tree import ValueAndGradients
+from tapegrad.trace.tracer import trace
+from tapegrad.transforms.grad import grad
+from tapegrad.tree.flatten import ValueAndGradients
 
 
 def run_trace(options: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from tapegrad.cli.command import (
     seed_of,
 )
 from tapegrad.cli.output import busy, print_found, write
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 WRONG = ("nan", "inf", "zero-gradient", "large")
 

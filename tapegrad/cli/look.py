@@ -21,12 +21,12 @@ from tapegrad.cli.command import (
 from tapegrad.cli.failure import Failure
 from tapegrad.cli.output import busy, print_found, print_tape, write
 from tapegrad.cli.program import Program, load
-from tapegrad.grad import gradtape
-from tapegrad.passes.primitivize import primitivize
-from tapegrad.rewrite import rewrite
 from tapegrad.store.format import MAGIC, VERSION
 from tapegrad.store.write import Writer, to_bytes
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
+from tapegrad.transforms.grad import gradtape
+from tapegrad.transforms.primitivize import primitivize
+from tapegrad.transforms.rewrite import rewrite
 
 
 def run_show(options: argparse.Namespace) -> None:

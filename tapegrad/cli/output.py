@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.cli.command import VIEWS
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 PATIENCE = 0.5  # seconds until work counts as long
 

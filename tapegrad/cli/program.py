@@ -24,7 +24,7 @@ import numpy as np
 from tapegrad.cli.failure import Failure, one_line
 from tapegrad.store.format import MAGIC
 from tapegrad.store.read import from_bytes
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 EXPRESSION = "<expression>"
 NAMED = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.tensors import is_tensor
 
 READING = 200  # nanoseconds that one reading of the clock takes at most: what is more is noise, and stays in
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.back import back
-from tapegrad.brief import type_name
-from tapegrad.context import DEFAULT
 from tapegrad.debug.find import LIMIT, MASK, Finding, Test, brought_along, first, lost
 from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.debug.values import figure, is_zero, norm, numbers
 from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
 from tapegrad.errors import Location
-from tapegrad.rewrite import placed, rewrite
+from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
+from tapegrad.numbers.formatting import type_name
 from tapegrad.show.line import short, tidy
-from tapegrad.tangent import ZERO, Accumulator, accumulate, dense
-from tapegrad.tape import Call, Input, Operation, Tape
-from tapegrad.trace import collector, record
+from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import collector, record
+from tapegrad.transforms.reverse import back
+from tapegrad.transforms.rewrite import placed, rewrite
 
 ARGUMENTS, LINES = 6, 12  # how many of them are shown: one screen
 SATURATED = 1e-8  # an operation that passes on less than this part of its cotangent

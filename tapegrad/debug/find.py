@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.back import back
 from tapegrad.debug.report import Report, Spans, paragraph
 from tapegrad.debug.values import element, figure, is_zero, numbers
 from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
 from tapegrad.errors import ArgumentError, Location
+from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
-from tapegrad.passes import unroll
-from tapegrad.rewrite import has_gradient, leading, placed, rewrite
-from tapegrad.tangent import conform
-from tapegrad.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
-from tapegrad.tensors import is_tensor
-from tapegrad.trace import collector
-from tapegrad.tree import flatten, is_leaf
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
+from tapegrad.trace.tracer import collector
+from tapegrad.transforms.reverse import back
+from tapegrad.transforms.rewrite import has_gradient, leading, placed, rewrite
+from tapegrad.transforms.unroll import unroll
+from tapegrad.tree.flatten import flatten, is_leaf
 
 KINDS = ("nan", "inf", "large", "zero-gradient")
 LIMIT = 1e10

@@ -14,13 +14,13 @@ from tapegrad.debug.report import Column, Report, Spans, table
 from tapegrad.debug.speedscope import speedscope
 from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
 from tapegrad.errors import ArgumentError, Location
-from tapegrad.passes import unroll
-from tapegrad.replay.play import Run
-from tapegrad.rules import Cotangents
-from tapegrad.tangent import Accumulator
-from tapegrad.tape import Call, Operation, Tape
-from tapegrad.tensors import is_tensor
-from tapegrad.trace import collector
+from tapegrad.numbers.cotangents import Accumulator
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.replay.interpreter import Run
+from tapegrad.rules.registry import Cotangents
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.trace.tracer import collector
+from tapegrad.transforms.unroll import unroll
 
 ROWS = 12  # of each table; the others are added up
 UNITS = (("s", 1e9, 10e9), ("ms", 1e6, 1e6), ("us", 1e3, 0.0))  # what it is in nanoseconds, and from which total on

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tapegrad.debug.walk import name_of
-from tapegrad.tape import Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 Frame = tuple[tuple[str, Any], ...]

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import type_name
 from tapegrad.debug.report import Column, Report, Spans, cut, table
 from tapegrad.debug.walk import name_of, turn
 from tapegrad.errors import ArgumentError, TapeError
-from tapegrad.replay.play import Run
-from tapegrad.rules import rrule
+from tapegrad.numbers.formatting import type_name
+from tapegrad.replay.interpreter import Run
+from tapegrad.rules.registry import rrule
 from tapegrad.show.line import role_of, short, tidy
-from tapegrad.tape import Call, Guard, Operation, Tape, Variable
-from tapegrad.tree import is_leaf
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, Variable
+from tapegrad.tree.flatten import is_leaf
 
 REACH = 4  # operations shown before and after the present one
 PROMPT = "n)ext p)revious g)oto u)ntil v)alue q)uit > "

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import brief, plain
-from tapegrad.tangent import Accumulator, Scatter
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.cotangents import Accumulator, Scatter
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.tensors import is_tensor
 
 
 def numbers(value: Any) -> Iterator[np.ndarray]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.ops import getfield, setitem
-from tapegrad.replay.play import Run, bind
-from tapegrad.rules import Op, rrule
+from tapegrad.replay.interpreter import Run, bind
+from tapegrad.rules.registry import Op, rrule
 from tapegrad.show.line import role_of
-from tapegrad.tangent import Accumulator
-from tapegrad.tape import UNKNOWN, Call, Guard, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import UNKNOWN, Call, Guard, Operation, Tape, copy_op, value_of
 
 
 class Visit(NamedTuple):
@@ -111,7 +111,7 @@ def is_field(op: Operation) -> bool:
 def name_of(op: Operation) -> str:
     """Return the name of the function that a call is of; a triple, its pullback and its fields are of the function that it holds.
 
-    >>> from tapegrad.tape import call
+    >>> from tapegrad.tape.tape import call
     >>> name_of(call(divmod, 7, 2))
     'divmod'
     """

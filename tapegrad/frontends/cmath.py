@@ -8,7 +8,7 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.frontends import math
-from tapegrad.rules import Op, means
+from tapegrad.rules.registry import Op, means
 
 
 def _of_complex(op: Op) -> Callable[[Any], Any]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import plain
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops import copy, permute_dims, stack
-from tapegrad.rules import Traced, holds_traced, means
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.views import peek
+from tapegrad.rules.registry import Traced, holds_traced, means
+from tapegrad.trace.views import peek
 
 
 @means(np.asarray)

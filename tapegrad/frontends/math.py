@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.brief import plain
-from tapegrad.proxy import plain as value_of
-from tapegrad.rules import CONSTANT, Op, Traced, leave, register, tracer_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import CONSTANT, Op, Traced, leave, register, tracer_of
+from tapegrad.trace.proxy import plain as value_of
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh), (math.atan, ops.atan),

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops, views
-from tapegrad.context import unrepeatable
-from tapegrad.rules import Traced
+from tapegrad import ops
+from tapegrad.rules.registry import Traced
+from tapegrad.trace import views
+from tapegrad.trace.context import unrepeatable
 
 
 def stop_gradient(x: Any) -> Any:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, exp, expm1, greater, is_complex, less_equal, log1p, logical_and, maximum, minimum, tanh, where
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
-from tapegrad.rules import Op, define
+from tapegrad.rules.registry import Op, define
 
 Formula = Callable[..., Any]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.lazy import torch
-from tapegrad.rules import define
-from tapegrad.tensors import PYTHON, cast, numbers_of, result_type, torch_dtype
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import PYTHON, cast, numbers_of, result_type, torch_dtype
+from tapegrad.rules.registry import define
 
 
 def _make(name: str, impl: Any, on_torch: Any) -> Any:

@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.brief import plain
 from tapegrad.errors import MissingRule, user_location
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, imag, is_complex, logical_and, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import cumulative_prod, restore
 from tapegrad.ops.shape import concat, flip
 from tapegrad.ops.triangular import cholesky_pullback, halved
-from tapegrad.rules import define
-from tapegrad.tangent import ZERO, ZeroTangent, dtype_of, shape_of
+from tapegrad.rules.registry import define
 
 # -- parts of matrices
 

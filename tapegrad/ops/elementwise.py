@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
-from tapegrad.rules import Op, Partial, define
-from tapegrad.tangent import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.rules.registry import Op, Partial, define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.ops.linalg import _adjoint as adjoint
@@ -21,8 +22,7 @@ from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
 from tapegrad.ops.triangular import solve_triangular
-from tapegrad.rules import Op, define
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import Op, define
 
 
 def implementation(name: str) -> Callable[..., Any]:

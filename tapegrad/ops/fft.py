@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.lazy import torch
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import inexact_type
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import inexact_type
+from tapegrad.rules.registry import define
 
 _ADJOINT = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}  # scales by n where the other does by 1
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensorindex, tensors
-from tapegrad.brief import plain
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensor_index, tensors
+from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, layout_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_array import TensorArray
+from tapegrad.numbers.view_path import Path, add_at, follow, repeats
 from tapegrad.ops.shape import reshape
-from tapegrad.path import Path, add_at, follow, repeats
-from tapegrad.rules import define
-from tapegrad.tangent import ZERO, Scatter, dtype_of, layout_of, shape_of
-from tapegrad.tensorarray import TensorArray
+from tapegrad.rules.registry import define
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
 
@@ -96,13 +96,13 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
             add_at(TensorArray(y), piece, index, path)
             first = False
             continue
-        where = tuple(tensorindex.parts_of(index, device))
-        if numbers is None and not tensorindex.is_basic(list(where)):
+        where = tuple(tensor_index.parts_of(index, device))
+        if numbers is None and not tensor_index.is_basic(list(where)):
             numbers = torch.arange(y.numel(), device=device).reshape(shape)
-        if first and tensorindex.is_view(list(where)):
-            tensorindex.write(y, piece, where)  # into zeros
+        if first and tensor_index.is_view(list(where)):
+            tensor_index.write(y, piece, where)  # into zeros
         else:
-            tensorindex.add_at(y, piece, where, numbers)
+            tensor_index.add_at(y, piece, where, numbers)
         first = False
     return y
 
@@ -190,7 +190,7 @@ def _getitem(x: Any, *index: Any, through: Path = ()) -> Any:
 
 
 def _getitem_tensor(x: Any, *index: Any, through: Path = ()) -> Any:
-    return tensorindex.read(follow(_array(x, index), through), index)
+    return tensor_index.read(follow(_array(x, index), through), index)
 
 
 def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
@@ -228,7 +228,7 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
 
 
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
-              torch=lambda x, indices, axis=0: tensorindex.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
+              torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 
 
 def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import define
 
 
 def _linear(x: Any, w: Any, b: Any = None) -> Any:

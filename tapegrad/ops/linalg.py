@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.lazy import torch
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import product, together
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import product, together
+from tapegrad.rules.registry import define
 
 
 def _ndim(x: Any) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import (
     conj,
     elementwise,
@@ -26,8 +27,7 @@ from tapegrad.ops.index import assemble, sparse, take
 from tapegrad.ops.shape import pad
 from tapegrad.ops.sort import searchsorted
 from tapegrad.ops.special import i1
-from tapegrad.rules import define
-from tapegrad.tangent import ZERO, dtype_of, shape_of
+from tapegrad.rules.registry import define
 
 # -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros where the mode cut it short
 

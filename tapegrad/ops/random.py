@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.rules import define
-from tapegrad.tensors import on_host
+from tapegrad.numbers.tensors import on_host
+from tapegrad.rules.registry import define
 
 
 # NumPy's generator draws, on the host: its numbers are the program's. What is drawn goes to the device of the tensors it meets.

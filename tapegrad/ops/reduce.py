@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
-from tapegrad.rules import Op, define
-from tapegrad.tangent import ZERO, dtype_of, shape_of
+from tapegrad.rules.registry import Op, define
 
 
 def reduced(x: Any, axis: Any = None) -> Iterable[int]:

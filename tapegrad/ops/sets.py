@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.lazy import torch
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import of_reals, on_host, together
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
-from tapegrad.rules import define
-from tapegrad.tensors import of_reals, on_host, together
+from tapegrad.rules.registry import define
 
 
 def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.lazy import torch
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import PYTHON, cast, dims, numbers_of, together
 from tapegrad.ops.elementwise import where
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import PYTHON, cast, dims, numbers_of, together
+from tapegrad.rules.registry import define
 
 
 def along(axis: int, index: Any) -> tuple[Any, ...]:

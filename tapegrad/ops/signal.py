@@ -6,11 +6,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.tensors import on_host
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.shape import flip, pad
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import on_host
+from tapegrad.rules.registry import define
 
 
 def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:

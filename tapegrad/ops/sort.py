@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
-from tapegrad.rules import define
+from tapegrad.rules.registry import define
 
 
 def _sort_cotangent(dy: Any, y: Any, x: Any, axis: int = -1) -> Any:

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
 from tapegrad.errors import MissingRule, user_location
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.ops.elementwise import (
     LN10,
     abs,
@@ -40,9 +42,7 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.reduce import restore, sum
-from tapegrad.rules import Op, define
-from tapegrad.tangent import dtype_of
-from tapegrad.tensorarray import unwrap, wrap
+from tapegrad.rules.registry import Op, define
 
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import GuardError
-from tapegrad.rules import define
-from tapegrad.tangent import ZERO
-from tapegrad.tensors import on_host
-from tapegrad.tree import Structure
+from tapegrad.numbers.cotangents import ZERO
+from tapegrad.numbers.tensors import on_host
+from tapegrad.rules.registry import define
+from tapegrad.tree.flatten import Structure
 
 
 def _pack_vjp(y: Any, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:

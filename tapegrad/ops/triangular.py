@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import permute_dims
-from tapegrad.rules import define
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import define
 
 BLOCK = 64  # rows: small systems are solved as general ones
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import tensorindex, tensors
-from tapegrad.lazy import torch
+from tapegrad.numbers import tensor_index, tensors
+from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, copied, dense, dtype_of, shape_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_array import TensorArray, unwrap
+from tapegrad.numbers.view_path import Path, assign, follow, reach
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
-from tapegrad.path import Path, assign, follow, reach
-from tapegrad.rules import Traced, define
-from tapegrad.tangent import ZERO, Accumulator, Scatter, copied, dense, dtype_of, shape_of
-from tapegrad.tensorarray import TensorArray, unwrap
+from tapegrad.rules.registry import Traced, define
 
 
 def _setitem_tensor(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
@@ -67,9 +67,9 @@ def _last(*index: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
-    at = tensorindex.places(shape, index, tensors.device_of(index))
+    at = tensor_index.places(shape, index, tensors.device_of(index))
     flat = at.reshape(-1)
-    return (tensorindex.last_of(flat, math.prod(shape))[flat] == torch.arange(flat.numel(), device=flat.device)).reshape(at.shape)
+    return (tensor_index.last_of(flat, math.prod(shape))[flat] == torch.arange(flat.numel(), device=flat.device)).reshape(at.shape)
 
 
 _wins = define("wins", _last, differentiable=False, torch=_last_tensor)

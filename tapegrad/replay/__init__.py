@@ -1,1 +1,1 @@
-"""Running a tape again."""
+"""Replay: a tape runs again on other arguments, and what may end it."""

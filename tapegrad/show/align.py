@@ -8,7 +8,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.show.line import Fields, joins, place_of, reverse_start
-from tapegrad.tape import Call, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 
 _NOTE = re.compile(r"(pullback of |accumulate d|d)%(\d+)")
 

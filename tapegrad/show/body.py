@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tapegrad.brief import brief
-from tapegrad.passes.loop import Loop, is_loop
+from tapegrad.numbers.formatting import brief
+from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.show.line import Fields, Line, count_of, fields_of, joins, lines
-from tapegrad.tape import Input, Operation
+from tapegrad.tape.tape import Input, Operation
 
 WHOLE, HEAD, TAIL = 30, 16, 8  # lines of a body on a terminal
 BAR = "| "

@@ -8,9 +8,9 @@ from collections import Counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.frontends.imported import register_imported
-from tapegrad.rules import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Op, Refusal
+from tapegrad.rules.registry import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Op, Refusal
 from tapegrad.show.sheet import Sheet
+from tapegrad.trace.lazy_frontends import register_imported
 
 SPACES = {"numpy": "numpy", "linalg": "numpy.linalg", "fft": "numpy.fft", "ndarray": "numpy.ndarray", "math": "math",
           "scipy.special": "scipy.special", "scipy.linalg": "scipy.linalg"}

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapegrad.brief import brief
 from tapegrad.errors import ArgumentError
-from tapegrad.passes.loop import is_loop
+from tapegrad.numbers.formatting import brief
+from tapegrad.ops.loop import is_loop
 from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
 from tapegrad.show.styles import STYLES
-from tapegrad.tape import Call, Operation, Tape
-from tapegrad.trace import collector
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.trace.tracer import collector
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -220,7 +220,7 @@ def _name(op: Operation) -> str:
 def _listed(ops: Sequence[Operation]) -> str:
     """Count operations by their function, or kind.
 
-    >>> from tapegrad.tape import Constant, call
+    >>> from tapegrad.tape.tape import Constant, call
     >>> _listed([call(divmod, 7, 2), Constant(1.0), call(divmod, 7, 3)])
     '2 divmod, 1 constant'
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.show.line import Fields, Places
-from tapegrad.tape import Operation
+from tapegrad.tape.tape import Operation
 
 DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
 Run = Activation | CodeType | Listing  # one call, or, where the paths were not recorded, a function

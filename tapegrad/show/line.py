@@ -9,12 +9,12 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any, NamedTuple
 
-from tapegrad.brief import brief, type_name
 from tapegrad.errors import Activation, Listing, Location, locate
+from tapegrad.numbers.formatting import brief, type_name
+from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import getfield
-from tapegrad.passes.loop import is_loop
-from tapegrad.rules import Cotangents, Traced, rrule
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.rules.registry import Cotangents, Traced, rrule
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import brief, plain
-from tapegrad.passes.loop import Loop, is_loop
-from tapegrad.rules import Op
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.rules.registry import Op
 from tapegrad.show.line import place_of
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.tensors import is_tensor
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 
 Key = tuple[Any, ...]
 

@@ -15,7 +15,7 @@ from tapegrad.show.line import Fields, Line, count_of, fields_of, heading, lines
 from tapegrad.show.row import brief_row, dots, fit, legend, text
 from tapegrad.show.styles import STYLES
 from tapegrad.show.table import title
-from tapegrad.tape import Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 
 WHOLE, HEAD, TAIL = 200, 30, 15  # primal operations
 MOST = 12  # lines of the reverse sweep beside one operation

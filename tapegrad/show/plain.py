@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tapegrad.errors import ArgumentError
 from tapegrad.show.body import body
 from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, widths
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 STYLES = ("plain", "compact")
 _BETWEEN = "  "

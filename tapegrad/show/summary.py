@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tapegrad.errors import Location
 from tapegrad.show.line import Places, count_of, reverse_start, shorten
 from tapegrad.show.sheet import Sheet
-from tapegrad.tape import Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 
 LINES = 20  # those that recorded most
 APART = 80  # the width from which on the two directions are counted apart

@@ -16,7 +16,7 @@ from tapegrad.show.group import Group, called, sections
 from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
 from tapegrad.show.row import cell, dots, fit, legend, mark, nowhere, place, style
 from tapegrad.show.styles import STYLES
-from tapegrad.tape import Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 
 WHOLE = 200  # a tape of so many lines is shown whole
 HEAD, TAIL = 40, 20  # of a longer one

@@ -17,7 +17,7 @@ from tapegrad.show.group import Group, called, tree
 from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, reverse_start, shorten
 from tapegrad.show.row import brief_row, dots, fit, legend, mark, place, text
 from tapegrad.show.styles import STYLES
-from tapegrad.tape import Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 
 WHOLE, LEFT = 200, 100  # lines: a longer tree is folded until it has so few
 FOLDS = ((20, 10), (10, 5), (6, 3), (3, 2), (2, 1), (1, 1))  # the children of a node that are shown, first and last

@@ -13,8 +13,8 @@ from tapegrad.errors import ArgumentError
 from tapegrad.show import FORMATS, GROUPS, SOURCE, mirror, summary, table, tree
 from tapegrad.show.line import heading
 from tapegrad.show.styles import STYLES
-from tapegrad.tape import Tape
-from tapegrad.trace import collector
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import collector
 
 THEME = "ansi_dark"  # the terminal's own sixteen colours
 

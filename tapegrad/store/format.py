@@ -42,11 +42,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.back import _flat_result
-from tapegrad.brief import spelled
-from tapegrad.frontends.imported import register_imported
-from tapegrad.rules import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule
-from tapegrad.tangent import accumulate, conform
+from tapegrad.numbers.cotangents import accumulate, conform
+from tapegrad.numbers.formatting import spelled
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule
+from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.transforms.reverse import _flat_result
 
 MAGIC = "tapegrad-tape"
 VERSION = 1

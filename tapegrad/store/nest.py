@@ -9,9 +9,9 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 from tapegrad.errors import ArgumentError, TapeFormatError
-from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record
 from tapegrad.store.format import MAX_DEPTH, MAX_PARTS, spread
-from tapegrad.tree import Structure, fixed
+from tapegrad.tree.flatten import Structure, fixed
+from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record
 
 
 class Captured(Record):

@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tapegrad.check import check
 from tapegrad.errors import Listing, TapeError, TapeFormatError
+from tapegrad.numbers.cotangents import ZERO, NoTangent
+from tapegrad.numbers.view_path import Step
 from tapegrad.ops import default_rng, draw, getfield, pack
-from tapegrad.passes.loop import Loop
-from tapegrad.path import Step
-from tapegrad.replay.play import FACTS
-from tapegrad.rules import OPS, Op, op_of, rrule
+from tapegrad.ops.loop import Loop
+from tapegrad.replay.interpreter import FACTS
+from tapegrad.rules.registry import OPS, Op, op_of, rrule
 from tapegrad.store.format import (
     DRAWS,
     DTYPE,
@@ -42,11 +42,11 @@ from tapegrad.store.format import (
 )
 from tapegrad.store.nest import Nest
 from tapegrad.store.write import is_pullback
-from tapegrad.tangent import ZERO, NoTangent
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
-from tapegrad.trace import collector
-from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, flatten
-from tapegrad.wanted import wanted
+from tapegrad.tape.check import check
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.trace.tracer import collector
+from tapegrad.tree.argnums import wanted
+from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, flatten
 
 Given = Mapping[str, Any] | Iterable[Any]
 _KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import plain, type_name
 from tapegrad.errors import TapeFormatError
-from tapegrad.modules import Module
+from tapegrad.numbers.cotangents import Accumulator, NoTangent, Scatter, ZeroTangent
+from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
-from tapegrad.parts import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
-from tapegrad.passes.loop import Loop
-from tapegrad.path import Step
-from tapegrad.rules import OPS, Cotangents, JointPullback, Op, Pullback, rrule
+from tapegrad.ops.loop import Loop
+from tapegrad.rules.registry import OPS, Cotangents, JointPullback, Op, Pullback, rrule
 from tapegrad.store.format import (
     ALIGNMENT,
     DRAWS,
@@ -45,12 +45,12 @@ from tapegrad.store.format import (
     printable,
     results,
 )
-from tapegrad.tangent import Accumulator, NoTangent, Scatter, ZeroTangent
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
-from tapegrad.tensors import is_tensor
-from tapegrad.trace import collector
-from tapegrad.tree import Recorded, Signature, Structure, ValueAndGradients, is_generator
-from tapegrad.wanted import ALL
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.trace.tracer import collector
+from tapegrad.tree.argnums import ALL
+from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator
+from tapegrad.tree.modules import Module
+from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
 
 
 class Unsaved(Exception):

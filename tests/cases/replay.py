@@ -10,9 +10,9 @@ import torch
 
 import tapegrad as tg
 from tapegrad.errors import MissingRule
-from tapegrad.tensors import torch_dtype
+from tapegrad.numbers.tensors import torch_dtype
 from tapegrad.testing import contract
-from tapegrad.tree import leaves_of
+from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case
 
 TOLERANCES = {"float64": (1e-10, 1e-11), "float32": (2e-4, 2e-5), "complex128": (1e-9, 1e-10)}

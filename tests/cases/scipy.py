@@ -13,7 +13,7 @@ import scipy.signal as sg
 import scipy.special as sp
 import torch
 
-from tapegrad.frontends.imported import register_imported
+from tapegrad.trace.lazy_frontends import register_imported
 from tests.cases.case import Case, draw
 from tests.cases.elementwise import ANY, POSITIVE, UNIT, binary, unary
 

@@ -16,7 +16,7 @@ import tapegrad as tg
 from tapegrad.debug.explain import Explanation
 from tapegrad.debug.values import norm
 from tapegrad.debug.walk import name_of
-from tapegrad.tangent import ZERO, accumulate, dense
+from tapegrad.numbers.cotangents import ZERO, accumulate, dense
 from tests.golden.debugged import X, layers, masked, root
 from tests.regenerate_golden import on_console
 

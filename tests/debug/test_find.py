@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tapegrad as tg
 from tapegrad.debug.values import element, figure, is_zero, norm, numbers
 from tapegrad.debug.walk import name_of, turn
-from tapegrad.tangent import Accumulator
+from tapegrad.numbers.cotangents import Accumulator
 from tests.golden.debugged import X, masked, root
 from tests.regenerate_golden import on_console
 

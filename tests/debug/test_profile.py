@@ -17,7 +17,7 @@ from tapegrad.debug import clock
 from tapegrad.debug.clock import Clock, CudaClock, clock_for
 from tapegrad.debug.profile import ROWS, Profile, bytes_made
 from tapegrad.debug.speedscope import SCHEMA
-from tapegrad.replay.play import Run
+from tapegrad.replay.interpreter import Run
 from tests.golden.debugged import X, layers, profiled, tape
 from tests.regenerate_golden import on_console
 

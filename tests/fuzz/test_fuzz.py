@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tapegrad.context
+import tapegrad.trace.context
 from tapegrad import ops
-from tapegrad.replay import plan
+from tapegrad.compile.numpy import memory_plan as plan
 from tests.fuzz.compare import DIFFERENCES, ONCE, Find, examine
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Call, Program
@@ -29,12 +29,12 @@ def wrong_rule(patch: pytest.MonkeyPatch) -> None:
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:
     """Let the branches that a trace has taken be taken by every replay."""
-    right = tapegrad.context.Tracer.guard
+    right = tapegrad.trace.context.Tracer.guard
 
     def guard(self: Any, op: Any, fact: str, value: Any) -> None:
         if fact != "bool":
             right(self, op, fact, value)
-    patch.setattr(tapegrad.context.Tracer, "guard", guard)
+    patch.setattr(tapegrad.trace.context.Tracer, "guard", guard)
 
 
 def early_reuse(patch: pytest.MonkeyPatch) -> None:

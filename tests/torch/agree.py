@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.passes import flatgrad
+from tapegrad.transforms.flat_gradient import flatgrad
 
 
 def tensors(args: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.frontends.torch.torchop import TorchOp
-from tapegrad.tape import Call, Tape
+from tapegrad.tape.tape import Call, Tape
 from tests.torch.agree import agree
 
 Arguments = tuple[torch.Tensor, ...]

@@ -13,7 +13,7 @@ import torch
 import tapegrad as tg
 from tapegrad.frontends.torch.elementwise import spellings
 from tapegrad.frontends.torch.registry import found
-from tapegrad.rules import FOREIGN
+from tapegrad.rules.registry import FOREIGN
 from tests.torch.agree import agree, refused_alike
 from tests.torch.table import check, is_mapped, names, one, same_value, sample, total, two
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.passes import flatgrad
+from tapegrad.transforms.flat_gradient import flatgrad
 
 T = torch.linspace(0.2, 1.4, 12, dtype=torch.float64).reshape(3, 4)
 A = T.numpy().copy()

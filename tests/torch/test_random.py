@@ -10,7 +10,7 @@ import torch.distributions as D
 import torch.nn.functional as F
 
 import tapegrad as tg
-from tapegrad.passes import flatgrad
+from tapegrad.transforms.flat_gradient import flatgrad
 
 X = torch.linspace(0.1, 0.9, 12).reshape(3, 4)
 PLAIN = torch.full((4,), 0.5)

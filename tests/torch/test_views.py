@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
-from tapegrad.passes import flatgrad
+from tapegrad.transforms.flat_gradient import flatgrad
 
 # said by torch, of programs that it runs itself here, once in a process
 pytestmark = pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")

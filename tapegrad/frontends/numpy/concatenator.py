@@ -9,8 +9,8 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype
-from tapegrad.rules import means
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means
 
 
 @means(type(np.r_).__getitem__)

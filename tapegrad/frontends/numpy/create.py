@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
@@ -19,11 +18,13 @@ from tapegrad.frontends.numpy.shape import (
     numpy_dtype,
     rank,
 )
-from tapegrad.rules import FOREIGN, Traced, constructs, means, refused, register, tracer_of
-from tapegrad.tangent import dtype_of, has_dtype, layout_of, shape_of
-from tapegrad.tensors import is_tensor
-from tapegrad.text import Text
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.text import Text
+from tapegrad.rules.registry import FOREIGN, Traced, constructs, means, refused, register, tracer_of
+from tapegrad.trace import views
+from tapegrad.tree.flatten import leaves_of
 
 
 def numeric(dtype: Any) -> bool:

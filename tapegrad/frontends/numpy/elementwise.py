@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
-from tapegrad.rules import FOREIGN, Traced, means, refused
-from tapegrad.tangent import dtype_of, has_dtype, shape_of
+from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import FOREIGN, Traced, means, refused
+from tapegrad.trace import views
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {

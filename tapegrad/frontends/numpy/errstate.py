@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.copies import running
-from tapegrad.rules import constructs, refused
+from tapegrad.rules.registry import constructs, refused
+from tapegrad.tree.copies import running
 
 
 class Settings(contextlib.ContextDecorator):

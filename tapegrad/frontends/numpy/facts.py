@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank
-from tapegrad.rules import Traced, means, refused, register
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.text import text_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.text import text_of
+from tapegrad.rules.registry import Traced, means, refused, register
 
 # -- dtypes
 

@@ -10,8 +10,8 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
-from tapegrad.rules import Op, means, register
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import Op, means, register
 
 # -- along one axis
 

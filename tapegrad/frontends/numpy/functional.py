@@ -13,9 +13,9 @@ from tapegrad.frontends.common import as_array, kept, laid, static
 from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.index import is_mask
-from tapegrad.rules import Traced, means, refused
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import Traced, means, refused
 
 
 def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:

@@ -14,8 +14,8 @@ from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank, ravel
-from tapegrad.rules import means, refused
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means, refused
 
 
 @means(np.bincount)

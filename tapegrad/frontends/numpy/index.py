@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.frontends.common import as_array, laid, rows, static
-from tapegrad.proxy import recorded
-from tapegrad.rules import FOREIGN, Traced, means, refused
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import NO_KWARGS
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import FOREIGN, Traced, means, refused
+from tapegrad.tape.tape import NO_KWARGS
+from tapegrad.trace import views
+from tapegrad.trace.proxy import recorded
 
 
 @means(operator.getitem)

@@ -19,9 +19,9 @@ from tapegrad.frontends.numpy.shape import (
     ravel,
     with_rank,
 )
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules import Traced, means, register
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.rules.registry import Traced, means, register
 
 # -- joining
 

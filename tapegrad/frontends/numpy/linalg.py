@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops, views
+from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
-from tapegrad.proxy import recorded
-from tapegrad.rules import Traced, means
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.rules.registry import Traced, means
+from tapegrad.trace import views
+from tapegrad.trace.proxy import recorded
 
 
 def _ndim(x: Any) -> int:

@@ -12,8 +12,8 @@ from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.frontends.numpy.sort import _leading, _plain, median, percent, quantile
-from tapegrad.rules import Op, means, refused
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import Op, means, refused
 
 
 def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import as_array, kept, keywords, laid, rows, static
 from tapegrad.frontends.numpy.create import logspace
 from tapegrad.frontends.numpy.elementwise import clip
@@ -18,9 +17,10 @@ from tapegrad.frontends.numpy.linalg import diagonal, dot
 from tapegrad.frontends.numpy.reduce import average, kind_of
 from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, moveaxis, numpy_dtype, rank
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.shape import along
-from tapegrad.rules import Op, Traced, means
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.rules.registry import Op, Traced, means
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:

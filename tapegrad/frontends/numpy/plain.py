@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.rules import CONSTANT, THROUGH, leave
+from tapegrad.rules.registry import CONSTANT, THROUGH, leave
 
 
 def named(names: str, space: Any = np) -> list[Any]:

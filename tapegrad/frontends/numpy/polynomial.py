@@ -14,8 +14,8 @@ from tapegrad.frontends.common import as_array, kept, laid, static
 from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype, vander
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank
-from tapegrad.rules import means
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means
 
 
 def _length(p: Any) -> int:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
-from tapegrad.rules import FOREIGN, Traced, constructs, means
-from tapegrad.tangent import shape_of
-from tapegrad.tape import Call
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import FOREIGN, Traced, constructs, means
+from tapegrad.tape.tape import Call
+from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
 

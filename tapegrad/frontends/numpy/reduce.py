@@ -12,10 +12,10 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
-from tapegrad.rules import Op, Traced, means
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.views import peek
+from tapegrad.rules.registry import Op, Traced, means
+from tapegrad.trace.views import peek
 
 # -- what the reductions share: `where=` as a mask, and the keywords that an op takes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapegrad.rules import refuse
+from tapegrad.rules.registry import refuse
 
 DROPPED = "tg.value(x), which drops the gradient on purpose"
 

@@ -13,9 +13,9 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.join import converted
 from tapegrad.frontends.numpy.reduce import kind_of, masked, present
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules import Op, means
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import Op, means
 
 # -- running totals
 

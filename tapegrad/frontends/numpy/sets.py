@@ -11,8 +11,8 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.join import concatenate
 from tapegrad.frontends.numpy.shape import rank, ravel
-from tapegrad.rules import means
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means
 
 
 @means(np.unique)

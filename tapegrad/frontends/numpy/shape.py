@@ -12,12 +12,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.lib.stride_tricks import as_strided
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, columns, keywords, laid, static
-from tapegrad.rules import Traced, means, register
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import Traced, means, register
+from tapegrad.trace import views
 
 
 def rank(x: Any) -> int:

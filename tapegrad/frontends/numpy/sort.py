@@ -13,9 +13,9 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, kept, keywords, laid, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import rank, ravel
-from tapegrad.rules import Traced, means
-from tapegrad.tangent import shape_of
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import Traced, means
+from tapegrad.tree.flatten import leaves_of
 
 
 def _flat(a: Any, axis: Any) -> tuple[Any, int]:

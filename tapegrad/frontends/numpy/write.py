@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
-from tapegrad.rules import Traced, means, refused
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tree import flatten, leaves_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import Traced, means, refused
+from tapegrad.trace import views
+from tapegrad.tree.flatten import flatten, leaves_of
 
 
 @means(operator.setitem)

@@ -9,9 +9,9 @@ import scipy.integrate as si
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules import means, refuse
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import means, refuse
 
 
 def widths(y: Any, x: Any, dx: Any, axis: int) -> Any:

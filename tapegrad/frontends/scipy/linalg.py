@@ -10,10 +10,10 @@ import scipy.linalg as sl
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.triangular import transposed
-from tapegrad.rules import Op, leave, means, register
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.rules.registry import Op, leave, means, register
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import scipy.optimize as so
 
-from tapegrad.rules import refuse
+from tapegrad.rules.registry import refuse
 
 refuse(so.minimize, so.minimize_scalar, so.root, so.root_scalar, so.least_squares, so.fsolve, so.brentq, so.bisect, so.newton, so.curve_fit,
        so.linprog, why="the steps of the solver depend on values", derivative=True,

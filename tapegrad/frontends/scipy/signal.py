@@ -10,8 +10,8 @@ import scipy.signal as sg
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
-from tapegrad.rules import means
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means
 
 
 @means(sg.convolve)

@@ -9,8 +9,8 @@ import scipy.special as sp
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.rules import leave, means, register
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import leave, means, register
 
 for _fn in [
     sp.gamma, sp.gammaln, sp.loggamma, sp.rgamma, sp.beta, sp.betaln, sp.binom, sp.poch, sp.gammainc, sp.gammaincc, sp.gammaincinv,

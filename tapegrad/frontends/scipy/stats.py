@@ -21,8 +21,8 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
-from tapegrad.rules import Traced, means, register
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.rules.registry import Traced, means, register
 
 # -- distributions of one variable
 

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.common import tensors_only, whole
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, cat, getitem, ndim, spread, transpose
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.shape import along
-from tapegrad.tangent import shape_of
 
 # -- one tensor, its elements once each. torch's flip is a copy, where NumPy's is a view
 

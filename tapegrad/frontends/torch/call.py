@@ -11,14 +11,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
-from tapegrad.context import LISTENERS, Tracer
-from tapegrad.copies import running
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
-from tapegrad.rules import FOREIGN, STAND_IN, Traced, means, tracer_of
+from tapegrad.rules.registry import FOREIGN, STAND_IN, Traced, means, tracer_of
+from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.tree.copies import running
 
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
 MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
@@ -56,7 +56,7 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tapegrad.interpose")
+_HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tapegrad.trace.interposition")
 
 
 def is_of_program(frame: Any) -> bool:

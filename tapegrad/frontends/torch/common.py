@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.frontends.torch.registry import found
-from tapegrad.rules import Traced
-from tapegrad.tangent import dtype_of
-from tapegrad.tensors import is_tensor, numpy_dtype, torch_dtype
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor, numpy_dtype, torch_dtype
+from tapegrad.rules.registry import Traced
+from tapegrad.trace import views
 
 # -- promotion
 

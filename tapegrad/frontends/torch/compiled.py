@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.context import LISTENERS, Tracer
+from tapegrad.trace.context import LISTENERS, Tracer
 
 
 class Eager:

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
-from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.call import MAKERS, make
 from tapegrad.frontends.torch.common import brought, result_type, whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
-from tapegrad.rules import Op, Traced, tracer_of
-from tapegrad.tape import Call
-from tapegrad.tensors import is_tensor, numpy_dtype
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor, numpy_dtype
+from tapegrad.rules.registry import Op, Traced, tracer_of
+from tapegrad.tape.tape import Call
+from tapegrad.trace.context import Tracer
+from tapegrad.tree.flatten import leaves_of
 
 _NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # of no meaning on a tape
 _ops: dict[Any, Op] = {}

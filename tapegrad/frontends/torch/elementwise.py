@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.common import (
     brought,
@@ -31,9 +30,10 @@ from tapegrad.frontends.torch.common import (
 from tapegrad.frontends.torch.facts import asked
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import torch_means
-from tapegrad.rules import Op
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.registry import Op
 
 
 def spellings(names: str) -> list[str]:

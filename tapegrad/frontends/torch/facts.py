@@ -6,12 +6,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
-from tapegrad.rules import Traced
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import Traced
+from tapegrad.trace import views
 
 
 def asked(func: Any) -> Callable[..., Any]:

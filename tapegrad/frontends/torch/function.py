@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tapegrad.frontends.torch.call import by_mode
 from tapegrad.frontends.torch.generic import recorded_whole
-from tapegrad.rules import Refusal, means, register
+from tapegrad.rules.registry import Refusal, means, register
 
 
 @functools.cache

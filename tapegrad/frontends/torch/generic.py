@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.brief import plain
-from tapegrad.context import Tracer
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import spelled
 from tapegrad.frontends.torch.torchop import TorchOp
-from tapegrad.rules import Traced, tracer_of
-from tapegrad.tensorarray import inside
-from tapegrad.tensors import is_memory, is_tensor, overlap
-from tapegrad.tree import leaves_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensor_array import inside
+from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
+from tapegrad.rules.registry import Traced, tracer_of
+from tapegrad.trace.context import Tracer
+from tapegrad.tree.flatten import leaves_of
 
 
 @functools.cache

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.common import brought, one_dtype_of, result_type, tensors_only, whole
 from tapegrad.frontends.torch.reduce import is_kind
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, ndim
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.index import assemble, positions_along
 from tapegrad.ops.shape import along
-from tapegrad.tangent import shape_of
 
 
 def is_index(x: Any, rank: int | None = None) -> bool:

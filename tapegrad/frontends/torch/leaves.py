@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.brief import plain
-from tapegrad.context import LISTENERS, Tracer
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
-from tapegrad.rules import Op, Traced
-from tapegrad.tape import Call, Constant, Input, Operation, operands
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
+from tapegrad.trace.context import LISTENERS, Tracer
 
 _ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.floor_divide])  # with a gradient of 0, on torch's tape
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import keywords, static
 from tapegrad.frontends.numpy.decompose import matrix_power as power_of_matrix
 from tapegrad.frontends.numpy.linalg import kron as kron_of_two
@@ -24,8 +23,9 @@ from tapegrad.frontends.torch.common import brought, one_dtype_of, related, sett
 from tapegrad.frontends.torch.reduce import is_kind
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, diagonal, movedim, ndim, transpose
-from tapegrad.rules import Op
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import Op
 
 
 def fits(kinds: str, *xs: Any, ranks: tuple[int, ...] = ()) -> bool:

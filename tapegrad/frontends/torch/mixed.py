@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.torch.common import related
 from tapegrad.frontends.torch.registry import torch_means
-from tapegrad.rules import Op
-from tapegrad.tensorarray import unwrap
-from tapegrad.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensor_array import unwrap
+from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
+from tapegrad.rules.registry import Op
 
 
 def _tensor(x: Any, device: str = "cpu") -> Any:

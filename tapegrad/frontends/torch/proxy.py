@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from tapegrad import views
-from tapegrad.brief import plain
 from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
-from tapegrad.proxy import TENSORS, apply, by_ufunc
-from tapegrad.rules import FOREIGN, Traced
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tensors import detached
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import detached
+from tapegrad.rules.registry import FOREIGN, Traced
+from tapegrad.trace import views
+from tapegrad.trace.proxy import TENSORS, apply, by_ufunc
 
 
 class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from tapegrad.context import LISTENERS, Tracer
-from tapegrad.copies import running
+from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
-from tapegrad.tensors import device_of, is_tensor
+from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.tree.copies import running
 
 
 class Source:

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.common import keywords, static
 from tapegrad.frontends.torch.common import brought, kind_of, one_dtype_of, tensors_only, whole
 from tapegrad.frontends.torch.elementwise import maximum, minimum
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, getitem, ndim
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.reduce import count, restore
 from tapegrad.ops.shape import along
-from tapegrad.rules import Op
-from tapegrad.tangent import shape_of
+from tapegrad.rules.registry import Op
 
 
 def axes_of(x: Any, dim: Any, empty: bool = False) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.rules import FOREIGN, PYTHON, Refusal, register
+from tapegrad.rules.registry import FOREIGN, PYTHON, Refusal, register
 
 Meaning = Callable[..., Any]
 

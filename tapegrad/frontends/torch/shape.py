@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
+from tapegrad import ops
 from tapegrad.frontends.common import static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch.common import brought
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import torch_means
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.shape import along
-from tapegrad.tangent import shape_of
+from tapegrad.trace import views
 
 
 def spread(first: Any, rest: tuple[Any, ...]) -> tuple[int, ...]:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.brief import plain
 from tapegrad.errors import Location, MissingRule, MutationError, TapeError, UnknownFunction, user_location
-from tapegrad.rules import Op, Traced, tracer_of
-from tapegrad.tangent import ZERO, ZeroTangent, dense
-from tapegrad.tensorarray import unwrap
-from tapegrad.tensors import cast, detached, device_of, is_tensor, to_tensor
-from tapegrad.tree import flatten, leaves_of
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dense
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensor_array import unwrap
+from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
+from tapegrad.rules.registry import Op, Traced, tracer_of
+from tapegrad.tree.flatten import flatten, leaves_of
 
 
 def tensors_in(x: Any) -> Iterator[Any]:

@@ -8,18 +8,19 @@ from typing import Any
 
 import torch
 
-from tapegrad import ops, views
-from tapegrad.brief import plain
-from tapegrad.context import Tracer
+from tapegrad import ops
 from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
-from tapegrad.rules import FOREIGN, Traced
-from tapegrad.tangent import shape_of
-from tapegrad.tape import Input, operands
-from tapegrad.tensors import is_tensor, numpy_dtype
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor, numpy_dtype
+from tapegrad.rules.registry import FOREIGN, Traced
+from tapegrad.tape.tape import Input, operands
+from tapegrad.trace import views
+from tapegrad.trace.context import Tracer
 
 # Operators in place, by the functions that they are the same as.
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",

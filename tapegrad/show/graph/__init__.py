@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 
 def draw(tape: Tape, form: str, path: str | Path | None = None, group: str | None = None) -> str:

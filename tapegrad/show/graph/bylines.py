@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from tapegrad.back import is_triple
-from tapegrad.brief import brief
 from tapegrad.errors import Location
+from tapegrad.numbers.formatting import brief
 from tapegrad.ops import getfield
-from tapegrad.rules import rrule
+from tapegrad.rules.registry import rrule
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.fold import amount, flowing
 from tapegrad.show.graph.network import place_of
@@ -18,7 +17,8 @@ from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import derivative, value_text
 from tapegrad.show.line import heading, shorten, tidy
-from tapegrad.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.transforms.reverse import is_triple
 
 MOST = 300  # boxes; where there are more lines, those of one function share a box, then those of one file
 FEW = 12  # inputs that have a box each

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.brief import plain
-from tapegrad.passes.loop import Loop
-from tapegrad.rules import FOREIGN, Op, rrule
-from tapegrad.tangent import shape_of
-from tapegrad.tape import UNKNOWN, Call, Operation, value_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.ops.loop import Loop
+from tapegrad.rules.registry import FOREIGN, Op, rrule
+from tapegrad.tape.tape import UNKNOWN, Call, Operation, value_of
 
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
@@ -43,7 +43,7 @@ def cost_of(op: Operation) -> Cost:
     """Estimate what an operation takes; what a pullback computes is not known before it is primitivized.
 
     >>> from tapegrad.ops import matmul
-    >>> from tapegrad.tape import call
+    >>> from tapegrad.tape.tape import call
     >>> product = call(matmul, np.ones((3, 4)), np.ones((4, 5)))
     >>> product.val = np.ones((3, 5))
     >>> cost_of(product)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tapegrad.back import is_triple
 from tapegrad.errors import Location
+from tapegrad.numbers.cotangents import conform
 from tapegrad.ops import default_rng, draw, getfield, pack
-from tapegrad.rules import rrule
+from tapegrad.rules.registry import rrule
 from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of
@@ -16,8 +16,8 @@ from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import constant, derivative, expression, value_text
 from tapegrad.show.line import heading, role_of, short, shorten, tidy
-from tapegrad.tangent import conform
-from tapegrad.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.transforms.reverse import is_triple
 
 WIDEST = 32  # characters of a box
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.brief import brief
 from tapegrad.errors import Location, locate
+from tapegrad.numbers.formatting import brief
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.line import role_of, short, tidy
-from tapegrad.tape import UNKNOWN, Call, Guard, Operation, Tape
-from tapegrad.trace import collector
+from tapegrad.tape.tape import UNKNOWN, Call, Guard, Operation, Tape
+from tapegrad.trace.tracer import collector
 
 if TYPE_CHECKING:
     import networkx
@@ -22,7 +22,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph:
     (`file:line`) and `source`; where shapes tell, also `bytes` and `flops`. An edge has `slots`: the positions among the
     arguments, `fn` for the function. All are strings and integers, so that every format of networkx can write them.
 
-    >>> from tapegrad.tape import Input
+    >>> from tapegrad.tape.tape import Input
     >>> tape = Tape()
     >>> x = tape.push(Input(3.0, "x"))
     >>> graph = to_networkx(tape)

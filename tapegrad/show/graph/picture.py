@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tapegrad.errors import ArgumentError
-from tapegrad.tape import Tape
+from tapegrad.tape.tape import Tape
 
 LIMIT = 2000  # operations: a longer tape is drawn by source line
 MOST_BOXES = 5000

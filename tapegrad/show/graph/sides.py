@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from tapegrad.ops import getfield, pack
-from tapegrad.rewrite import placed
-from tapegrad.tape import Call, Constant, Input, Operation, Tape, operands
-from tapegrad.tree import ValueAndGradients
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.transforms.rewrite import placed
+from tapegrad.tree.flatten import ValueAndGradients
 
 _NOTE = re.compile(r"(?:pullback of |(?:accumulate )?d)%(\d+)$")
 _REVERSE = ("seed", "pullback of ", "accumulate d", "d%", "gradient of ")

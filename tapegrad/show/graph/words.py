@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.brief import brief, plain
+from tapegrad.numbers.cotangents import Accumulator, Scatter
+from tapegrad.numbers.formatting import brief, plain
 from tapegrad.show.line import short, shorten, tidy, untraced
-from tapegrad.tangent import Accumulator, Scatter
-from tapegrad.tape import UNKNOWN, Operation
+from tapegrad.tape.tape import UNKNOWN, Operation
 
 INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%",
          "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tapegrad.brief import plain
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor
 
 aten = torch.ops.aten
 

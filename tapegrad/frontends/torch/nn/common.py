@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.brief import plain
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.frontends.torch.write import put
-from tapegrad.rules import Traced
-from tapegrad.tangent import shape_of
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.registry import Traced
 
 Meaning = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 from tapegrad import ops
 from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.shape import ndim
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
 
 
 def _batched(n: int, x: Any) -> tuple[Any, bool]:

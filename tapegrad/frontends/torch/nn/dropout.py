@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from tapegrad import ops
-from tapegrad.brief import plain
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.nn.common import functional, number, real
-from tapegrad.rules import Op, Traced
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.registry import Op, Traced
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
 
 
 def _of(w: Any, at: Any, padding: int = -1, by_frequency: bool = False) -> Any:

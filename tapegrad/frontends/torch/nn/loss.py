@@ -12,7 +12,7 @@ from tapegrad import ops
 from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.shape import ndim
-from tapegrad.tangent import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 
 
 def reduced(losses: Any, reduction: str) -> Any:

@@ -9,16 +9,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tapegrad import ops, views
+from tapegrad import ops
 from tapegrad.errors import user_location
 from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.frontends.torch.write import owned
-from tapegrad.rules import Op, Traced
-from tapegrad.tangent import dtype_of, shape_of
-from tapegrad.tape import Input
-from tapegrad.tensors import torch_dtype
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.tensors import torch_dtype
+from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.tape import Input
+from tapegrad.trace import views
 
 aten = torch.ops.aten
 

@@ -12,8 +12,8 @@ from tapegrad import ops
 from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
-from tapegrad.rules import Op
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import Op
 
 aten = torch.ops.aten
 

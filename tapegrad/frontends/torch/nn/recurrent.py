@@ -8,7 +8,7 @@ from tapegrad import ops
 from tapegrad.frontends.torch.nn.common import functional, real
 from tapegrad.frontends.torch.nn.linear import linear
 from tapegrad.frontends.torch.shape import chunk, ndim
-from tapegrad.tangent import shape_of
+from tapegrad.numbers.cotangents import shape_of
 
 
 def _fits(count: int, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.frontends.torch.torchop import TorchOp, Vjp, moved, vjp_op
-from tapegrad.rules import Op
-from tapegrad.tangent import ZERO, ZeroTangent
-from tapegrad.tensorarray import unwrap, wrap
-from tapegrad.tensors import is_tensor
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.registry import Op
 
 Kernel = Callable[..., Any]
 

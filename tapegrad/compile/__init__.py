@@ -1,0 +1,1 @@
+"""Compilation: functions that keep tapes, what these depend on, and the code that runs them."""

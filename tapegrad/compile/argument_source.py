@@ -1,0 +1,274 @@
+"""argument_source: the source that takes a call's arguments apart and checks them, and that nests what it returns.
+
+Everything that a tape was specialised to is checked here: how the arguments are nested, the type of each number, the dtype and shape of each
+array. What has no short source (objects that refer to each other, the user's kinds of dict) is left to `tree`, at the cost of a few microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.replay.interpreter import bind as bind_leaves
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import argument_names
+from tapegrad.tree.copies import class_of
+from tapegrad.tree.flatten import Signature, Structure, flatten
+from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static
+
+Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
+
+
+class Unpacked:
+    """The parameters of a function, and the lines that check them and name their leaves; `miss` is what a check that fails does."""
+
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, standalone: bool = False) -> None:
+        self.standalone = standalone  # what the function captured becomes a keyword argument
+        self.captures: list[str] = []
+        self.tape, self.leaves, self.name, self.miss = tape, leaves, name, miss
+        self.lines: list[str] = []
+        self.mutable: list[str] = []
+        self.seen: set[int] = set()
+        self.count = 0
+        structure = tape.structure
+        if structure is None:
+            self.parameters = ", ".join([*leaves, "/"]) if leaves else ""
+            for number, leaf in enumerate(leaves):
+                self.leaf(number, leaf)
+            return
+        try:
+            self.parameters = self.signature(structure)
+        except _Intricate:
+            if standalone:
+                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have no source", None,
+                                    "pass tuples, lists and dicts") from None
+            self.lines.clear()
+            self.parameters = "*args, **kwargs"
+            text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"
+            self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs, miss)")
+            for number, leaf in enumerate(leaves):
+                self.leaf(number, leaf)
+
+    def signature(self, structure: Signature) -> str:
+        """Write the parameters, and take each apart."""
+        if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
+            self.captured(structure)
+        shared = Counter(key for part in (structure.function, *structure.args, *structure.kwargs.values()) for key, node in part.seen.items()
+                         if getattr(node, "volatile", False))
+        if any(count > 1 for count in shared.values()):
+            raise _Intricate  # one list for two arguments
+        names = argument_names(structure.fn, len(structure.args))
+        taken = set(self.leaves)
+        given = []
+        for part, label in zip(structure.args, names):
+            given.append(self.parameter(part, label, taken))
+        for key, part in structure.kwargs.items():
+            own = isinstance(part.spec, Leaf) and self.leaves[part.spec.index] == key
+            if not own and (not key.isidentifier() or key in taken):
+                raise _Intricate
+            self.node(part.spec, key)
+        if len(self.mutable) > 1:
+            self.check(f"len({{{', '.join(f'id({text})' for text in self.mutable)}}}) != {len(self.mutable)}")
+        keywords = ["*", *structure.kwargs, *self.captures] if structure.kwargs or self.captures else []
+        return ", ".join([*given, *(["/"] if given else []), *keywords])
+
+    def parameter(self, part: Structure, label: str, taken: set[str]) -> str:
+        name = self.leaves[part.spec.index] if isinstance(part.spec, Leaf) else label if label not in taken else f"{label}_"
+        self.node(part.spec, name)
+        return name
+
+    def captured(self, structure: Signature) -> None:
+        """Read what the function captured, anew at each call."""
+        spec = structure.function.spec
+        if isinstance(spec, (Instance, Bound)) and not self.standalone:
+            owner = self.name(structure.fn, "bound")
+            self.node(spec if isinstance(spec, Instance) else spec.children[1], owner if isinstance(spec, Instance) else f"{owner}.__self__")
+            return
+        if not isinstance(spec, Closure):
+            raise _Intricate
+        cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
+        for label, child in zip(spec.names, spec.children):
+            if self.standalone:
+                if child is not spec:  # the function itself, which calls itself: those calls are on the tape
+                    self.capture(child)
+                continue
+            content = f"{self.name(cells[label], f'cell_{label}')}.cell_contents"
+            if child is spec:
+                self.static(spec.prototype, content)
+            else:
+                self.node(child, content)
+
+    def capture(self, child: Any) -> None:
+        """Make a captured number or array a keyword argument, with the value it had."""
+        if isinstance(child, Leaf):
+            name, val = self.leaves[child.index], self.tape.inputs[child.index + 1].val
+            self.captures.append(f"{name}={repr(val) if type(val) in (int, float) and val == val and abs(val) != math.inf else self.name(val)}")
+            self.leaf(child.index, name)
+        elif child.leafy:
+            raise _Intricate
+
+    # -- one part
+
+    def node(self, node: Any, text: str) -> None:
+        """Check a part, and name the leaves in it."""
+        if isinstance(node, Leaf):
+            name = self.leaves[node.index]
+            if text != name:
+                self.lines.append(f"{name} = {text}")
+            self.leaf(node.index, name)
+        elif type(node) in (Static, Function):
+            self.static(node.value, text)
+        elif isinstance(node, Container) and node.type in (tuple, list, dict):
+            self.container(node, text)
+        elif type(node) is Instance and is_open(class_of(node.prototype)) and not self.standalone:
+            self.instance(node, text)
+        else:
+            raise _Intricate
+
+    def instance(self, node: Instance, text: str) -> None:
+        """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
+        if id(node) in self.seen:
+            raise _Intricate  # one object in two places
+        self.seen.add(id(node))
+        owner, held = self.part(text), self.part("")
+        self.check(f"type({owner}) is not {self.name(class_of(node.prototype), 'cls')}")
+        self.lines.append(f"{held} = {owner}.__dict__")
+        self.mutable.append(owner)
+        self.check(f"[*{held}] != {self.name(list(node.names), 'names')}")
+        for name, child in zip(node.names, node.children):
+            self.node(child, f"{held}[{name!r}]")
+
+    def part(self, text: str) -> str:
+        """Return a name for a part of the arguments, which the text gives it unless it has one."""
+        if text.isidentifier():
+            return text
+        self.count += 1
+        if text:
+            self.lines.append(f"part{self.count} = {text}")
+        return f"part{self.count}"
+
+    def container(self, node: Container, text: str) -> None:
+        if id(node) in self.seen:
+            raise _Intricate  # one list in two places
+        self.seen.add(id(node))
+        text = self.part(text)
+        metadata: Any = node.metadata  # of a dict, the keys as its children are ordered
+        keys = metadata if node.type is dict else list(range(len(node.children)))
+        self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
+        if node.volatile:
+            self.mutable.append(text)
+        if node.type is dict:
+            if not all(type(key) in (str, int) for key in keys):
+                raise _Intricate
+            self.check(f"[*{text}] != {node.order()!r}")
+            if int in map(type, keys):  # True and 1.0 are as good for ==
+                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != [{', '.join(self.name(type(key)) for key in node.order())}]")
+        for key, child in zip(keys, node.children):
+            self.node(child, f"{text}[{key!r}]")
+
+    def static(self, value: Any, text: str) -> None:
+        if value is None or type(value) in (bool, type(Ellipsis)):
+            self.check(f"{text} is not {value!r}")
+        elif type(value) is str:
+            self.check(f"{text} != {value!r}")
+        else:
+            name = self.name(value, "static")
+            self.check(f"{text} is not {name} and {self.name(_differs)}({text}, {name})")
+
+    def leaf(self, number: int, name: str) -> None:
+        """Check the type of a leaf, and of an array its dtype and shape."""
+        val = self.tape.inputs[number + 1].val
+        self.check(f"type({name}) is not {self.name(type(val))}")
+        if isinstance(val, np.ndarray):
+            dtype = self.name(val.dtype, f"{val.dtype}_dtype")
+            self.check(f"{name}.shape != {val.shape!r} or ({name}.dtype is not {dtype} and {name}.dtype != {dtype})")
+
+    def check(self, wrong: str) -> None:
+        self.lines.append(f"if {wrong}: {self.miss}")
+
+
+def is_open(cls: type) -> bool:
+    """True for a class whose objects keep all that they have in a `__dict__`, which is theirs to show."""
+    slotted = any(vars(base).get("__slots__") for base in cls.__mro__)
+    plain: Any = object.__getattribute__
+    return cls is not SimpleNamespace and "__dict__" in dir(cls) and not slotted and cls.__getattribute__ is plain
+
+
+class _Intricate(Exception):
+    """There is no short source for this nesting."""
+
+
+def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
+    try:
+        return bind_leaves(tape, args, kwargs)
+    except (ArgumentError, GuardError):
+        raise miss() from None
+
+
+def _differs(a: Any, b: Any) -> bool:
+    """Return whether a static argument is another than the one recorded."""
+    return a is not b and flatten(a, "", [], []) != flatten(b, "", [], [])
+
+
+# -- the way back: nests around texts
+
+
+def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> str:
+    """Write the nesting of a structure around the texts of its leaves: of the gradients, if `mirror`, else of the values."""
+    try:
+        return _nested(structure.spec, texts, name, mirror, set())
+    except _Intricate:
+        text = f"[{', '.join(text or 'None' for text in texts)}]"
+        return f"{name(structure.mirror if mirror else structure.build, 'nest')}({text})"
+
+
+def nested_gradients(signature: Signature, texts: list[str], name: Name) -> str:
+    """Write the nesting of the gradients that are wanted around the texts of their leaves, as `Signature.gradients` builds it."""
+    nests = ["None" if part is None else nested(part, texts, name, mirror=True) for part in signature.asked]
+    return nests[0] if signature.is_single else f"({', '.join(nests)}{',' * (len(nests) == 1)})"
+
+
+def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int]) -> str:
+    if isinstance(node, Leaf):
+        return texts[node.index]
+    if mirror and not node.leafy:
+        return "None"
+    if id(node) in seen:
+        raise _Intricate  # one list in two places
+    seen.add(id(node))
+    if type(node) is Static and node.value is None:
+        return "None"
+    if isinstance(node, Closure) and mirror:
+        parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy and child is not node]
+        return f"{{{', '.join(f'{label!r}: {_nested(child, texts, name, mirror, seen)}' for label, child in parts)}}}"
+    if isinstance(node, Bound) and mirror:
+        return _nested(node.children[1], texts, name, mirror, seen)
+    if type(node) is Instance and mirror and is_open(class_of(node.prototype)):
+        inside = [_nested(child, texts, name, mirror, seen) for child in node.children]
+        return f"{name(partial(_instance, class_of(node.prototype), node.names), 'instance')}({', '.join(inside)})"
+    if not isinstance(node, Container) or node.type not in (tuple, list, dict):
+        raise _Intricate
+    written = [_nested(child, texts, name, mirror, seen) for child in node.children]
+    if node.type is list:
+        return f"[{', '.join(written)}]"
+    if node.type is dict:
+        keys: Any = node.metadata
+        if not all(type(key) in (str, int) for key in keys):
+            raise _Intricate
+        at = dict(zip(keys, written))
+        return f"{{{', '.join(f'{key!r}: {at[key]}' for key in node.order())}}}"
+    return f"({', '.join(written)}{',' if len(written) == 1 else ''})"
+
+
+def _instance(cls: type, names: list[str], *parts: Any) -> Any:
+    """Return an object of a class with these attributes; no `__init__` runs."""
+    new: Any = object.__new__(cls)
+    new.__dict__.update(zip(names, parts))
+    return new

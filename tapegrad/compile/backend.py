@@ -1,0 +1,162 @@
+"""backend: what a compiled function does with its tapes, in NumPy; torch's derives from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from time import thread_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.compile.numpy.blocked_executor import Blocks
+from tapegrad.compile.numpy.function import compile_tape
+from tapegrad.compile.numpy.fusion import fuse
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.ops import pack
+from tapegrad.ops.fused import Fused, Made
+from tapegrad.ops.loop import Loop
+from tapegrad.optimise.pipeline import Pass, optimise
+from tapegrad.tape.tape import Call, Constant, Input, Tape, Unknown, value_of
+from tapegrad.transforms.blank import is_released, typed
+from tapegrad.transforms.primitivize import flattened
+from tapegrad.transforms.walk import copy_tape
+from tapegrad.tree.flatten import ValueAndGradients
+
+Step = Callable[[Tape], Tape]
+
+
+class First(NamedTuple):
+    """What a call that traced gives: what is kept of it, what it returns, and what makes the tape to compile of that tape once it is `refilled`.
+
+    Where `flat` is None, the tape is the one to compile, and has the values that it was recorded with. There is no tape where nothing is kept.
+    """
+
+    tape: Tape | None
+    result: Any
+    flat: Step | None = None
+
+
+Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
+"""Calls a function, and says what is kept of it."""
+
+KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
+
+MODES: dict[str, Made | None] = {
+    "auto": Blocks,
+    "threads": partial(Blocks, torch=False),
+    "blocks": partial(Blocks, torch=False, threads=False),
+    "plain": None,
+}
+"""How long arrays are computed: what executes groups of elementwise calls, None where there are no groups."""
+
+
+class Backend:
+    """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy.
+
+    `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs loops. The `price` is what
+    it is first expected to take to compile a gradient tape, in seconds by the `clock`: once, for each operation of the primal tape and each kind
+    of them, and to observe a trace.
+    """
+
+    refills = rolls = True
+    clock = staticmethod(thread_time)  # what other processes do at the same time does not count
+    price = (1.5e-3, 1.2e-4, 2e-3)
+
+    def __init__(self, finish: Pass, mode: str = "") -> None:
+        self.finish, self.mode = finish, mode
+
+    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
+        """Return the tape that is kept, and the function that it is compiled to."""
+        best = self.finish(typed(tape))
+        run = self.function(best, fresh)
+        forget(best)
+        return best, run
+
+    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+        """Return a finished tape as a function."""
+        return compile_tape(tape, fresh=fresh)
+
+    def compile(self, tape: Tape) -> Callable[..., Any]:
+        """Return a tape as a function."""
+        best = self.finish(typed(copy_tape(tape.check())) if is_released(tape) else flattened(tape))
+        run = self.function(best)
+        if best is not tape:
+            forget(best)
+        return run
+
+    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
+        """Make a first call."""
+        _refuse_tensors(f, leaves)
+        first = make(f, args, kwargs)
+        _refuse_tensors(f, (op.val for op in first.tape.ops if type(op) is Constant) if first.tape is not None else ())
+        return first
+
+
+def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
+    if any(map(is_tensor, values)):
+        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} is compiled for NumPy, and meets a tensor", None,
+                            'compile it for tensors: backend="torch"')
+
+
+def recorded_result(tape: Tape) -> Any:
+    """Return what a tape returned while it was recorded, in memory of its own and of the types that a gradient has."""
+    result = tape.result
+    assert result is not None
+    if not (isinstance(result, Call) and result.fn is pack):
+        return own(result.val)
+    into = result.kwargs["into"]
+    parts = list(map(value_of, result.args))
+    if isinstance(into, ValueAndGradients):
+        return into.build([own(parts[0]), *[conform(dx, x.val) for dx, x in zip(parts[1:], tape.inputs[1:])]])
+    return into.build(list(map(own, parts)))
+
+
+def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
+    """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its loops; their types stay."""
+    for op in tape.ops:
+        if type(op) in kinds:
+            op.val = _forgotten(op.val)
+        if type(op) is Call and type(op.fn) is Loop:
+            body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
+            forget(body, (Call, Input))
+            op.fn = op.fn.with_body(body)
+        elif type(op) is Call and isinstance(op.fn, Fused):
+            for inner in op.fn.tape.ops:
+                if type(inner.val) is np.ndarray:  # its shape and dtype are asked for
+                    inner.val = np.broadcast_to(np.zeros((), inner.val.dtype), inner.val.shape)
+
+
+def _forgotten(x: Any) -> Any:
+    if type(x) is tuple:
+        return tuple(map(_forgotten, x))
+    if (type(x) is np.ndarray or (type(x) not in ORDINARY and is_tensor(x))) and x.nbytes > KEPT:
+        return Unknown(type_name(x), len(x) if x.ndim else 0)
+    return x
+
+
+def own(x: Any) -> Any:
+    """Return a copy of an array or a tensor, and other values as they are."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if is_tensor(x) else x
+
+
+def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
+    """Return the backend of a name, in a mode."""
+    if backend == "torch":
+        from tapegrad.compile.torch.backend import Torch
+        return Torch(device, mode, passes)
+    if backend != "numpy":
+        raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy" or backend="torch"')
+    if device is not None:
+        raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
+    if mode not in MODES:
+        raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
+    executor = MODES[mode]
+
+    def finish(tape: Tape) -> Tape:
+        best = optimise(tape, passes)
+        return best if executor is None else fuse(best, executor)
+    return Backend(finish, mode)

@@ -1,0 +1,95 @@
+"""choice: one tape for calls that differ only in integers that steered them, and in the constants that follow from these.
+
+A minibatch is such a constant: `X[it * 20: (it + 1) * 20]` of an array that is no input. Where traces differ in nothing else, the tape looks its
+constants up by the integers, so that it is compiled once, and another minibatch is another row of its table. The guards on these integers are
+gone: what has no row fits no more than a guard that does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.compile.skeleton import Skeleton, Spot
+from tapegrad.numbers.formatting import PYTHON
+from tapegrad.ops.structure import Table, choose, getfield
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
+from tapegrad.transforms.rewrite import leading
+from tapegrad.transforms.walk import Walk, pure
+
+ROWS = 1024  # of a table
+
+
+class Choice(NamedTuple):
+    """Which guards of a tape's, by position, say which of its constants: an operation, or one of its arguments."""
+
+    guards: tuple[int, ...]
+    constants: tuple[Spot, ...]
+    table: Table
+
+    def serves(self, spots: Iterable[Spot]) -> bool:
+        """Return whether a trace that differs there differs in nothing else, and there is room for it."""
+        return {*self.constants, *((at, -1) for at in self.guards)}.issuperset(spots) and len(self.table.rows) < ROWS
+
+    def add(self, tape: Tape, skeleton: Skeleton) -> bool:
+        """Take in the constants of a trace, if they lie in memory as the others do; return whether they do."""
+        key = tuple([guard.expected for at in self.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard])
+        row = tuple([_constant(tape.ops[skeleton.places[at]], part) for at, part in self.constants])
+        known = next(iter(self.table.rows.values()), row)
+        if any(getattr(x, "strides", ()) != getattr(y, "strides", ()) for x, y in zip(row, known)):
+            return False
+        self.table.rows[key] = row
+        return True
+
+
+def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
+    """Return what a tape would have to look up so that it serves other traces too; None where none of them differs in that alone."""
+    spots: set[Spot] = set()
+    for other in others:
+        spots.update(skeleton.variation(other) or ())
+    guards = tuple(sorted(at for at, part in spots if part < 0 and skeleton.is_guard(at)))
+    constants = tuple(sorted(spot for spot in spots if spot[0] not in guards))
+    return Choice(guards, constants, Table()) if guards and constants else None
+
+
+def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
+    """Return a tape that looks constants up; None where what steers it cannot be computed first.
+
+    The tape's values are needed. What the integers are computed from moves to the front: numbers only, no chance, nothing that is looked up.
+    """
+    guards = [guard for at in choice.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard]
+    spots = [(tape.ops[skeleton.places[at]], part) for at, part in choice.constants]
+    replaced = {op for op, part in spots if part < 0}
+    written = {op for op, part in spots if part >= 0}
+    leads = leading(tape.ops, [guard.args[0] for guard in guards])
+    before = [op for op in tape.ops if leads[op.id]]
+    if any(op in replaced or op in written or not _is_scalar(op) for op in before):
+        return None
+    choice.add(tape, skeleton)
+    walk = Walk(tape)
+    for given in tape.inputs:
+        walk.keep(given)
+    for op in before:
+        if walk.at[op.id] is None:
+            walk.keep(op)
+    facts = tuple([guard.fact for guard in guards])
+    row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts, table=choice.table)
+    parts = {spot: walk.make(spot[0], getfield, row, number, val=row.val[number]) for number, spot in enumerate(spots)}
+    for op in tape.ops:
+        if op in replaced:
+            walk.stand_in(op, parts[op, -1])
+        elif op in written:
+            walk.keep(op, tuple([parts.get((op, number), walk.bind(arg)) for number, arg in enumerate(op.args)]))
+        elif op not in guards and walk.at[op.id] is None:
+            walk.keep(op)
+    return walk.done()
+
+
+def _is_scalar(op: Operation) -> bool:
+    return (type(op.val) in PYTHON or isinstance(op.val, np.generic)) and (type(op) is not Call or pure(op.fn))
+
+
+def _constant(op: Operation, part: int) -> Any:
+    return op.val if type(op) is Constant else op.args[part]

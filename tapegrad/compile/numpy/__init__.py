@@ -1,0 +1,1 @@
+"""Tapes as straight-line Python that calls NumPy."""

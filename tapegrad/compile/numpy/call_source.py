@@ -1,0 +1,464 @@
+"""call_source: how a call is written in NumPy, with the least overhead that means the same.
+
+One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of `np.sum`, a method half of
+NumPy's Python wrapper. A row returns source text; what it names beyond its arguments it gets from `site.name`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import Location
+from tapegrad.numbers.cotangents import has_dtype
+from tapegrad.numbers.view_path import Path
+from tapegrad.ops.fused import Fused, fields_of, is_array
+from tapegrad.ops.loop import Loop, range_of
+from tapegrad.rules.registry import FOREIGN, Op
+from tapegrad.tape.tape import Call, Constant, Operation, value_of
+
+
+class Site(Protocol):
+    """A call that is being written: its operation, its arguments as source text, where its value goes ("" for a new array).
+
+    `floats` says that NumPy's numbers may be computed as Python's.
+    """
+
+    op: Call
+    args: Sequence[str]
+    out: str
+    floats: bool
+
+    def name(self, value: Any, hint: str = "") -> str:
+        """Return a name by which the source knows a function, an array, a dtype."""
+
+    def text(self, value: Any) -> str:
+        """Write a value that is no operation: a number, a slice, a tuple of them."""
+
+
+# -- ufuncs: the same for every op that one implements
+
+UFUNCS: dict[Op, np.ufunc] = {}
+for _fn, _meaning in FOREIGN.items():
+    if isinstance(_fn, np.ufunc) and isinstance(_meaning, Op) and _fn.nout == 1 and _fn.signature is None:
+        UFUNCS.setdefault(_meaning, _fn)
+
+BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", ops.floor_divide: "//", ops.remainder: "%", ops.pow: "**",
+          ops.less: "<", ops.less_equal: "<=", ops.greater: ">", ops.greater_equal: ">=", ops.equal: "==", ops.not_equal: "!=",
+          ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
+          ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
+UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
+_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them; of integers these are not the floats that powers are
+_BLAS = frozenset("fdFD")
+
+
+def ufunc_of(op: Call) -> np.ufunc | None:
+    """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
+    found = UFUNCS.get(op.fn) if not op.kwargs else None
+    if found is np.power and getattr(value_of(op.args[0]), "dtype", None) == np.bool_:
+        return None  # the operator's are small integers, the ufunc's large ones
+    if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
+        exponent, alike = op.args[1], has_dtype(value_of(op.args[0]), op.val.dtype)  # not integers to 0.5
+        if type(exponent) in (int, float) and exponent in _POWERS and alike and (op.val.dtype.kind == "f" or exponent != 1):
+            return _POWERS[exponent]
+    return found
+
+
+def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
+    """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
+    args = [text if isinstance(arg, Operation) else _boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
+    out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []  # those two want it by name
+    return f"{site.name(ufunc)}({', '.join([*args, *out])})"
+
+
+def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
+    if type(arg) not in (int, float) or len(site.args) != 2 or ufunc in (np.power, np.float_power, np.ldexp):
+        return text
+    other = value_of(site.op.args[1 if arg is site.op.args[0] else 0])
+    if not isinstance(other, np.ndarray) or other.dtype.kind != "f":
+        return text
+    return site.name(np.array(arg, other.dtype), "number")  # it takes the dtype of the array that it meets
+
+
+def is_elementwise(op: Call) -> bool:
+    """True for a call that may write its value over an argument: each element depends on those in its place alone."""
+    return ufunc_of(op) is not None or masked(op) is not None
+
+
+def masked(op: Call) -> tuple[Any, bool] | None:
+    """Return x of a call that is where(c, x, 0.0) of real floats, and True; of where(c, 0.0, x), x and False; None for another call.
+
+    Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever it was (inf or nan
+    too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as long where the mask is true by chance.
+    """
+    if op.fn is not ops.where or len(op.args) != 3 or not is_array(op.val) or op.val.dtype.char not in "efd":
+        return None
+    c, a, b = op.args
+    if getattr(value_of(c), "dtype", None) != np.bool_ or not is_array(value_of(c)):
+        return None
+    for x, other, chosen in ((a, b, True), (b, a, False)):
+        zero = type(other) in (int, float) and other == 0 and math.copysign(1.0, other) > 0
+        if zero and is_array(value_of(x)) and value_of(x).dtype == op.val.dtype:
+            return x, chosen
+    return None
+
+
+# -- reductions
+
+REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
+                                  ops.any: np.logical_or, ops.all: np.logical_and}
+_REDUCE = {ufunc: ufunc.reduce for ufunc in REDUCTIONS.values()}
+
+
+def reduced(op: Call) -> tuple[np.ufunc, Any, bool, Any] | None:
+    """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce` computes, None for another call."""
+    ufunc = np.add if op.fn is ops.mean else REDUCTIONS.get(op.fn)
+    x = value_of(op.args[0]) if op.args else None
+    if ufunc is None or type(x) is not np.ndarray or x.dtype.kind not in "fc" or len(op.args) > 1 or x.dtype.char == "e" or not x.size:
+        return None
+    if not op.kwargs.keys() <= {"axis", "keepdims"}:
+        return None
+    axis = op.kwargs.get("axis")
+    along = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    count = math.prod(x.shape[a] for a in along) if op.fn is ops.mean else None
+    return ufunc, axis, bool(op.kwargs.get("keepdims", False)), count
+
+
+def _reduction(site: Site) -> str:
+    found = reduced(site.op)
+    assert found is not None
+    ufunc, axis, keep, count = found
+    args = [site.args[0], site.text(axis)]
+    if site.out or keep:
+        args += ["None", site.out or "None"]
+    text = f"{site.name(_REDUCE[ufunc], f'{ufunc.__name__}_reduce')}({', '.join([*args, *(['True'] if keep else [])])})"
+    if count is None:
+        return text
+    if site.out:
+        return f"{site.name(np.divide)}({text}, {site.text(count)}, {site.out})"
+    return f"{text} / {site.text(count)}"
+
+
+# -- shapes and indices
+
+def _reshape(site: Site) -> str:
+    return f"{site.args[0]}.reshape({site.text(site.op.val.shape)})"
+
+
+def _permute(site: Site) -> str:
+    axes, ndim = site.op.kwargs.get("axes"), site.op.val.ndim
+    if axes is None or tuple(a % ndim for a in axes) == tuple(range(ndim))[::-1]:
+        return f"{site.args[0]}.T"
+    return f"{site.args[0]}.transpose({site.text(axes)})"
+
+
+def index_text(site: Site, index: Sequence[Any], texts: Sequence[str]) -> str:
+    """Write an index as it stands between brackets."""
+    written = ", ".join(_part(site, part, text) for part, text in zip(index, texts))
+    return f"{written}," if len(index) == 1 and written.startswith("(") else written or "()"
+
+
+def _part(site: Site, part: Any, text: str) -> str:
+    if isinstance(part, slice):
+        ends = ["" if end is None else site.text(end) for end in (part.start, part.stop, part.step)]
+        return ":".join(ends if part.step is not None else ends[:2])
+    return "..." if part is Ellipsis else text
+
+
+def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
+    """Write the view of an array that a path leads to; None where there is no short way, or it is no view of an array that lies as `x`."""
+    if not path:
+        return base
+    like = np.empty_like(x)
+    view: Any = like
+    for step in path:
+        view = step.op.run(view, *step.args, **step.kwargs)
+        if step.op is ops.getitem:
+            base += f"[{index_text(site, step.args, [site.text(part) for part in step.args])}]"
+        elif step.op is ops.permute_dims:
+            axes = step.kwargs.get("axes")
+            base += ".T" if axes is None else f".transpose({site.text(tuple(axes))})"
+        elif step.op in (ops.reshape, ops.expand_dims, ops.squeeze):
+            base += f".reshape({site.text(view.shape)})"
+        elif step.op in (ops.real, ops.imag):
+            base += f".{step.op.__name__}"
+        else:
+            return None
+    return base if np.may_share_memory(view, like) else None
+
+
+COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by column
+
+
+def is_tall(val: Any) -> bool:
+    """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last axis, and would be short.
+
+    Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
+    """
+    return val.ndim > 1 and 1 < val.shape[-1] <= COLUMNS and val.size >= ROWS * val.shape[-1] and bool(val.flags.c_contiguous)
+
+
+def turned_strides(val: Any) -> tuple[int, ...]:
+    """Return the strides of an array that lies column by column."""
+    rows = val.size // val.shape[-1] * val.itemsize
+    return (*(stride // val.shape[-1] for stride in val.strides[:-1]), rows)
+
+
+def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
+    if x.flags.c_contiguous:
+        return None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    strides, step = [0] * x.ndim, x.itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(x.shape[axis], 1)
+    return tuple(strides)
+
+
+def goes_along(op: Operation) -> bool:
+    """True for a call that is computed as fast or faster where its arguments lie column by column."""
+    return isinstance(op, Call) and (is_elementwise(op) or reduced(op) is not None or _is_tall_vecdot(op))
+
+
+def gathers(op: Call) -> bool:
+    """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
+    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_array(op.val) or op.val.ndim != 2 or not is_tall(op.val):
+        return False
+    x, index = map(value_of, op.args)
+    return type(x) is np.ndarray and x.ndim == 2 and type(index) is np.ndarray and index.ndim == 1 and index.dtype.kind in "iu"
+
+
+def reads_float(op: Call) -> bool:
+    """True for a read of one float64, which is written as a read of Python's number: its arithmetic is twice as fast."""
+    return op.fn in (ops.getitem, ops.getitem_masked) and type(op.val) is np.float64 and not op.kwargs \
+        and type(value_of(op.args[0])) is np.ndarray and all(type(value_of(part)) is int for part in op.args[1:])
+
+
+def _getitem(site: Site) -> str:
+    if site.out:
+        return f"{site.name(np.take)}({site.args[0]}.T, {site.args[1]}, 1, {site.out}.T)"
+    if site.floats and reads_float(site.op):
+        return f"{site.args[0]}.item({', '.join(site.args[1:])})"
+    base = path_text(site, site.args[0], value_of(site.op.args[0]), site.op.kwargs.get("through", ()))
+    return f"{base}[{index_text(site, site.op.args[1:], site.args[1:])}]"
+
+
+def _getfield(site: Site) -> str:
+    return f"{site.args[0]}[{site.args[1]}]"
+
+
+def _take(site: Site) -> str:
+    return f"{site.args[0]}.take({site.args[1]}, {site.text(site.op.kwargs.get('axis', 0))})"
+
+
+def _concat(site: Site) -> str:
+    given = f"({', '.join(site.args)},), {site.text(site.op.kwargs.get('axis', 0))}"
+    return f"{site.name(np.concatenate)}({given}{f', {site.out}' if site.out else ''})"
+
+
+def _astype(site: Site) -> str:
+    if site.out:
+        return f"{site.name(np.copyto)}({site.out}, {site.args[0]}, 'unsafe')"
+    return f"{site.args[0]}.astype({site.text(site.op.val.dtype)})"
+
+
+def _copy(site: Site) -> str:
+    if site.out:
+        return f"{site.name(np.copyto)}({site.out}, {site.args[0]})"
+    return f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"
+
+
+# -- products
+
+def _matmul(site: Site) -> str:
+    a, b = (value_of(arg) for arg in site.op.args)
+    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.val.dtype and a.dtype.char in _BLAS
+    if flat and site.op.val.flags.c_contiguous:
+        return f"{site.name(np.dot)}({', '.join([*site.args, site.out] if site.out else site.args)})"
+    return f"{site.name(np.matmul)}({', '.join([*site.args, site.out] if site.out else site.args)})"
+
+
+def _is_tall_vecdot(op: Call) -> bool:
+    """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long, where they lie column by column."""
+    vals = list(map(value_of, op.args))
+    return op.fn is ops.vecdot and is_array(op.val) and op.val.size >= ROWS and all(
+        type(val) is np.ndarray and val.dtype.char in "fd" and val.dtype == op.val.dtype and 1 < val.shape[-1] <= COLUMNS for val in vals)
+
+
+def _vecdot(site: Site) -> str:
+    return f"{site.name(np.einsum)}('...i,...i->...', {', '.join(site.args)}{f', out={site.out}' if site.out else ''})"
+
+
+def write_sum_of_products(site: Site) -> str:
+    """Write the sum of products of all elements in whatever order they lie in memory."""
+    axes = "abcdefghijklmnopqrstuvwxyz"[:value_of(site.op.args[0]).ndim]
+    return f"{site.name(np.einsum)}('{axes},{axes}->', {', '.join(site.args)})"
+
+
+def _where(site: Site) -> str:
+    if not site.out:
+        return f"{site.name(np.where)}({', '.join(site.args)})"
+    c, a, b = site.args
+    found = masked(site.op)
+    if found is not None:
+        bits = site.text(np.dtype(f"i{site.op.val.itemsize}"))
+        c, x = (c, a) if found[1] else (f"{site.name(np.logical_not)}({c})", b)
+        return f"{site.name(np.multiply)}({x}.view({bits}), {c}, {site.out}.view({bits}))"
+    copyto = site.name(np.copyto)
+    return f"{copyto}({site.out}, {b}); {copyto}({site.out}, {a}, where={c})"
+
+
+_MANY = 4096  # elements, from which on np.where's new array costs more than a second call
+
+
+def _writes_where(op: Call) -> bool:
+    if masked(op) is not None:
+        return True
+    c, a, b = map(value_of, op.args)
+    return op.val.size >= _MANY and getattr(getattr(c, "dtype", None), "kind", "") == "b" and all(
+        type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
+
+
+def _array_first(op: Call) -> bool:
+    return bool(op.args) and type(value_of(op.args[0])) is np.ndarray and type(op.val) is np.ndarray
+
+
+def may_repeat(op: Call) -> bool:
+    """True for a scatter by an array that may name a place twice: a plain `x[index] += piece` would add one of them."""
+    at = 0
+    for rank in op.kwargs["ranks"]:
+        index = op.args[at + 1: at + 1 + rank]
+        at += 1 + rank
+        arrays = [part.val if isinstance(part, Operation) else part for part in index if isinstance(getattr(part, "val", part), (np.ndarray, list))]
+        if any(np.asarray(array).dtype.kind != "b" for array in arrays):
+            if "through" in op.kwargs or any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
+                return True
+            places = np.arange(op.val.size).reshape(op.val.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
+            if np.unique(places).size < places.size:
+                return True
+    return False
+
+
+# -- the table: op -> (does the row apply, can it write where it is told to, how it is written)
+
+Row = tuple[Callable[[Call], bool], Callable[[Call], bool], Callable[[Site], str]]
+
+
+def _always(op: Call) -> bool:
+    return True
+
+
+def _never(op: Call) -> bool:
+    return False
+
+
+def _is_array(op: Call) -> bool:
+    return is_array(op.val)
+
+
+def _is_read(op: Call) -> bool:
+    return isinstance(value_of(op.args[0]), np.ndarray) and has_path_text(op.args[0].val, op.kwargs.get("through", ()))
+
+
+class _NoSite:
+    """Where nothing is written: to ask whether something could be."""
+
+    @staticmethod
+    def text(value: Any) -> str:
+        return ""
+
+
+def has_path_text(x: Any, path: Path) -> bool:
+    """True if there is a short way to write the view that a path leads to."""
+    return path_text(_NoSite, "", x, path) is not None  # type: ignore[arg-type]
+
+
+SPELLINGS: dict[Op, Row] = {
+    **dict.fromkeys([*REDUCTIONS, ops.mean], (lambda op: reduced(op) is not None, _is_array, _reduction)),
+    **dict.fromkeys([ops.reshape, ops.expand_dims, ops.squeeze], (_array_first, _never, _reshape)),
+    ops.permute_dims: (_array_first, _never, _permute),
+    ops.getitem: (_is_read, gathers, _getitem),
+    ops.getitem_masked: (_is_read, _never, _getitem),
+    ops.getfield: (_always, lambda op: fields_of(op) is not None and _is_array(op), _getfield),
+    ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
+    ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
+    ops.astype: (_array_first, _is_array, _astype),
+    ops.copy: (_array_first, _is_array, _copy),
+    ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
+    ops.vecdot: (_is_tall_vecdot, _is_array, _vecdot),
+    ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
+}
+
+
+SHAPED = frozenset([ops.reshape, ops.expand_dims, ops.squeeze, ops.mean])  # whose rows write a shape down
+
+
+def spelling(op: Call) -> Row | None:
+    """Return the row that a call is written by, None where there is none."""
+    row = SPELLINGS.get(op.fn)
+    return row if row is not None and row[0](op) else None
+
+
+class How(NamedTuple):
+    """How a call is written: by a row of the table, as a ufunc's, or neither; and whether it can put its value, an array, where it is told to."""
+
+    row: Row | None
+    ufunc: np.ufunc | None
+    writes: bool
+
+
+def how(op: Call) -> How:
+    """Decide how a call is written: once, as it takes a look at all of its arguments."""
+    if op.fn is ops.scatter:
+        order = op.kwargs.get("order", "C")
+        return How(None, None, _is_array(op) and order == "C" and not may_repeat(op)
+                   and all(has_path_text(op.val, path) for path in op.kwargs.get("through", ())))
+    row = spelling(op)
+    if row is not None:
+        return How(row, None, row[1](op))
+    ufunc = ufunc_of(op)
+    if ufunc is None:
+        return How(None, None, isinstance(op.fn, Fused) and _is_array(op))
+    return How(None, ufunc, _is_array(op) and op.val.dtype.kind in "biufc")
+
+
+# -- Python's numbers
+
+FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.positive])
+"""Ops that mean the same of Python's floats as of NumPy's, but for errors."""
+
+
+_WIDE = frozenset("?bBhHiIlLqQdD")  # beside arrays and numbers of these dtypes a Python float means what NumPy's float64 does
+
+
+def is_narrow(arg: Any) -> bool:
+    """True for an array or number of NumPy's beside which a Python float gives way, and NumPy's float64 does not."""
+    dtype = getattr(value_of(arg), "dtype", None)
+    return dtype is not None and getattr(dtype, "char", "") not in _WIDE
+
+
+# -- pieces of text
+
+def comment(where: Location) -> str:
+    """Write a source line as a comment."""
+    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
+
+
+def to_python(x: Any) -> Any:
+    """Return NumPy's number as Python's."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Callable[..., str]) -> str:
+    """Write the line that begins a loop: `each` are the names of a run's steps and elements, `lists` those of the sequences."""
+    found = [(values, range_of(values)) for values in (values[::-1] if loop.reverse else values for values in loop.steps)]
+    sequences = [bind(values, "steps") if steps is None else repr(steps) for values, steps in found]
+    sequences += [f"reversed({name})" if loop.reverse else name for name in lists]
+    if not sequences:
+        return f"for _ in range({loop.count}):"
+    return f"for {', '.join(each)} in {sequences[0] if len(sequences) == 1 else 'zip(' + ', '.join(sequences) + ')'}:"

@@ -1,0 +1,77 @@
+"""export: a tape as a standalone module that imports NumPy only."""
+
+from __future__ import annotations
+
+import re
+
+from tapegrad.compile.argument_source import Unpacked
+from tapegrad.compile.numpy.fusion import unfuse
+from tapegrad.compile.numpy.inline_source import Vendor
+from tapegrad.compile.numpy.source import Source, write_source
+from tapegrad.errors import ArgumentError
+from tapegrad.optimise.pipeline import optimise
+from tapegrad.optimise.roll import roll
+from tapegrad.tape.tape import Guard, Tape
+from tapegrad.transforms.primitivize import flattened
+
+
+def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
+    """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
+    best = optimise(roll(unfuse(flattened(tape))))
+    vendor = Vendor()
+    source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)
+    function = name or (tape.name if tape.name.isidentifier() else "function")
+    if not function.isidentifier():
+        raise ArgumentError(f"{function!r} is no name of a Python function", None, 'tape.to_python(name="gradient")')
+
+    unpacked = Unpacked(best, source.leaves, source.bind, "raise _differs()", standalone=True)
+    body = [*unpacked.lines, *source.taking("_make", "_pool"), *source.body]
+    for key, value in source.names.items():
+        vendor.define(key, value)
+    lines = [f'"""{function}: {_summary(tape)}"""', ""]
+    if any("\n" in text for text in vendor.definitions.values()):
+        lines += ["from __future__ import annotations", ""]
+    lines += [*sorted(vendor.imports, key=_standard_first), *([""] if vendor.imports else [])]
+    lines += _spaced(list(vendor.definitions.values()))
+    lines += ["", "", *_misses(source)]
+    if source.setup:
+        lines += ["", "", *source.making("_make"), "", "", "_pool = []"]
+    lines += ["", "", f"def {function}({unpacked.parameters}):", f'    """{_summary(tape)}"""', *(f"    {line}" for line in body)]
+    if source.kept:
+        lines += [f"    result = {source.result}", "    _pool.append(kept)", "    return result"]
+    else:
+        lines.append(f"    return {source.result}")
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)) + "\n"
+
+
+def _summary(tape: Tape) -> str:
+    where = next((op.where for op in tape.ops if op.where is not None), None)
+    place = f" in {where.file.rpartition('/')[2]}" if where is not None else ""
+    return f"What tapegrad recorded of {tape.name or 'a function'}{place}."
+
+
+def _misses(source: Source) -> list[str]:
+    """Write what is raised where the program might take another path than the one written down."""
+    lines = ["def _differs(number=-1):", '    """Say which argument or value is another than the program was recorded with."""']
+    if source.guards:
+        lines += ["    guards = [", *(f"        {_told(guard)!r}," for guard in source.guards), "    ]",
+                  "    if number >= 0:",
+                  '        return ValueError(f"this program was recorded where {guards[number]}; here it might take another path")']
+    return [*lines, '    return ValueError("this program was recorded for arguments of other types, dtypes or shapes")']
+
+
+def _told(guard: Guard) -> str:
+    where = f" ({guard.where.file.rpartition('/')[2]}:{guard.where.line})" if guard.where is not None else ""
+    return f"{guard.fact}({guard.args[0].name}) was {guard.expected!r}{where}"
+
+
+def _standard_first(line: str) -> tuple[bool, str]:
+    return ("numpy" in line or "scipy" in line, line)
+
+
+def _spaced(definitions: list[str]) -> list[str]:
+    """Set functions apart from constants."""
+    lines: list[str] = []
+    for text in definitions:
+        lines += ["", "", text, ""] if "\n" in text else [text]
+    return lines

@@ -1,0 +1,156 @@
+"""function: a tape as a Python function."""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Callable
+from itertools import count
+from types import CodeType
+from typing import Any
+
+from tapegrad.compile.argument_source import Unpacked
+from tapegrad.compile.numpy.source import Source, write_source
+from tapegrad.compile.source_names import Names
+from tapegrad.compile.source_split import Parts, is_long, maker
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
+from tapegrad.ops.fused import Fused
+from tapegrad.replay.random_state import hold, stops_after_drawing
+from tapegrad.replay.warning_errors import strict
+from tapegrad.tape.tape import Call, Guard, Tape
+from tapegrad.trace.tracer import collector
+
+_numbers = count(1)
+_freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
+BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # what SciPy's BLAS is imported for
+
+
+class Miss(GuardError):
+    """A compiled tape met arguments, or a value, that would have taken the program down another path."""
+
+    def __init__(self, tape: Tape, guard: Guard | None) -> None:
+        self.tape, self.guard = tape, guard
+        what, where = f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None
+        if guard is not None:
+            where = guard.where
+            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the "
+                    "program might take another path")
+        super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
+
+    def describe(self) -> str:
+        """Return in a few words what differed."""
+        if self.guard is None:
+            return "the type, shape or static value of an argument, or what the function read besides"
+        return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
+
+
+class Unfit(ArgumentError):
+    """A mode cannot serve a program; no other tape of it could."""
+
+
+def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+    """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
+
+    `fresh` is asked at each call whether what the program read besides its arguments is still the same.
+    """
+    with collector:  # a full collection walks the tape, and finds nothing
+        _prepare(tape.check())
+        return _compiled(tape, write_source(tape, buffers), fresh)
+
+
+def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., list[Any]]:
+    """Return a function that checks its arguments as the function does to which the tape is compiled, and returns their leaves."""
+    names = Names(lambda value: None)
+    leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
+    return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [], floats=False), fresh)
+
+
+def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
+    file = f"<tapegrad {tape.name} {next(_numbers)}>"
+    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [], "strict": strict, "hold": hold}
+    names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
+    texts: list[str] = []
+    if is_long(source):
+        parts = Parts(source)
+        texts = [*parts.setup, *parts.texts]
+        codes = [_code(text, f"{file} part {number}") for number, text in enumerate(texts)]
+        names["make"] = maker(codes[:len(parts.setup)], names, parts.kept)
+        for code in codes[len(parts.setup):]:
+            exec(code, names)
+        source = parts.main
+    texts.append(assemble(tape, source, fresh))
+    names.update(source.names)
+    exec(_code(texts[-1], file), names)
+    function: Any = names["compiled"]
+    function.source, function.tape, function.__name__ = "\n\n".join(texts), tape, tape.name
+    while _freed:
+        linecache.cache.pop(_freed.pop(), None)
+    for name in [file, *(f"{file} part {number}" for number in range(len(texts) - 1))]:
+        weakref.finalize(function, _freed.append, name)
+    return function  # type: ignore[no-any-return]
+
+
+def _code(text: str, file: str) -> CodeType:
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
+    return compile(text, file, "exec")
+
+
+def _prepare(tape: Tape) -> None:
+    """Import what other libraries compute faster; a tape that is run once never comes here."""
+    for fn in {op.fn for op in tape.ops if isinstance(op, Call)}:
+        if fn in BY_BLAS:
+            load_blas()
+        elif isinstance(fn, Fused):
+            fn.prepare()
+
+
+def _again(tape: Tape) -> Callable[..., Any]:
+    """Return what computes the tape with NumPy's own numbers, where Python's raised an error; to `check`, where warnings are errors, before that."""
+    def again(*args: Any, check: bool = False, **kwargs: Any) -> Any:
+        try:
+            return tape.play(*args, **kwargs)
+        except GuardError as err:
+            if not check:
+                raise Miss(tape, None) from err
+    return again
+
+
+def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> str:
+    """Put the text of a function together: the check of its arguments, its buffers, its body."""
+    unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
+    lines = []
+    if source.setup:
+        lines += [*source.making("make"), "", ""]
+    lines.append(f"def compiled({unpacked.parameters}):")
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines, *source.taking("make", "pool")]
+    named = bool(source.kept or source.floats or source.sources)
+    inner = [*source.body, *[f"result = {source.result}"] * named]
+    if source.floats:
+        given = _passed(unpacked.parameters)
+        again = f"again({given})"
+        body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given else "again(check=True)"))
+        inner = ["try:", *_indented(inner), "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
+                 *["    give_back()"] * bool(source.sources), f"    return {again}"]
+    if source.sources:  # what comes instead of this draws the same numbers
+        body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",
+                 "try:", *_indented(inner), "except Exception:", "    give_back()", "    raise"]
+    else:
+        body += inner
+    if source.kept:
+        body.append("pool.append(kept)")
+    body.append("return result" if named else f"return {source.result}")
+    return "\n".join([*lines, *_indented(body), ""])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _passed(parameters: str) -> str:
+    """Write parameters as the arguments of a call."""
+    if parameters.startswith("*args"):
+        return parameters
+    positional, _, keywords = parameters.partition("*")
+    names = [part.strip() for part in positional.split(",") if part.strip() not in ("", "/")]
+    return ", ".join(names + [f"{key}={key}" for part in keywords.split(",") if (key := part.strip())])

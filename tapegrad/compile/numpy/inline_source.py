@@ -1,0 +1,187 @@
+"""inline_source: definitions that a standalone module needs, as source: NumPy's by import, constants as literals, tapegrad's own functions copied."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import dis
+import functools
+import inspect
+import math
+import textwrap
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import layout_of
+from tapegrad.numbers.tensor_array import TensorArray
+from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
+from tapegrad.numbers.view_path import Step
+from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.tape import Raised
+
+_SHORT = 64  # elements of an array that is still written as a list
+_PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special", "scipy.linalg", "scipy.signal")
+
+
+class Vendor:
+    """Collects imports and definitions, each name once, in an order in which they can be executed."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.definitions: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+
+    def define(self, name: str, value: Any) -> None:
+        """Make `name` mean `value`; raise ArgumentError for what has no source."""
+        if name in self.values:
+            if self.values[name] is not value and not isinstance(value, (int, float, str, tuple)):
+                raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and {self.values[name]!r}")
+            return
+        self.values[name] = value
+        text = self.expression(value)
+        if text is not None:
+            self.definitions[name] = f"{name} = {text}"
+        elif isinstance(value, FunctionType):
+            self.function(name, value)
+        elif isinstance(value, _CACHED):
+            self.imports.add("import functools")  # its source begins with the decorator
+            self.function(name, value.__wrapped__)  # type: ignore[arg-type]
+        elif isinstance(value, type) and value.__module__.startswith("tapegrad.ops."):
+            self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
+            self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
+        else:
+            raise ArgumentError(f"{value!r} has no source: this tape cannot be written as a module", None,
+                                "tape.save(path), or compile(tape) in the same process")
+
+    def expression(self, value: Any) -> str | None:
+        """Write a value as an expression of imported names, None where there is none."""
+        if isinstance(value, ModuleType):
+            self.imports.add(f"import {value.__name__}")
+            return value.__name__
+        if value is is_tensor or value is is_tensor_type or value is holds_tensor:
+            return "(lambda x: False)"
+        if value is Traced or value is TensorArray:
+            return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
+        if value is numpy_dtype:
+            return self.expression(np.dtype)
+        if isinstance(value, (bool, int, str, bytes, type(None), slice)) or value is Ellipsis:
+            return repr(value)
+        if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
+            return repr(value) if isinstance(value, float) and math.isfinite(value) else f"{type(value).__name__}({str(value)!r})"
+        if isinstance(value, np.dtype):
+            self.imports.add("import numpy as np")
+            return f"np.dtype({value.str!r})"
+        if isinstance(value, (np.ndarray, np.generic)):
+            return self.array(value)
+        if isinstance(value, (tuple, list, frozenset)) and not isinstance(value, (Step, Raised)):
+            parts = [self.expression(part) for part in value]
+            if any(part is None for part in parts):
+                return None
+            inner = ", ".join(map(str, parts)) + ("," if len(parts) == 1 else "")
+            return f"frozenset([{inner}])" if isinstance(value, frozenset) else f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        if isinstance(value, Op):
+            return None
+        return self.imported(value)
+
+    def imported(self, value: Any) -> str | None:
+        """Write what a package holds by its name there."""
+        name = getattr(value, "__name__", None)
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, np.ufunc) and isinstance(value, BuiltinFunctionType):
+            inner = self.expression(owner)
+            return None if inner is None else f"{inner}.{name}"
+        for package in _PACKAGES if isinstance(name, str) else ():
+            module = _loaded(package)
+            if module is not None and getattr(module, str(name), None) is value:
+                if package.startswith("numpy"):
+                    self.imports.add("import numpy as np")
+                    return f"{package.replace('numpy', 'np')}.{name}"
+                self.imports.add(f"import {package}")
+                return f"{package}.{name}"
+        return None
+
+    def array(self, value: Any) -> str:
+        """Write an array: short ones as lists, others by their bytes."""
+        self.imports.add("import numpy as np")
+        if value.dtype.kind not in "biufc":
+            raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a module")
+        finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
+        if isinstance(value, np.generic):
+            return f"np.{value.dtype.name}({(value.item() if finite and value.dtype.kind != 'c' else str(value.item()))!r})"
+        if value.ndim > 1 and layout_of(value) == "F":
+            return f"{self.array(value.T)}.T"
+        if value.size <= _SHORT and finite and value.size:
+            return f"np.array({value.tolist()!r}, {value.dtype.str!r})"
+        self.imports.add("import base64")
+        flat = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return f"np.frombuffer(base64.b64decode({flat!r}), {value.dtype.str!r}).reshape({value.shape!r})"
+
+    def function(self, name: str, fn: FunctionType) -> None:
+        """Copy a function, and what it refers to."""
+        self.needed(name, [fn])
+        text = _source_of(fn)
+        is_lambda = fn.__name__ == "<lambda>"
+        if fn.__closure__:
+            cells = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__)))
+            given = []
+            for key, value in cells.items():
+                written = self.expression(value)
+                if written is None and isinstance(value, FunctionType) and value.__module__.startswith("tapegrad.ops."):
+                    written = f"{name}_{key}"
+                    self.define(written, value)
+                if written is None:
+                    raise ArgumentError(f"{fn.__qualname__} has no source of its own: it captured {key}")
+                given.append(written)
+            inner = f"    return {text}" if is_lambda else textwrap.indent(text, "    ") + f"\n    return {fn.__name__}"
+            self.definitions[name] = f"def _make_{name}({', '.join(cells)}):\n{inner}\n\n\n{name} = _make_{name}({', '.join(given)})"
+        elif is_lambda:
+            self.definitions[name] = f"{name} = {text}"
+        else:
+            self.definitions[name] = text + (f"\n\n\n{name} = {fn.__name__}" if name != fn.__name__ else "")
+
+    def needed(self, name: str, functions: list[FunctionType]) -> None:
+        """Define what functions refer to by a global name, but `name`."""
+        for fn in functions:
+            for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
+                value = fn.__globals__[other]
+                if isinstance(value, ModuleType):
+                    self.module(other, value)
+                else:
+                    self.define(other, value.impl if isinstance(value, Op) else value)
+
+    def module(self, name: str, value: ModuleType) -> None:
+        """Import a module under the name it has in the copied function."""
+        if value.__name__.partition(".")[0] == "tapegrad":
+            raise ArgumentError(f"a function of this tape needs {value.__name__}: it cannot be written as a module")
+        self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
+
+
+_CACHED = type(functools.lru_cache(len))
+
+
+def _loaded(package: str) -> ModuleType | None:
+    import sys
+    return sys.modules.get(package)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """Return the names that code reads from its module; an attribute may be called like one of them."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*[_global_names(part) for part in code.co_consts if isinstance(part, CodeType)])
+
+
+def _source_of(fn: FunctionType) -> str:
+    """Return the source of a function, or of a lambda wherever it stands."""
+    if fn.__name__ != "<lambda>":
+        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+    lines, _ = inspect.findsource(fn)
+    module = ast.parse("".join(lines))
+    found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda) and node.lineno == fn.__code__.co_firstlineno]
+    for text in map(ast.unparse, found):
+        code = eval(text, {}).__code__  # a lambda, not called: several may stand on one line
+        if len(found) == 1 or all(getattr(code, part) == getattr(fn.__code__, part) for part in ("co_varnames", "co_names", "co_consts")):
+            return text
+    raise ArgumentError(f"the source of {fn!r} was not found")

@@ -1,0 +1,208 @@
+"""path: one way through a function, from its first trace until it is compiled, or until it turns out that it must not be."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from types import CodeType
+from typing import Any
+
+from tapegrad.compile.backend import Backend, Step
+from tapegrad.compile.choice import Choice
+from tapegrad.compile.numpy.function import compile_arguments
+from tapegrad.compile.rematerialise import refilled
+from tapegrad.compile.skeleton import Skeleton
+from tapegrad.compile.watch.freshness import Freshness
+from tapegrad.errors import Location, user_frame
+from tapegrad.optimise.roll import SAVED
+from tapegrad.tape.tape import Tape
+from tapegrad.transforms.blank import drop
+from tapegrad.tree.flatten import Reached
+
+
+class RetraceWarning(UserWarning):
+    """A compiled function traces again and again: what its tapes are specialised to keeps changing, or something steers it that is no input."""
+
+
+def warn(message: str) -> None:
+    """Give a RetraceWarning at the user's line."""
+    frame = user_frame()
+    warnings.warn_explicit(message, RetraceWarning, frame.f_code.co_filename, frame.f_lineno,
+                           registry=frame.f_globals.setdefault("__warningregistry__", {}))
+
+
+class Stats:
+    """How often a compiled function traced, found a tape that fits, and met a guard that did not hold."""
+
+    def __init__(self) -> None:
+        self._hits, self._traces, self._misses = count(), count(), count()
+        self.guards: Counter[str] = Counter()
+
+    @property
+    def hits(self) -> int:
+        """Calls that a compiled tape served."""
+        return _value(self._hits)
+
+    @property
+    def traces(self) -> int:
+        """Calls that a trace served."""
+        return _value(self._traces)
+
+    @property
+    def misses(self) -> int:
+        """Tapes that were tried and did not fit."""
+        return _value(self._misses)
+
+    def __repr__(self) -> str:
+        return f"Stats(traces={self.traces}, hits={self.hits}, misses={self.misses})"
+
+
+def _value(counter: Any) -> int:
+    """Return how far a counter has come; counting with `next` is atomic, and `+= 1` is not."""
+    return int(repr(counter)[len("count("):-1])  # nothing else tells without counting on
+
+
+class Pace:
+    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each operation and each kind of them; learned."""
+
+    def __init__(self, once: float, each: float, observing: float) -> None:
+        self.once, self.each, self.observing, self.trust = once, each, observing, 0.5
+
+    def estimate(self, steps: int, kinds: int) -> float:
+        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds."""
+        return self.observing + self.building(steps, kinds)
+
+    def building(self, steps: int, kinds: int) -> float:
+        """Return how long it will take to compile it. A long one becomes loops."""
+        return self.once + self.each * ((steps if steps < SAVED else kinds) + kinds)
+
+    def learn(self, expected: float, seconds: float) -> None:
+        """Take in how long compiling took where so much was expected. One that was disturbed says little, and the first ones say most."""
+        ratio = min(max(seconds / expected, 1 / 3), 3.0) ** self.trust
+        self.trust = max(self.trust * 0.8, 0.1)
+        self.once, self.each, self.observing = self.once * ratio, self.each * ratio, self.observing * ratio
+
+
+class Rent:
+    """What calls have cost that were traced while nobody looked which path they took: until compiling may soon pay, that is not worth it."""
+
+    __slots__ = ("last", "over", "spent", "steps")
+
+    def __init__(self) -> None:
+        self.spent, self.last, self.steps, self.over = 0.0, 0.0, 0, False
+
+    def may_end(self, pace: Pace) -> bool:
+        """Return whether the next call may be the one from which on it is time to look."""
+        return self.over or not self.steps or self.spent + 2 * self.last >= pace.estimate(self.steps, 0)
+
+    def ends(self, recorded: float, steps: int, pace: Pace) -> bool:
+        """Return whether it is time to look, after a call that took so long to record so many operations, and takes about twice as long."""
+        self.steps = steps
+        self.over = self.over or steps >= SAVED or self.spent + 2 * recorded >= pace.estimate(steps, 0)
+        return self.over
+
+    def spend(self, seconds: float) -> None:
+        """Count a call."""
+        self.last = seconds
+        self.spent += seconds
+
+
+class Account:
+    """What the calls of paths have cost that one tape may serve; `patience` is how many times that of compiling it must be."""
+
+    __slots__ = ("patience", "spent")
+
+    def __init__(self, spent: float) -> None:
+        self.spent, self.patience = spent, 1.0
+
+    def postpone(self) -> None:
+        """Wait longer: a call was observed, and took another path."""
+        self.patience *= 1.5
+
+
+class Entry:
+    """A tape that is kept, and the function that it is compiled to when it is used."""
+
+    __slots__ = ("arguments", "backend", "choice", "expected", "flat", "fresh", "lock", "loses", "pace", "ran", "reached", "run", "tape")
+
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, expected: float,
+                 choice: Choice | None, ran: set[CodeType]) -> None:
+        self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
+        self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
+        self.reached: Reached | None = tape.structure.reached
+        self.arguments: Callable[..., list[Any]] | None = None
+        self.run, self.lock = self.compile_and_run, threading.RLock()
+
+    def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where the tape does not fit it."""
+        clock = self.backend.clock
+        start = clock()
+        with self.lock:
+            mine = self.run == self.compile_and_run
+            if mine:
+                self.tape, self.run = self.build(args, kwargs)  # type: ignore[method-assign]
+                self.flat = self.arguments = None
+        result = self.run(*args, **kwargs)
+        if mine:
+            self.pace.learn(self.expected, clock() - start)  # with the first run, which prepares more on some backends
+        return result
+
+    def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
+        """Return the tape that is kept from now on, and the function that it is compiled to; what is kept so far stays as it is."""
+        if self.flat is None:
+            return self.backend.build(self.tape, self.fresh)
+        if self.arguments is None:
+            self.arguments = compile_arguments(self.tape, self.fresh)
+        with refilled(self.tape, self.arguments(*args, **kwargs)) as primal:
+            flat = self.flat(primal)
+            drop(flat)
+            return self.backend.build(flat, self.fresh)
+
+
+class Path:
+    """One way through a function: what its traces did, what they cost, and, once it is worth it, its tape.
+
+    Every trace of it is held against the first. A path that something steers which is no input is `refused`, for good.
+    """
+
+    __slots__ = ("account", "calls", "codes", "entry", "glance", "joins", "last", "refused", "skeleton")
+
+    def __init__(self, skeleton: Skeleton, codes: frozenset[CodeType], glance: Freshness, account: Account) -> None:
+        self.skeleton, self.codes, self.glance, self.account, self.calls, self.last = skeleton, codes, glance, account, 0, 0.0
+        self.entry: Entry | None = None
+        self.refused = False
+        self.joins = False  # a tape that was made for another path may serve it
+
+    def spend(self, seconds: float) -> None:
+        """Count a call that was traced."""
+        self.calls += 1
+        self.account.spent += seconds
+        self.last = seconds
+
+    def is_due(self, warmup: int | None, pace: Pace) -> bool:
+        """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
+        if self.refused or self.entry is not None or not self.calls:
+            return False
+        if self.joins:
+            return self.calls >= (warmup or 1)
+        return self.account.spent >= pace.estimate(*self.size) * self.account.patience if warmup is None else self.calls >= warmup
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its operations, and their kinds."""
+        return len(self.skeleton.steps), len(self.skeleton.kinds)
+
+    @property
+    def looks(self) -> list[Freshness]:
+        """What tells whether something that was read besides the arguments has changed."""
+        return [self.glance] if self.entry is None or self.entry.fresh is None else [self.glance, self.entry.fresh]
+
+
+def describe(name: str, why: str, where: Location | None) -> str:
+    """Return why a path is not compiled."""
+    line = "" if where is None else f"\n  at {where}" + (f":  {where.source}" if where.source else "")
+    return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each anew, and stay right{line}"
+            "\n  try: pass it as an argument")

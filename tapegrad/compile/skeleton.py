@@ -1,0 +1,263 @@
+"""skeleton: what one trace did, without its values, so that another can be held against it.
+
+Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do not, and no guard says
+why, something that is no input steered the program: a counter, a clock, a file, a generator that nobody recorded.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.errors import Location, locate
+from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.ops.structure import STEERING
+from tapegrad.optimise.specialise import FIXED
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tree.flatten import Signature, is_empty, is_generator
+
+_NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
+_EXACT = frozenset([int, bool])
+
+
+Spot = tuple[int, int]
+"""An operation of a skeleton, by its position from 0, or one of its arguments; -1 for the operation itself."""
+
+
+class Difference(NamedTuple):
+    """Where two traces part although no guard told them to: the line, and what stood there in each."""
+
+    where: Location | None
+    was: str
+    now: str
+
+
+class Skeleton:
+    """The operations of a tape, each as the number of its kind: its function, its operands, its constants and options.
+
+    Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
+    """
+
+    __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "structure", "where")
+
+    def __init__(self, tape: Tape) -> None:
+        self.structure: Signature = tape.structure
+        reached = self.structure.reached
+        self.reached = [] if reached is None else reached.places  # which of the arguments the program reaches by other names too
+        self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
+        numbers: dict[Any, int] = {}
+        self.steps = array("q")
+        self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
+        self.memory: dict[Any, Any] = {}  # how arguments lie in memory, where that is guarded: what it decides may come before the guard
+        add = self.steps.append
+        self.places = array("q")  # of the operations on the tape, from 0
+        at = array("q", [0]) * (len(tape.ops) + 1)  # by an operation's number on the tape, its number here
+        for place, op in enumerate(tape.ops):
+            if type(op) is Guard and type(op.args[0]) is Input and op.fact in FIXED:
+                continue  # where it is asked for may depend on what an array holds
+            if type(op) is Guard and type(op.args[0]) is Input and op.fact in _OF_MEMORY:
+                self.memory[at[op.args[0].id], op.fact] = op.expected
+            self.places.append(place)
+            at[op.id] = len(self.places)
+            kind = _kind(op, at)
+            number = numbers.get(kind)
+            if number is None:
+                number = numbers[kind] = len(numbers)
+                self.where.append((op.code, op.lasti))
+            add(number)
+        result = tape.result
+        add(-1 if result is None else at[result.id])
+        self.kinds = list(numbers)
+        self.digest = hash((tuple(self.kinds), self.steps.tobytes()))
+
+    def is_like(self, other: Skeleton) -> bool:
+        """Return whether two were traced for the same kinds of arguments."""
+        if self.structure is other.structure:
+            return True
+        if self.leaves != other.leaves or self.structure != other.structure or self.reached != other.reached:
+            return False
+        self.structure = other.structure  # as good, and soon told
+        return True
+
+    def difference(self, other: Skeleton) -> Difference | bool:
+        """Return False for the same path, True where a guard or the type of a value parts the two, or what is another though nothing says so."""
+        known, found = self.kinds, other.kinds
+        if self.digest == other.digest and self.steps == other.steps and known == found:
+            return False
+        if any(other.memory.get(asked, expected) != expected for asked, expected in self.memory.items()):
+            return True
+        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
+            one, two = known[a], found[b]
+            if one == two:
+                continue
+            if one[:3] == two[:3] or _of_shape(one) or _of_shape(two) or self.raises(at) or other.raises(at):
+                return True
+            return Difference(_place(other.where[b]), _text(one), _text(two))
+        return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
+
+    def variation(self, other: Skeleton) -> list[Spot] | None:
+        """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a guard is the first of them."""
+        if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or not self.is_like(other):
+            return None
+        spots: list[Spot] = []
+        known, found = self.kinds, other.kinds
+        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
+            if known[a] != found[b]:
+                apart = _apart(known[a], found[b])
+                if apart is None or not (spots or self.is_guard(at)):
+                    return None
+                spots += [(at, part) for part in apart]
+        return spots
+
+    def is_guard(self, at: int) -> bool:
+        """Return whether a guard stands there."""
+        return self.kinds[self.steps[at]][0] is Guard
+
+    def raises(self, at: int) -> bool:
+        """Return whether a guard stands there that a call raised: what it was given, and the guard."""
+        kinds = self.kinds
+        steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
+        return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
+
+
+_OF_MEMORY = frozenset(["layout", "strides", "writeable"])
+
+
+def _of_shape(kind: Any) -> bool:
+    """True for a guard on a shape, which rules and composites ask for: one that was asked for by values that decide a shape came by another way."""
+    return kind[0] is Guard and kind[2] == "shape"
+
+
+def _leaf(x: Any) -> Any:
+    """Return what a compiled tape is specialised to of a leaf."""
+    return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
+
+
+def _kind(op: Operation, at: array[int]) -> Any:
+    """Return what tells one operation from others, apart from its value; `at` numbers them."""
+    here = at[op.id]
+    if type(op) is Call:
+        args = tuple([_operand(here, arg, at) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
+        fn = _operand(here, op.fn, at) if isinstance(op.fn, Operation) else op.fn
+        return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))  # a power may turn complex
+    if type(op) is Guard:
+        return (Guard, _operand(here, op.args[0], at), op.fact, _fixed(op.expected))
+    if type(op) is Constant:
+        return (Constant, _fixed(op.val))
+    return (Input, here)
+
+
+def _operand(here: int, arg: Any, at: array[int]) -> int:
+    """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
+    return -at[arg.id] if type(arg) is Input or type(arg) is Constant else here - at[arg.id]
+
+
+def _apart(one: Any, two: Any) -> list[int] | None:
+    """Return which arguments of two kinds of operations differ, -1 for the operation itself, if they do in what can be looked up alone."""
+    if one[0] is not two[0]:
+        return None
+    if one[0] is Guard:
+        return [-1] if one[1:3] == two[1:3] and one[2] in STEERING else None
+    if one[0] is Constant:
+        return [-1] if _is_looked_up(one[1], two[1]) else None
+    if one[0] is Input or one[2:] != two[2:] or len(one[1]) != len(two[1]):
+        return None
+    parts = [at for at, (a, b) in enumerate(zip(one[1], two[1])) if a != b]
+    return parts if all(_is_looked_up(one[1][at], two[1][at]) for at in parts) else None
+
+
+def _is_looked_up(one: Any, two: Any) -> bool:
+    """Return whether two constants are arrays of one type and shape, or floats."""
+    if type(one) is _Same and type(two) is _Same:
+        return one.key[0] is two.key[0] is np.ndarray and one.key[1:3] == two.key[1:3] and not one.key[1].hasobject
+    return type(one) is type(two) is tuple and one[:1] == two[:1] and isinstance(one[0], type) and issubclass(one[0], (float, np.floating))
+
+
+class _Same(NamedTuple):
+    """A constant that is compared by what it is, and shown as it was."""
+
+    key: Any
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def _fixed(x: Any) -> Any:
+    """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and True differ, 0.0 and -0.0."""
+    kind = type(x)
+    if kind is float:
+        return (float, x) if x == x and x != 0.0 else (float, repr(x))
+    if kind in _EXACT:
+        return (kind, x)
+    if kind in _NAMED:
+        return x
+    if kind is tuple or kind is list:
+        return (kind, *map(_fixed, x))
+    if kind is dict:
+        return (dict, *[(key, _fixed(part)) for key, part in x.items()])
+    if kind is slice:
+        return (slice, _fixed(x.start), _fixed(x.stop), _fixed(x.step))
+    if isinstance(x, np.ndarray):
+        content = tuple(map(id, x.flat)) if x.dtype.hasobject else hash(x.tobytes())
+        return _Same((kind, x.dtype, x.shape, content), brief(x))
+    if isinstance(x, (complex, np.generic)):
+        return (kind, repr(x))
+    if kind not in ORDINARY and is_tensor(x):
+        return _Same((kind, x.dtype, tuple(x.shape), x.device, _content(x)), brief(x))
+    if is_generator(x):
+        return (kind, id(x))
+    if isinstance(x, tuple):
+        return (kind, *map(_fixed, x))
+    if kind is FunctionType:  # made anew in each run
+        cells = [_fixed(cell.cell_contents) for cell in x.__closure__ or () if not is_empty(cell)]
+        return (FunctionType, x.__code__, _fixed(x.__defaults__), _fixed(x.__kwdefaults__), *cells)
+    if kind is partial:
+        return (partial, _fixed(x.func), _fixed(x.args), _fixed(x.keywords))
+    try:
+        hash(x)
+    except TypeError:
+        return (kind, id(x))
+    return x
+
+
+def _content(x: Any) -> Any:
+    """Return what stands for the numbers of a tensor."""
+    x = x.detach().cpu()
+    try:
+        return hash(x.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    except (RuntimeError, TypeError):  # sparse, say
+        return repr(x)
+
+
+def _place(where: tuple[Any, int]) -> Location | None:
+    return None if where[0] is None else locate(*where)
+
+
+def _text(kind: Any) -> str:
+    """Show one kind of operation: its function, its constants."""
+    if kind[0] is Constant:
+        return _shown(kind[1])
+    if kind[0] is Guard:
+        return f"{kind[2]} == {_shown(kind[3])}"
+    if kind[0] is Input:
+        return "an input"
+    shown = ["·" if type(arg) is int else _shown(arg) for arg in kind[1]]
+    return f"{getattr(kind[0], '__name__', kind[0])}({', '.join(shown)})"
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, _Same):
+        return key.text
+    if type(key) is tuple and len(key) == 2 and isinstance(key[0], type):
+        return str(key[1])
+    return brief(key)

@@ -1,0 +1,63 @@
+"""source_names: the names of a source, each for one thing."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs", "strict",
+            "hold", "give_back"}  # what is around a body
+
+Spelled = Callable[[Any], "str | None"]
+
+
+class Names:
+    """The names of a source, each for one thing."""
+
+    def __init__(self, spelled: Spelled) -> None:
+        self.spelled = spelled
+        self.objects: dict[str, Any] = {}
+        self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
+        self._of: dict[Any, str] = {}
+        self._functions: dict[int, tuple[Any, str]] = {}  # by id, which is theirs as long as they are held here
+
+    def fresh(self, hint: str) -> str:
+        """Return a new name like the hint."""
+        if not hint.isidentifier() or "_" in hint:
+            hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
+            hint = f"x{hint}" if hint[0].isdigit() else hint
+        name, number = hint, 1
+        while name in self.taken:
+            number += 1
+            name = f"{hint}_{number}"
+        self.taken.add(name)
+        return name
+
+    def bind(self, value: Any, hint: str = "") -> str:
+        """Return the name of a thing, the same for the same one."""
+        known = self._functions.get(id(value))
+        if known is not None:
+            return known[1]
+        name = self._bind(value, hint)
+        if callable(value):
+            self._functions[id(value)] = (value, name)
+        return name
+
+    def _bind(self, value: Any, hint: str) -> str:
+        label = getattr(value, "__name__", None) or "constant"
+        if getattr(builtins, label, None) is value:
+            return str(label)
+        if (text := self.spelled(value)) is not None:
+            return text
+        key: Any = id(value)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            key = (value.dtype.char, value.tobytes())
+        if key not in self._of:
+            name = self.fresh(hint or label)
+            self._of[key], self.objects[name] = name, value
+        return self._of[key]

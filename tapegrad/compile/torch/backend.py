@@ -1,0 +1,105 @@
+"""backend: what a compiled function does with its tapes on torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad.compile.backend import Backend, First
+from tapegrad.compile.torch.cuda_graph import graph, graph_device
+from tapegrad.compile.torch.inductor import inductor
+from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, torch_sources
+from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.numbers.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
+from tapegrad.optimise.pipeline import Pass, optimise
+from tapegrad.tape.tape import Tape
+from tapegrad.tree.flatten import flatten, leaves_of
+
+MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
+"""What executes a program, by the mode's name."""
+
+PRICES = {"eager": (1e-3, 7e-5, 2e-3), "graph": (1e-2, 1e-4, 2e-3), "inductor": (2.0, 5e-3, 2e-3)}
+
+
+class Torch(Backend):
+    """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
+
+    Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays, whatever is given.
+    Its tapes keep the values that they were recorded with until they are used again: a later call may bring tensors, of which NumPy's
+    rules could not be recorded. One of a program that may itself have seeded a generator which others have too is not kept: the next trace tells.
+    """
+
+    refills = False
+    clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
+
+    def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
+        if mode not in MODES:
+            raise ArgumentError(f"there is no mode {mode!r} on torch", None, " or ".join(f'mode="{name}"' for name in MODES))
+        super().__init__(partial(optimise, passes=passes), mode)
+        self.device = None if device is None else torch.device(device)
+        self.make = MODES[mode]
+        if mode == "graph":
+            self.device = graph_device(self.device)
+        self.price = PRICES.get(mode, PRICES["eager"])
+        self.numbers = mode in ("auto", "eager")
+        self.arrays = False
+
+    def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
+        best, run = super().build(tape, fresh)
+        run.layouts.strict = True  # type: ignore[attr-defined]
+        return best, run
+
+    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
+
+    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
+        device = torch.empty(0, device=self.device or device_of(leaves)).device
+        tensors = any(map(is_tensor, leaves))
+        if tensors and self.arrays:
+            first = make(f, on_host(args), on_host(kwargs))
+        elif tensors:
+            first = with_tensors(make, f, args, kwargs)
+        else:
+            first = make(f, args, kwargs)
+            self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
+        unclear = first.tape is not None and any(source.unclear for source in torch_sources(first.tape))
+        return First(None if unclear else first.tape, on_device(first.result, device), first.flat)
+
+
+def on_host(args: Any) -> Any:
+    """Return nested arguments with arrays for tensors. Raises ArgumentError for a dtype that NumPy has not."""
+    leaves: list[Any] = []
+    structure = flatten(args, "", leaves, [])
+    for leaf in leaves:
+        if is_tensor(leaf) and isinstance(numpy_dtype(leaf.dtype), TensorDtype):
+            raise ArgumentError(f"NumPy code is traced with arrays, and NumPy has no {leaf.dtype}", None,
+                                "call it with arrays or tensors of another dtype, or write it with torch")
+    return structure.build([to_host(leaf) for leaf in leaves])
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """Return a nested result with tensors of a device for arrays and NumPy's numbers."""
+    if not any(isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) for leaf in leaves_of(x)):
+        return x
+    leaves: list[Any] = []
+    structure = flatten(x, "", leaves, [], shared=False)
+    return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) else leaf for leaf in leaves])
+
+
+def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+    """Trace with tensors; say what to do where the program does not take them."""
+    try:
+        first: First = make(f, args, kwargs)
+        return first
+    except TapeError:  # says for itself what to do
+        raise
+    except (TypeError, AttributeError) as err:
+        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
+                            f"{type(err).__name__}: {err}", None,
+                            'if it is written with NumPy, call it once with arrays, or compile its tape: '
+                            'tg.compile(tg.gradtape(f, *arrays), backend="torch"); what is compiled takes tensors') from err

@@ -1,0 +1,77 @@
+"""cuda_graph: a program captured as one CUDA graph: a call copies its arguments into buffers, replays, and looks at the guards once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tapegrad.compile.numpy.function import Unfit
+from tapegrad.compile.torch.function import Run, function_of
+from tapegrad.compile.torch.functional_program import Whole
+from tapegrad.compile.torch.program import Program
+from tapegrad.errors import ArgumentError
+
+WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep
+
+
+def graph_device(device: Any) -> Any:
+    """Return the device that graphs are for. Raises ArgumentError where that has no CUDA."""
+    if torch.cuda.is_available() and (device is None or device.type == "cuda"):
+        return device or torch.device("cuda")
+    raise ArgumentError("graph mode needs CUDA" + (f", and not {device}" if torch.cuda.is_available() else ", and there is none here"), None,
+                        'device="cuda", or mode="eager"')
+
+
+def graph(program: Program, leaves: list[Any]) -> Run:
+    """Return a program as the replay of a CUDA graph. Python's numbers are those of `leaves`. Raises Unfit where it computes on the host."""
+    return replaying(program, leaves, captured)
+
+
+def replaying(program: Program, leaves: list[Any], capture: Callable[..., tuple[Callable[[], None], list[Any]]]) -> Run:
+    """Return a function that replays what `capture` made of a program on buffers.
+
+    The buffers are one set: calls take turns, and each leaves the device before the next writes to them.
+    """
+    whole = Whole(program, leaves, "graph")
+    body = function_of(whole.program)
+    buffers = [leaf.clone() for leaf in whole.leaves]
+    try:
+        replay, parts = capture(body, buffers)
+    except RuntimeError as err:  # a call that waits for the device, which its name does not show
+        raise Unfit(f"{program.tape.name} cannot be captured as a CUDA graph: {err}", None, 'mode="eager", or mode="inductor"') from err
+    turn = threading.Lock()
+    done: list[Any] = []  # the event after which the buffers may be written to, by another stream too
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = whole.entered(*args, **kwargs)
+        with torch.no_grad(), turn:
+            if done:
+                done[0].wait()
+            for buffer, x in zip(buffers, given):
+                buffer.copy_(x)
+            replay()
+            own = [part.clone() for part in parts]
+            if program.device.type == "cuda":
+                done[:] = [torch.cuda.current_stream(program.device).record_event()]
+        return whole.finish(own)
+    run.source, run.program = body.source, program  # type: ignore[attr-defined]
+    return run
+
+
+def captured(body: Run, buffers: list[Any]) -> tuple[Callable[[], None], list[Any]]:
+    """Capture a function of buffers as a CUDA graph; return what replays it, and the tensors that it leaves its results in."""
+    device = buffers[0].device if buffers else torch.device("cuda")
+    with torch.cuda.device(device), torch.no_grad():
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                body(*buffers)
+        torch.cuda.current_stream().wait_stream(side)
+        found = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(found):
+            parts = list(body(*buffers))
+    return found.replay, parts

@@ -1,0 +1,46 @@
+"""function: a program as a Python function of what its leaves are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from tapegrad.compile.numpy.function import Miss
+from tapegrad.compile.torch.program import Program
+from tapegrad.compile.torch.source import Text
+from tapegrad.errors import GuardError
+from tapegrad.replay.interpreter import verify
+from tapegrad.tape.tape import Guard
+
+numbers = count(1)
+Run = Callable[..., Any]
+
+
+def function_of(program: Program) -> Run:
+    """Return a program as a function from its leaves to a list of its parts."""
+    text = Text(program)
+    body = [*text.lines, f"return [{', '.join(map(text.text, program.parts))}]"]
+    source = "\n".join([f"def run({', '.join(text.leaves)}):", *(f"    {line}" for line in body), ""])
+    names = scope(text)
+    exec(compile(source, f"<tapegrad {program.tape.name} on torch {next(numbers)}>", "exec"), names)
+    run: Any = names["run"]
+    run.source = source
+    return run  # type: ignore[no-any-return]
+
+
+def scope(text: Text) -> dict[str, Any]:
+    """Return what a program's text refers to by name."""
+    tape, guards = text.program.tape, text.guards
+    return {**text.names.objects, "__name__": "tapegrad.compiled",
+            "miss": lambda number=-1: Miss(tape, None if number < 0 else guards[number]),
+            "check": lambda number, value: check(guards[number], value)}
+
+
+def check(guard: Guard, value: Any) -> bool:
+    """Return whether a guard holds."""
+    try:
+        verify(guard, value)
+    except GuardError:
+        return False
+    return True

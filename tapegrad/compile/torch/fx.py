@@ -1,0 +1,184 @@
+"""fx: tapes as torch.fx graphs, and graphs as tapes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import MethodWrapperType
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter
+
+from tapegrad.compile.source_names import Names
+from tapegrad.compile.torch.argument_source import tensor_of
+from tapegrad.compile.torch.call_capture import name_of
+from tapegrad.compile.torch.lower import lower
+from tapegrad.compile.torch.program import Check, Program, Step, Value, replaced
+from tapegrad.errors import ArgumentError
+from tapegrad.ops import pack
+from tapegrad.optimise.pipeline import optimise
+from tapegrad.replay.interpreter import verify
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.transforms.primitivize import flattened
+from tapegrad.tree.flatten import flatten
+
+
+def to_fx(tape: Tape, device: Any = None) -> GraphModule:
+    """Return a torch.fx GraphModule of what a tape calls of torch; see `Tape.to_fx`."""
+    best = optimise(flattened(tape))
+    if any(isinstance(x.val, Unknown) for x in best.inputs):
+        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
+    where = torch.empty(0, device=device).device
+    leaves = [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]]
+    return module_of(lower(best, leaves, where, loops=False)[0])
+
+
+def module_of(program: Program, flat: bool = False) -> GraphModule:
+    """Return a program as a GraphModule: its leaves are the placeholders, what nothing looks into are submodules.
+
+    With `flat` it returns a tuple of the parts of the result.
+    """
+    return _Writer(program, flat).module
+
+
+class _Writer:
+    def __init__(self, program: Program, flat: bool) -> None:
+        self.graph, self.root = Graph(), torch.nn.Module()
+        names = Names(lambda value: None)  # `m.weight` of a module's is no name
+        self.nodes: dict[Value, Any] = {value: self.graph.placeholder(names.fresh(value.hint)) for value in program.leaves}
+        for number, (value, tensor) in enumerate(program.constants.items()):
+            self.root.register_buffer(f"constant{number}", tensor)
+            self.nodes[value] = self.graph.get_attr(f"constant{number}")
+        for number, step in enumerate(program.steps):
+            self.step(number, step)
+        parts = [self.arg(part) for part in program.parts]
+        for number, kind in program.kinds.items():
+            parts[number] = self.graph.call_function(kind, (parts[number],))
+        self.graph.output(tuple(parts) if flat else program.build(parts))
+        self.module = GraphModule(self.root, self.graph, program.tape.name or "Tape")
+
+    def arg(self, x: Any) -> Any:
+        return replaced(x, self.nodes.__getitem__)
+
+    def step(self, number: int, step: Step) -> None:
+        node = self.call(number, step)
+        if isinstance(step.out, Value):
+            self.nodes[step.out] = node
+        for i, value in enumerate(step.out if isinstance(step.out, tuple) else ()):
+            self.nodes[value] = self.graph.call_function(operator.getitem, (node, i))
+        if step.op.where is not None:
+            node.stack_trace = f'File "{step.op.where.file}", line {step.op.where.line}, in {step.op.where.function}\n    {step.op.where.source}'
+
+    def call(self, number: int, step: Step) -> Any:
+        fn, args, kwargs, name = step.fn, tuple(map(self.arg, step.args)), self.arg(step.kwargs), name_of(step.fn)
+        if isinstance(step, Check) or step.inside:
+            self.root.add_module(f"inside{number}", _Inside(_holds(step.op) if isinstance(step, Check) else fn))
+            return self.graph.call_module(f"inside{number}", args, kwargs)
+        if isinstance(fn, MethodWrapperType):
+            return self.graph.call_function(getattr, (*args, name))
+        if name in ("__getitem__", "__setitem__"):
+            return self.graph.call_function(getattr(operator, name.strip("_")), args)
+        if getattr(torch.Tensor, name, None) is fn:
+            return self.graph.call_method(name, args, kwargs)
+        if getattr(fn, "__module__", "") == "torch._tensor":  # `__pow__` is called pow, of a module that has none
+            return self.graph.call_method(next(key for key, value in vars(torch.Tensor).items() if value is fn), args, kwargs)
+        return self.graph.call_function(fn, args, kwargs)
+
+
+class _Inside(torch.nn.Module):  # type: ignore[misc]
+    """What nothing looks into."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+
+def _holds(guard: Guard) -> Callable[[Any], None]:
+    return lambda value: verify(guard, value)
+
+
+# -- and back
+
+
+def from_fx(module: GraphModule, *args: Any) -> Tape:
+    """Return the tape of a GraphModule, from running it on tensors: a call for each node, of the function or method that the node names.
+
+    Parameters and buffers are constants. A call of a tensor's method, or with lists or keywords, is one of a function made for it. The tape
+    plays, prints, lowers and compiles; torch's functions have the meaning that torch gives them.
+
+    >>> import torch
+    >>> tape = from_fx(torch.fx.symbolic_trace(lambda x, y: torch.sin(x) * y + 1), torch.ones(2), torch.ones(2))
+    >>> [op.fn.__name__ for op in tape if op.kind == "call"]
+    ['sin', 'mul', 'add']
+    >>> tape.play(torch.zeros(2), torch.ones(2))
+    tensor([1., 1.])
+    """
+    with torch.no_grad():
+        return _Reader(module).tape_of(args)
+
+
+class _Reader(Interpreter):  # type: ignore[misc]
+    """Runs a module on operations that hold their values."""
+
+    def tape_of(self, args: tuple[Any, ...]) -> Tape:
+        names = [node.target for node in self.graph.nodes if node.op == "placeholder"]
+        if len(names) != len(args):
+            raise ArgumentError(f"the module takes {len(names)} argument(s), and got {len(args)}")
+        self.tape = Tape(label=type(self.module).__name__)
+        given = [self.tape.push(Input(x, name)) for name, x in zip(names, args)]
+        result = self.graph.process_outputs(self.run(*given, enable_io_processing=False))  # nested as the module returns it
+        self.tape.result = result if isinstance(result, Operation) else self.packed(result)
+        return self.tape.check()  # type: ignore[no-any-return]
+
+    def packed(self, result: Any) -> Operation:
+        leaves: list[Any] = []
+        values = torch.utils._pytree.tree_map(lambda x: x.val if isinstance(x, Operation) else x, result)
+        parts = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, Operation)]
+        return self.tape.push(Call(pack, tuple(parts), {"into": flatten(values, "", leaves, [], shared=False)}, note="result"))
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = self.fetch_attr(target)
+        return self.tape.push(Constant(found.detach())) if isinstance(found, torch.Tensor) else found
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.called(target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.called(getattr(torch.Tensor, target), args, kwargs)
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.called(self.fetch_attr(target), args, kwargs)
+
+    def called(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call; operations in lists and keywords become arguments of a function that puts them there."""
+        flat, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+        places = [i for i, x in enumerate(flat) if isinstance(x, Operation)]
+        fixed = [None if isinstance(x, Operation) else x for x in flat]
+        whole = RawCall(fn, fixed, spec, places)
+        plain = args and not kwargs and all(isinstance(x, Operation) or not isinstance(x, (list, tuple, dict)) for x in args)
+        if plain and not any(isinstance(x, slice) for x in args):
+            return self.tape.push(Call(RawCall(fn, [], None, []), tuple(args)))
+        return self.tape.push(Call(whole, tuple(flat[i] for i in places)))
+
+
+class RawCall:
+    """A function of torch's as an operation calls it: what is no operation has its place already."""
+
+    raw = True  # what it calls of torch may be looked into
+
+    def __init__(self, fn: Callable[..., Any], fixed: list[Any], spec: Any, places: list[int]) -> None:
+        self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places  # it may write in place: what wraps is kept
+        self.__name__ = name_of(fn) or type(fn).__name__
+
+    def __call__(self, *given: Any) -> Any:
+        if self.spec is None:
+            return self.__wrapped__(*given)
+        flat = list(self.fixed)
+        for place, x in zip(self.places, given):
+            flat[place] = x
+        args, kwargs = torch.utils._pytree.tree_unflatten(flat, self.spec)
+        return self.__wrapped__(*args, **kwargs)

@@ -1,0 +1,36 @@
+"""inductor: a program compiled by torch's compiler, without Dynamo: the calls are known already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tapegrad.compile.numpy.function import Unfit
+from tapegrad.compile.torch.function import Run
+from tapegrad.compile.torch.functional_program import Whole
+from tapegrad.compile.torch.fx import module_of
+from tapegrad.compile.torch.program import Program
+from tapegrad.errors import TapeError
+
+
+def inductor(program: Program, leaves: list[Any]) -> Run:
+    """Return a program as what Inductor makes of it. Raises Unfit where it computes on the host, or where Inductor raises."""
+    from torch._inductor.compile_fx import compile_fx
+    whole = Whole(program, leaves, "inductor")
+    module = module_of(whole.program, flat=True)
+    try:
+        with torch.no_grad():
+            compiled = compile_fx(module, [leaf.clone() for leaf in whole.leaves])
+            compiled(*[leaf.clone() for leaf in whole.leaves])  # what is put off to the first call is compiled now
+    except TapeError:
+        raise
+    except Exception as err:
+        raise Unfit(f"Inductor could not compile {program.tape.name}: {type(err).__name__}: {err}", None, 'mode="eager"') from err
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = whole.entered(*args, **kwargs)
+        with torch.no_grad():
+            return whole.finish(compiled(*given))
+    run.source, run.program = module.code, program  # type: ignore[attr-defined]
+    return run

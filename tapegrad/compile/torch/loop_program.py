@@ -1,0 +1,201 @@
+"""loop_program: what a loop comes down to on torch: the program of its body, found from the first run, which all others make too.
+
+Where that does not serve, since what is handed on is of another kind from run to run, or what runs the program knows no loops, the calls of the
+runs are there one by one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.compile.torch.function import function_of
+from tapegrad.compile.torch.loop_body import Body
+from tapegrad.compile.torch.lower import Lowering
+from tapegrad.compile.torch.program import Check, Program, Repeat, Root, Step, Value, bodies, holds_value, replaced
+from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.ops.loop import Loop, Runs, written
+from tapegrad.tape.tape import Call
+
+TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are
+LEAF = Value("leaf")  # stands for what differs from run to run
+
+
+def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) -> tuple[Any, Any]:
+    """Put a loop on a program; return its value, and what stands for that."""
+    call = _Call(outer, op, values, refs)
+    body = call.body()
+    if body is None or not (outer.loops or all(program.inside is None for program in bodies(body.program))):
+        return call.unrolled()
+    call.own(body.owned - call.written)
+    return call.repeated(body) if outer.loops else call.copied(body)
+
+
+class _Call:
+    """A loop's call: values, and what stands for them. What the body writes to is a copy, made once."""
+
+    def __init__(self, outer: Lowering, op: Call, values: list[Any], refs: list[Any]) -> None:
+        self.outer, self.op, self.values, self.refs = outer, op, values, refs
+        self.loop: Loop = op.fn
+        self.steps, given, listed, self.carried = self.loop.sizes
+        self.first, self.lists = given + listed, range(given, given + listed)
+        plain = [i for i in range(len(values)) if i not in self.lists]
+        if any(is_tensor(values[i]) for i in plain) or any(is_tensor(values[i][0]) for i in self.lists):
+            for i in plain:
+                if isinstance(values[i], (np.ndarray, np.generic)) and (i >= self.first or isinstance(refs[i], Value)):
+                    self.move(i)
+        into = written(self.loop)
+        self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into and is_tensor(values[self.first + j])}
+        self.own(self.written)
+
+    def move(self, i: int, dtype: Any = None) -> None:
+        """Make an argument a tensor."""
+        outer, ref = self.outer, self.refs[i]
+        tensor = self.values[i] = to_tensor(self.values[i], outer.device, dtype)
+        self.refs[i] = outer.ref_of(tensor, self.op) if not isinstance(ref, Value) else Value(ref.hint, tensor=tensor)
+        if isinstance(ref, Value):
+            outer.known[tensor] = self.refs[i]
+            outer.program.steps.append(Step(to_tensor, (ref, outer.device, dtype), {}, self.refs[i], self.op, inside=True))
+
+    def own(self, carried: set[int]) -> None:
+        """Copy the first values of what is carried, by number."""
+        for i in sorted(self.first + j for j in carried):
+            self.refs[i], self.values[i] = self.outer.copy(self.op, self.refs[i], self.values[i])
+
+    # -- one program for all runs
+
+    def body(self) -> Body | None:
+        """Return the program of a run, None where what one run hands on is not of the kind that the next takes."""
+        if not all(map(self.is_simple, range(len(self.values)))):
+            return None
+        refs = [LEAF] * self.steps + [LEAF if i in self.lists or i >= self.first else ref for i, ref in enumerate(self.refs)]
+        for _ in range(TRIES):
+            now = [x.clone() if j in self.written else x for j, x in enumerate(self.values[self.first:])]
+            body = Body(self.outer, self.loop, self.inputs(self.loop.runs[0], now), refs, self.written)
+            body.lower()
+            wrong = [j for j, x in enumerate(self.values[self.first:]) if not _same(x, body.made[j])]
+            if not wrong:
+                body.add_in_place()
+                return body
+            if not all(self.adapt(self.first + j, body.made[j]) for j in wrong):
+                return None
+        return None
+
+    def is_simple(self, i: int) -> bool:
+        """True for a sequence of things of one kind, and for what is none that holds tensors."""
+        value = self.values[i]
+        if i in self.lists:
+            return all(_same(value[0], part) for part in value)
+        return not holds_value(self.refs[i]) or i >= self.first or is_tensor(value) or type(value) in PYTHON or isinstance(value, np.generic)
+
+    def adapt(self, i: int, made: Any) -> bool:
+        """Make the first value of what is carried of the kind that a run makes; return whether it is one that it may be made of."""
+        first = self.values[i]
+        if not is_tensor(made):
+            return False
+        if not is_tensor(first) and made.ndim == 0 and (type(first) in PYTHON or isinstance(first, np.generic)):
+            self.move(i, made.dtype)
+            return True
+        if is_tensor(first) and made.dtype is first.dtype and made.shape == first.shape:
+            self.own({i - self.first})  # row by row in memory
+            return True
+        return False
+
+    def inputs(self, k: int, now: Sequence[Any]) -> list[Any]:
+        """Return the values of a run's inputs."""
+        return [*(step[k] for step in self.loop.steps), *(x[k] if i in self.lists else x for i, x in enumerate(self.values[:self.first])), *now]
+
+    def run(self, body: Body) -> tuple[Any, ...]:
+        """Make all runs; return the last values of what is carried, and what they collected."""
+        shell = Program(self.outer.whose, self.outer.device)
+        shell.leaves, shell.parts = [Value("x") for _ in self.values], [Value("y") for _ in self.loop.results]
+        shell.steps = [Repeat(body.program, self.loop, tuple(shell.leaves), tuple(shell.parts), self.op)]
+        return tuple([x.detach() if is_tensor(x) else x for x in function_of(shell)(*self.values)])  # it may be what was given
+
+    def repeated(self, body: Body) -> tuple[Any, Any]:
+        """Put the loop on the program."""
+        result = self.run(body)
+        outs = tuple([Value(f"v{self.op.id}", body.root(i), x if is_tensor(x) else None) for i, x in enumerate(result)])
+        self.outer.program.steps.append(Repeat(body.program, self.loop, tuple(self.refs), outs, self.op))
+        return result, self.known(result, outs)
+
+    def known(self, result: Sequence[Any], refs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Say what the tensors are that came out, and return what stands for them."""
+        for x, ref in zip(result, refs):
+            if is_tensor(x):
+                self.outer.known[x] = ref
+        return refs
+
+    # -- the calls of all runs
+
+    def copied(self, body: Body) -> tuple[Any, Any]:
+        """Put the calls of the body's program on the outer one, as often as it runs."""
+        result = self.run(body)
+        made = Runs(self.loop, self.refs[self.first:])
+        for k in self.loop.runs:
+            made.add(k, copy_steps(self.outer, body.program, self.references(k, made.now)))
+        return result, self.known(result, made.result)
+
+    def unrolled(self) -> tuple[Any, Any]:
+        """Put what each run calls on the outer program."""
+        made, found = Runs(self.loop, self.refs[self.first:]), Runs(self.loop, self.values[self.first:])
+        for k in self.loop.runs:
+            refs = self.references(k, made.now)
+            body = Body(self.outer, self.loop, self.inputs(k, found.now), refs, self.written)
+            body.lower()
+            made.add(k, copy_steps(self.outer, body.program, refs))
+            found.add(k, [x.detach() if is_tensor(x) else x for x in body.made])
+        return found.result, self.known(found.result, made.result)
+
+    def references(self, k: int, now: Sequence[Any]) -> list[Any]:
+        """Return what stands for a run's inputs."""
+        refs = [self.element(i, k) if i in self.lists else ref for i, ref in enumerate(self.refs[:self.first])]
+        return [*(step[k] for step in self.loop.steps), *refs, *now]
+
+    def element(self, i: int, k: int) -> Any:
+        """Return what stands for an element of a sequence."""
+        ref, x = self.refs[i], self.values[i][k]
+        if not isinstance(ref, Value):
+            return ref[k]
+        out = Value(ref.hint, Root(given=True), x if is_tensor(x) else None)
+        self.outer.program.steps.append(Step(operator.getitem, (ref, k), {}, out, self.op))
+        return out
+
+
+def copy_steps(outer: Lowering, body: Program, refs: Sequence[Any]) -> list[Any]:
+    """Put the steps of a program on another one, with something in the place of its leaves; return what stands for its parts."""
+    at: dict[Value, Any] = dict(zip(body.leaves, refs))
+    at.update((value, outer.constant(tensor, value.hint)) for value, tensor in body.constants.items())
+    roots = {value.root: ref.root for value, ref in at.items() if isinstance(ref, Value)}
+
+    def new(value: Value) -> Value:
+        made = at[value] = Value(value.hint, roots.setdefault(value.root, Root(value.root.given)))
+        made.dtype, made.shape, made.strides = value.dtype, value.shape, value.strides
+        made.root.written = made.root.written or value.root.written
+        return made
+    for value in body.leaves:
+        if value.root.written:
+            roots[value.root].written = True
+    for step in body.steps:
+        args, kwargs = replaced((step.args, step.kwargs), at.__getitem__)
+        if isinstance(step, Check):
+            if holds_value(args):  # that of a number which is the same in all calls has held
+                outer.program.steps.append(Check(args[0], step.op))
+            continue
+        out: Any = new(step.out) if isinstance(step.out, Value) else None if step.out is None else tuple(map(new, step.out))
+        outer.program.steps.append(Step(step.fn, args, kwargs, out, step.op, step.inside, step.draws, step.writes))
+    return [replaced(part, at.__getitem__) for part in body.parts]
+
+
+def _kind(x: Any) -> Any:
+    if is_tensor(x):
+        return x.dtype, x.shape, x.stride(), x.device
+    return tuple(map(_kind, x)) if type(x) in (tuple, list) else type(x)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(_kind(a) == _kind(b))

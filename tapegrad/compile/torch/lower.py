@@ -1,0 +1,446 @@
+"""lower: what a flat tape comes down to on torch, found by running it once.
+
+The tape runs by replay's own logic, on the arguments of a call; what it calls of torch meanwhile is the program. What is fixed by the shapes,
+dtypes and static values of the arguments is taken as it was found, and nothing else: an operation that looks at numbers on the host, whose
+result has a shape that numbers decide, that draws, or that Python's numbers among the arguments may steer, stays one call of its
+implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from tapegrad import ops
+from tapegrad.compile.numpy.call_source import ufunc_of
+from tapegrad.compile.numpy.memory_plan import is_known, varying
+from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
+from tapegrad.compile.torch.peephole import peephole
+from tapegrad.compile.torch.program import Check, Program, Root, Step, Value, holds_value, needed, values_in
+from tapegrad.errors import TapeError
+from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.formatting import PYTHON, is_python
+from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.ops.loop import is_loop
+from tapegrad.replay.interpreter import Memory, moved, value_recorded, verify
+from tapegrad.replay.python_errors import raising
+from tapegrad.rules.registry import OPS, Op
+from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.trace.tracer import collector
+from tapegrad.transforms.walk import pure
+from tapegrad.tree.flatten import ValueAndGradients
+
+# What passes a Python number on to torch as it is, whatever number it is.
+PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",
+                                           "equal", "not_equal", "maximum", "minimum", "where"))
+FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])  # that no number changes
+
+
+def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Program, list[Any]]:
+    """Return a tape's program for arguments like `leaves`, those of the tape but for the function, and the parts of the result for these.
+
+    Arrays among them are tensors already. With `numbers`, Python's numbers may be others in another call; else the program is made
+    for these alone. Without `loops` the calls of a loop's runs are there one by one. Raises GuardError where the tape is not for these
+    arguments, and what a replay raises.
+    """
+    return Lowering(tape, leaves, device, numbers, loops).run()
+
+
+Roots = set[Root]  # in the class below, `set` is a method
+
+
+class Lowering:
+    """Runs a tape, and writes down what it calls."""
+
+    def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
+        self.tape, self.numbers, self.device, self.loops = tape, numbers, device, loops
+        self.whose = tape  # the tape that a guard's miss is of
+        self.memory = Memory(tape, device, strict=False)
+        self.varies = varying(tape)
+        self.calls = Calls()
+        self.known: Any = WeakIdKeyDictionary()  # the value that a tensor is
+        self.values: list[Any] = [None] * (len(tape.ops) + 1)
+        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them in the program: values, in tuples too, or constants
+        self.program, self.leaves = Program(tape, device), leaves
+        self.held: dict[Value, Any] = {}  # what may have been computed of constants alone
+        self.by_id: dict[int, tuple[Any, Value]] = {}  # the tensors that are constants, by identity
+
+    def run(self) -> tuple[Program, list[Any]]:
+        tape, leaves = self.tape, iter(self.leaves)
+        dead = last_uses(tape)
+        op: Any = None
+        parts: list[Any] | None = None
+        try:
+            with torch.no_grad(), collector:
+                for op in tape.ops:
+                    if isinstance(op, Input):
+                        self.input(op, leaves)
+                    elif isinstance(op, Constant):
+                        value = moved(op, self.device)
+                        self.set(op, value, self.constant(value, "constant") if is_tensor(value) else value)
+                    elif isinstance(op, Guard):
+                        self.guard(op)
+                    elif isinstance(op, Call) and op is tape.result and op.fn is ops.pack:
+                        parts = self.pack(op)
+                    elif isinstance(op, Call):
+                        self.call(op, dead[op.id])
+                    for position in dead[op.id]:
+                        self.values[position] = None
+                if parts is None:
+                    parts = [self.finished(self.values[tape.result.id], self.refs[tape.result.id])]  # type: ignore[union-attr]
+        except TapeError:
+            raise
+        except Exception as err:
+            raise failed(tape, op, err, [self.value(arg) for arg in op.args] if isinstance(op, Call) else None) from err
+        self.own_results(parts)
+        self.fold()
+        self.program.steps = needed(self.program)
+        peephole(self.program)
+        return self.program, parts
+
+    # -- what stands for what
+
+    def set(self, op: Operation, value: Any, ref: Any) -> None:
+        self.values[op.id], self.refs[op.id] = value, ref
+
+    def value(self, arg: Any) -> Any:
+        return self.values[arg.id] if isinstance(arg, Operation) else arg
+
+    def ref(self, arg: Any) -> Any:
+        return self.refs[arg.id] if isinstance(arg, Operation) else arg
+
+    def constant(self, tensor: Any, hint: str) -> Value:
+        """Return the value of a tensor that is there before the program runs."""
+        found = self.by_id.get(id(tensor))
+        if found is None:
+            value = Value(hint, Root(given=True), tensor)
+            found = self.by_id[id(tensor)] = (tensor, value)
+            self.program.constants[value] = self.held[value] = tensor
+            self.known[tensor] = value
+        return found[1]
+
+    def input(self, op: Input, leaves: Any) -> None:
+        if op.id == 1:
+            self.set(op, op.val, op.val)
+            return
+        leaf = next(leaves)
+        leaf = leaf.detach() if is_tensor(leaf) else leaf  # an object of its own, where one tensor was given twice
+        value = Value(op.label or "x", Root(given=True), leaf if is_tensor(leaf) else None)
+        self.program.leaves.append(value)
+        if is_tensor(leaf):
+            self.known[leaf] = value
+        self.set(op, leaf, value if is_tensor(leaf) or self.numbers or type(leaf) not in PYTHON else leaf)
+
+    def guard(self, op: Guard) -> None:
+        """Hold a fact against these arguments, and keep what another call may find otherwise."""
+        value, ref = self.value(op.args[0]), self.ref(op.args[0])
+        verify(op, value)
+        fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by the exact type of a number too
+        if not fixed and not entered and holds_value(ref):
+            self.program.steps.append(Check(ref, op))
+        self.values[op.id] = value
+
+    # -- one call
+
+    def call(self, op: Call, dead: list[int]) -> None:
+        fn = self.value(op.fn)
+        given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
+        if is_loop(op):
+            from tapegrad.compile.torch.loop_program import lower_loop  # which lowers a tape as this file does
+            self.memory.release(op, fn, 0)
+            return self.set(op, *lower_loop(self, op, given, refs))
+        if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
+            self.memory.release(op, fn, op.args[0].id)
+            return self.set(op, given[0][given[1]], refs[0][given[1]])
+        mixed = any(True for _ in tensors_in((given, op.kwargs)))
+        if mixed:
+            for i, (value, ref) in enumerate(zip(given, refs)):
+                if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):  # drawn, or computed on the host
+                    given[i], refs[i] = self.on_device(op, value, ref)
+        first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
+        if given and type(given[0]) is np.ndarray:
+            self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
+        owned = self.memory.owned[first]
+        within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
+        self.calls.start()
+        if within:
+            y = self.memory.run(op, fn, given, dead)
+        else:
+            with self.calls:
+                y = self.memory.run(op, fn, given, dead)
+            within = bool(self.calls.escaped) or not _is_plain(y) or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen]))
+        if within:
+            again = self.host_function(op, fn, given) if not mixed else None
+            self.set(op, y, self.whole(op, again or Again(self, op, fn, dead, first, owned, len(given)), given, refs, y))
+        else:
+            self.trail(op, given, refs)
+            self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
+        if is_tensor(y) and raising(op, fn, value_recorded(op)) is not None:
+            self.finite(op, y)
+
+    def finite(self, op: Call, y: Any) -> None:
+        """Hold that a number is finite: of one that is not, Python's function may have raised an error."""
+        guard = Guard(op, "bool", True)
+        guard.code, guard.lasti, guard.id = op.code, op.lasti, op.id
+        self.calls.start()
+        with self.calls:
+            holds = torch.isfinite(y)
+        self.trail(op, [], [])
+        verify(guard, holds)
+        self.program.steps.append(Check(self.ref_of(holds, op), guard))
+
+    def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
+        """Return whether a call is to stay one, before it is made."""
+        if getattr(fn, "raw", False) and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs)):
+            return False
+        if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
+            return False  # torch.zeros and its kin, as the program calls them
+        if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
+            return True
+        if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
+            return True
+        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref) and not _of_tensors(value)]
+        if any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts) and fn not in PASSING:
+            self.varies.add(op)  # a number may be a length
+        if fn is ops.pack:
+            return not _is_plain(fn.run(*given, **op.kwargs))
+        if not mixed:
+            return bool(hosts) or not (fn.owns and self.device is not None)
+        return bool(hosts) and not (fn in PASSING and all(type(x) in PYTHON for x in hosts))
+
+    def is_strange(self, x: Any) -> bool:
+        """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
+        made = self.calls.below.made
+        shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
+        return any(part not in self.known and id(part) not in shown and storage_of(part) in made for part in tensors_in(x))
+
+    def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
+        """Put the calls that were seen on the program."""
+        numbers = [(x, ref) for x, ref in zip(given, refs) if type(x) in PYTHON and isinstance(ref, Value)]
+        for seen in self.calls.seen:
+            args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
+            for x in seen.written:
+                self.known[x].root.written = True
+            out: Any = None
+            if isinstance(seen.result, (tuple, list)):
+                out = tuple(Value(f"v{op.id}") if part is None else self.new(part, op, seen) for part in seen.result)
+            elif seen.result is not None and not any(seen.result is x for x in seen.written):
+                out = self.new(seen.result, op, seen)
+            step = Step(seen.fn, args, kwargs, out, op, draws=seen.draws, writes=bool(seen.written))
+            if not seen.draws and all(value in self.held for value in step.used):
+                self.held.update(zip(step.made, seen.result if isinstance(out, tuple) else [seen.result]))
+            self.program.steps.append(step)
+
+    def new(self, tensor: Any, op: Call, seen: Seen) -> Value:
+        """Return a value for what a call made, which may lie in the memory of what it was given."""
+        root = next((self.known[x].root for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
+        value = self.known[tensor] = Value(f"v{op.id}", root, tensor)
+        return value
+
+    def named(self, x: Any, op: Call, numbers: list[tuple[Any, Value]]) -> Any:
+        """Return the arguments of a call with values for its tensors, and for the numbers that an input decides."""
+        if is_tensor(x):
+            return self.ref_of(x, op)
+        kind = type(x)
+        if kind in PYTHON and numbers:
+            return next((ref for number, ref in numbers if number is x), x)
+        if isinstance(x, (tuple, list)):  # torch.fx has lists of its own
+            parts = [self.named(part, op, numbers) for part in x]
+            return parts if isinstance(x, list) else tuple(parts)
+        if isinstance(x, dict):
+            return {key: self.named(part, op, numbers) for key, part in x.items()}
+        return x
+
+    def ref_of(self, y: Any, op: Operation) -> Any:
+        """Return what stands for a value: of a tensor that nothing has made, a constant."""
+        if is_tensor(y):
+            found = self.known.get(y)
+            return self.constant(y, "constant") if found is None else found
+        if type(y) is dict:
+            return {key: self.ref_of(part, op) for key, part in y.items()}
+        if isinstance(y, (tuple, list)):
+            return [self.ref_of(part, op) for part in y] if type(y) is list else tuple(self.ref_of(part, op) for part in y)
+        return y
+
+    # -- calls that stay one
+
+    def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
+        """Put one call of an implementation on the program, and return what stands for its result; of constants alone, that itself."""
+        fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
+        if fixed and not any(True for _ in tensors_in(y)):
+            return y
+        if op.fn is ops.setitem and y is given[0]:  # in place
+            ref = self.known[y]
+            ref.root.written = True
+            self.program.steps.append(Step(fn, tuple(refs), {}, None, op, inside=True, writes=True))
+            return ref
+        flat = isinstance(y, (tuple, list)) and bool(y) and all(is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
+        out: Any = tuple(self.fresh(part, op, given) for part in y) if flat else self.fresh(y, op, given)
+        if isinstance(op.fn, Operation):
+            refs = [self.refs[op.fn.id], *refs]
+        self.program.steps.append(Step(fn, tuple(refs), {}, out, op, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn))))
+        return out
+
+    def fresh(self, y: Any, op: Call, given: list[Any]) -> Value:
+        """Return a value for what such a call made: it may lie in the memory of what it was given, or of anything else."""
+        owner = next((self.known[x].root for x in tensors_in(given) if is_tensor(y) and x in self.known and share(x, y)), None)
+        value = Value(f"v{op.id}", owner or Root(given=True))
+        if is_tensor(y):
+            self.known[y] = value
+        return value
+
+    def host_function(self, op: Call, fn: Any, given: list[Any]) -> Callable[..., Any] | None:
+        """Return the plain function that a call of numbers is, where it is one."""
+        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.view or fn is ops.setitem:
+            return None
+        if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
+            return None
+        recorded = value_recorded(op)
+        if type(recorded) in PYTHON and fn.scalar is not None and fn.rr is None:
+            return fn.scalar
+        return fn.impl if all(map(is_python, given)) and fn.pythonic else None
+
+    def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Value]:
+        """Return what was computed on the host as a tensor; what is the same in every call, as a constant."""
+        tensor = to_tensor(value, self.device)
+        if not isinstance(ref, Value):
+            return tensor, self.constant(tensor, "constant")
+        out = self.known[tensor] = Value(ref.hint)
+        self.program.steps.append(Step(to_tensor, (ref, self.device), {}, out, op, inside=True))
+        return tensor, out
+
+    # -- the result
+
+    def pack(self, op: Call) -> list[Any]:
+        """Return the parts of the result, with the types of the inputs where they are gradients."""
+        into = self.program.into = op.kwargs["into"]
+        values, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
+        parts = [self.finished(values[0], refs[0])] if values else []
+        if isinstance(into, ValueAndGradients):
+            return parts + [self.gradient(op, *given) for given in zip(values[1:], refs[1:], self.leaves)]
+        return parts + [self.finished(value, ref) for value, ref in zip(values[1:], refs[1:])]
+
+    def finished(self, value: Any, ref: Any) -> Any:
+        """Append a part of the result: NumPy's arrays and numbers become tensors."""
+        assert self.tape.result is not None
+        if isinstance(value, (np.ndarray, np.generic)):
+            value, ref = self.on_device(self.tape.result, value, ref)
+        self.program.parts.append(ref)
+        return value
+
+    def gradient(self, op: Call, value: Any, ref: Any, leaf: Any) -> Any:
+        """Append the gradient by an input."""
+        if not is_tensor(leaf) and (not holds_value(ref) or type(leaf) not in PYTHON or type(leaf) is bool):
+            return self.finished(conform(value, leaf), conform(value, leaf))
+        if not is_tensor(leaf):
+            kind: Any = complex if type(leaf) is complex else float
+            self.program.kinds[len(self.program.parts)] = kind
+            self.program.parts.append(ref)
+            return kind(value)
+        if not is_tensor(value) and isinstance(ref, Value):
+            value, ref = self.on_device(op, value, ref)
+        self.calls.start()
+        with self.calls:
+            dx = conformed(value, leaf)
+        self.trail(op, [], [])
+        return self.finished(dx, self.ref_of(dx, op))
+
+    def own_results(self, parts: list[Any]) -> None:
+        """Copy the parts of the result that lie in memory which is not the program's, or in that of another part."""
+        taken: set[Root] = set()
+        owned = [self.own_result(ref, value, taken) for ref, value in zip(self.program.parts, parts)]
+        self.program.parts[:], parts[:] = [ref for ref, _ in owned], [value for _, value in owned]
+
+    def own_result(self, ref: Any, value: Any, taken: Roots) -> tuple[Any, Any]:
+        """Return a part of the result, of which a tensor is a copy where its memory is not the program's, or is `taken`; parts may be nested."""
+        if type(ref) is Value and is_tensor(value):
+            if ref.root.given or ref.root in taken or ref in self.program.constants or not is_dense(value):
+                assert self.tape.result is not None
+                ref, value = self.copy(self.tape.result, ref, value)
+            taken.add(ref.root)
+        elif type(ref) is dict and type(value) is dict:
+            pairs = {key: self.own_result(part, value[key], taken) for key, part in ref.items()}
+            return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
+        elif type(ref) in (list, tuple) and type(value) is type(ref):
+            several = [self.own_result(part, inner, taken) for part, inner in zip(ref, value)]
+            return type(ref)(pair[0] for pair in several), type(ref)(pair[1] for pair in several)
+        return ref, value
+
+    def copy(self, op: Operation, ref: Value, value: Any) -> tuple[Value, Any]:
+        """Put a copy, row by row in memory, on the program."""
+        y = value.clone(memory_format=torch.contiguous_format)
+        out = self.known[y] = Value(ref.hint, tensor=y)
+        self.program.steps.append(Step(torch.Tensor.clone, (ref,), {"memory_format": torch.contiguous_format}, out, op))
+        return out, y
+
+    def fold(self) -> None:
+        """Take what was computed of constants alone as a constant, unless something is written into it."""
+        program, steps, results = self.program, [], set(values_in(self.program.parts))
+        fixed = {value for value in program.constants if not value.root.written}
+        for step in program.steps:
+            if step.made and all(value in fixed for value in step.used) \
+                    and all(value in self.held and not value.root.written and value not in results for value in step.made):
+                program.constants.update((value, self.held[value]) for value in step.made)
+                fixed.update(step.made)
+            else:
+                steps.append(step)
+        program.steps = steps
+        used = {value for step in needed(program) for value in step.used} | results
+        program.constants = {value: tensor for value, tensor in program.constants.items() if value in used}
+
+
+class Again:
+    """One call of a tape, made anew as a replay makes it."""
+
+    def __init__(self, of: Lowering, op: Call, fn: Any, dead: list[int], first: int, owned: int, count: int) -> None:
+        self.op, self.fn, self.dead, self.first, self.owned = op, None if isinstance(op.fn, Operation) else fn, dead, first, owned
+        self.tape, self.device = of.tape, of.device
+        of.memory.copied(op)
+        self.used = of.memory.used
+        self.__name__ = getattr(fn, "__name__", "call")
+
+    def __call__(self, *given: Any) -> Any:
+        fn = self.fn
+        if fn is None:
+            fn, *given = given  # type: ignore[assignment]
+        return Memory.once(self.tape, self.device, {self.first: self.owned}, self.used).run(self.op, fn, list(given), self.dead)
+
+
+def conformed(dx: Any, x: Any) -> Any:
+    """Return a gradient with the dtype and shape of its input; in whose memory it lies is seen to elsewhere."""
+    if not is_tensor(dx):
+        return conform(dx, x)
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else dx.dtype
+    dx = dx if dx.dtype is dtype else to_tensor(dx, x.device, dtype)
+    return dx if dx.shape == x.shape else dx.broadcast_to(x.shape)
+
+
+def share(a: Any, b: Any) -> bool:
+    """True if two tensors have one storage."""
+    return storage_of(a) == storage_of(b)
+
+
+def _is_plain(x: Any) -> bool:
+    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds tensors is not looked into."""
+    if isinstance(x, (tuple, list)):
+        return all(map(_is_plain, x))
+    if type(x) is dict:
+        return all(map(_is_plain, x.values()))
+    return x is None or is_tensor(x) or isinstance(x, (*PYTHON, np.ndarray, np.generic, str, slice, type(Ellipsis)))
+
+
+def _of_tensors(x: Any) -> bool:
+    """True for a tuple or list that holds tensors and nothing else that a call could decide by."""
+    return isinstance(x, (tuple, list)) and all(is_tensor(part) or _of_tensors(part) for part in x)
+
+
+def is_dense(x: Any) -> bool:
+    """True for a tensor that fills its memory, row by row."""
+    return bool(x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size())

@@ -1,0 +1,162 @@
+"""tape_function: a tape as a function of tensors and arrays, with a program for each kind of arguments that it meets."""
+
+from __future__ import annotations
+
+import linecache
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tapegrad.compile.numpy.function import Miss
+from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
+from tapegrad.compile.torch.buffer_reuse import reuse
+from tapegrad.compile.torch.function import Run, numbers, scope
+from tapegrad.compile.torch.lower import lower
+from tapegrad.compile.torch.masks import masks
+from tapegrad.compile.torch.memory_guards import Layouts
+from tapegrad.compile.torch.program import Program, bodies
+from tapegrad.compile.torch.source import Text
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.numbers.tensors import device_of, is_tensor
+from tapegrad.ops import draw
+from tapegrad.replay.interpreter import bind
+from tapegrad.replay.random_state import hold, sources_of, values_of
+from tapegrad.tape.tape import Call, Tape, Unknown
+
+MOST = 8  # programs of one tape: graphs are made for each value of a number
+Make = Callable[[Program, list[Any]], Run]
+"""What executes a program, made for arguments like the given leaves."""
+
+
+class TapeOnTorch:
+    """A function that computes what `tape.play` does, on tensors and arrays; `source` is the text of what it runs.
+
+    Its programs are made when they are needed first: for a number and for a 0-d tensor in its place, and for each device.
+    Thread-safe: the programs are kept in a tuple that is replaced, never changed.
+    """
+
+    def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True, fresh: Callable[[], bool] | None = None) -> None:
+        self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
+        self.__name__ = tape.name
+        self.runs: tuple[Run, ...] = ()
+        self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
+        self.lock = threading.Lock()
+        self.layouts = Layouts(tape)
+        self.drawn, self.sources = sources_of(tape), torch_sources(tape)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.fresh is not None and not self.fresh():
+            raise Miss(self.tape, None)
+        if not self.drawn and not self.sources:
+            return self.serve(*args, **kwargs)
+        try:
+            give_back = hold(values_of(self.drawn, self.tape, bind(self.tape, args, kwargs)) if self.drawn else ())
+        except (ArgumentError, GuardError):
+            raise Miss(self.tape, None) from None
+        before = [source.state() for source in self.sources]
+        try:
+            return self.serve(*args, **kwargs)
+        except Exception:  # what has been drawn has not, where the tape does not fit
+            give_back()
+            for source, then in zip(self.sources, before):
+                source.rewind(then)
+            raise
+
+    def serve(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call with a program that fits it, a new one if none does."""
+        for run in self.runs:
+            try:
+                return run(*args, **kwargs)
+            except Miss as miss:
+                if miss.tape is not self.tape or miss.guard is not None:
+                    raise
+            except torch.linalg.LinAlgError as err:
+                raise np.linalg.LinAlgError(str(err)) from err
+        return self.first(args, kwargs)
+
+    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the program for a call, from the call."""
+        try:
+            leaves = bind(self.tape, args, kwargs)[1:]
+        except (ArgumentError, GuardError):
+            raise Miss(self.tape, None) from None
+        if not self.layouts.hold(*[leaves[number] for number in self.layouts.numbers]):
+            raise Miss(self.tape, None)
+        if not all(stands_for(leaf, x.val) for leaf, x in zip(leaves, self.tape.inputs[1:])):
+            raise Miss(self.tape, None)
+        device = torch.empty(0, device=self.device or device_of(leaves)).device
+        leaves = [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
+        kinds = (device, *(leaf.dtype if is_tensor(leaf) else type(leaf) if self.numbers else leaf for leaf in leaves))
+        if kinds in self.kinds:
+            raise Miss(self.tape, None)
+        try:
+            program, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
+        except GuardError:
+            raise Miss(self.tape, None) from None
+        program.layouts = self.layouts
+        run = self.make(program, leaves)
+        with self.lock:
+            if kinds not in self.kinds:
+                self.runs, self.kinds = (run, *self.runs)[:MOST], (kinds, *self.kinds)[:MOST]
+        return program.build(parts)
+
+    @property
+    def source(self) -> str:
+        """The text of the last program; without one, of that for the arguments that the tape was recorded with."""
+        if not self.runs and not any(isinstance(x.val, Unknown) for x in self.tape.inputs):
+            self.first(*recorded(self.tape))
+        return self.runs[0].source if self.runs else ""  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} on torch: {len(self.runs)} programs>"
+
+
+def torch_sources(tape: Tape) -> list[Any]:
+    """Return where a tape draws torch's random numbers."""
+    found = (op.args[0] for op in tape.ops if type(op) is Call and op.fn is draw)
+    return [source for source in dict.fromkeys(found) if hasattr(source, "rewind")]
+
+
+def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a tape was recorded with."""
+    leaves = [x.val for x in tape.inputs[1:]]
+    if tape.structure is None:
+        return tuple(leaves), {}
+    return tuple(part.build(leaves) for part in tape.structure.args), {key: part.build(leaves) for key, part in tape.structure.kwargs.items()}
+
+
+def quiet(program: Program) -> Any:
+    """Return the context that a program runs in: torch's own tape does not follow it.
+
+    Below torch's autograd a call on a small tensor is a sixth faster than in no_grad, which is what calls need that nothing
+    looks into: they may run autograd. Inference mode would be as fast, and its results could not be saved for backward.
+    """
+    below = getattr(torch._C, "_AutoDispatchBelowAutograd", None)
+    return torch.no_grad if below is None or program.inside is not None else below
+
+
+def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
+    """Return a program as a function that makes its calls one after the other."""
+    tape = program.tape
+    if program.device.type == "cpu":
+        for part in bodies(program):
+            masks(part)
+            reuse(part)
+    text = Text(program)
+    entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed, program.layouts)
+    body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]
+    source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])
+    names = {**scope(text), "quiet": quiet(program)}
+    file = f"<tapegrad {tape.name} on torch {next(numbers)}>"
+    exec(compile(source, file, "exec"), names)
+    run: Any = names["run"]
+    run.source, run.program, run.__name__ = source, program, tape.name
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)  # for tracebacks
+    weakref.finalize(run, linecache.cache.pop, file, None)
+    return run  # type: ignore[no-any-return]
+
+

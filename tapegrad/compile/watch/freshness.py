@@ -1,0 +1,320 @@
+"""freshness: what a run read besides its arguments, and whether that is still the same.
+
+A place is a name in a namespace: a global, an attribute, a default, a captured variable. What stood there when the code that reads it began to run
+is what a tape was recorded with. A compiled call asks each place again: a number by its value, an array by its content, a list or dict by what
+is in it, an object by those of its attributes that the code names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from operator import is_
+from types import (
+    CodeType,
+)
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.numbers.equality import alike, parts_of, values_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.tape.tape import Constant, Tape
+from tapegrad.trace.interposition import original
+from tapegrad.trace.tracer import print_of
+
+
+class Missing:
+    """What there is under a name that is not bound."""
+
+
+FEW = 1 << 12  # bytes that are compared in less time than a call takes
+PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
+Check = Callable[[Any], bool]
+"""Says of what is found whether it is the same as what there was."""
+
+
+class Place(NamedTuple):
+    """A name in a namespace, what stood there when it was read, and how that is compared with what stands there now."""
+
+    namespace: Mapping[Any, Any]
+    name: Any
+    value: Any
+    same: Check
+    label: str
+
+
+class Shape(NamedTuple):
+    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these `keys`, if code computes names."""
+
+    namespace: Mapping[Any, Any]
+    label: str
+    size: int
+    known: int
+    keys: list[str] | None
+
+
+def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool, whole: bool) -> Shape:
+    """Return which names a namespace has, of which code reads some; if it computes such names, the `whole` matters."""
+    return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)), [*namespace] if whole else None)
+
+
+class Freshness:
+    """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
+
+    __slots__ = ("exact", "names", "places", "quick", "shapes", "slow", "some")
+
+    def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
+        self.places, self.shapes, self.names = list(places), list(shapes), names
+        self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
+        self.some = [(shape.namespace, shape.size, shape.known) for shape in self.shapes if shape.keys is None]
+        self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
+        self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
+
+    def __call__(self) -> bool:
+        for namespace, name, value, same in self.quick:
+            found = namespace.get(name, Missing)
+            if found is not value and not same(found):
+                return False
+        mentioned = self.names.intersection
+        for names, size, known in self.some:  # none of the known ones is gone, so that none has come if there are as many
+            if (size >= 0 and len(names) != size) or len(mentioned(names)) != known:
+                return False
+        for names, keys in self.exact:
+            if [*names] != keys:
+                return False
+        for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
+            if not check(namespace.get(name, Missing)):
+                return False
+        return True
+
+    @property
+    def keys(self) -> set[tuple[int, Any]]:
+        """Which places it looks at, and which names it looks for."""
+        shapes = {(id(shape.namespace), ("shape", shape.keys is None)) for shape in self.shapes} | {(0, frozenset(self.names))}
+        return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
+
+    def changed(self) -> tuple[str, str, str] | None:
+        """Return the label of a place that has changed, what stood there, and what does now; None where there is none."""
+        for place in self.places:
+            found = place.namespace.get(place.name, Missing)
+            if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
+                return place.label, _told(place.value), _told(original(found))
+        for then in self.shapes:
+            if shape(then.namespace, then.label, self.names, then.size >= 0, then.keys is not None) != then:
+                return f"the attributes of {then.label}", "", ""
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self.places or self.shapes)
+
+
+def _told(x: Any) -> str:
+    text = "nothing" if x is Missing else repr(x)
+    return text if len(text) < 60 else f"{text[:57]}..."
+
+
+# -- is what is found what there was?
+
+
+class Plain:
+    """What is one thing for good: a number, a text, a function, an object, known by identity or, where it has one, by value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, found: Any) -> bool:
+        value = self.value
+        return found is value or original(found) is value or (isinstance(value, PLAIN) and alike(found, value))
+
+
+class Sequence:
+    """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
+
+    __slots__ = ("items", "kind", "then")
+
+    def __init__(self, value: Any, checks: list[Any]) -> None:
+        self.kind, self.then = type(value), parts_of(value)
+        self.items = None if all(type(check) is Plain for check in checks) else checks
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
+
+
+class Table:
+    """What is in a dict, key by key, in its order."""
+
+    __slots__ = ("items", "keys", "kind", "values")
+
+    def __init__(self, value: Any, checks: list[Any]) -> None:
+        self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
+        self.items = None if all(type(check) is Plain for check in checks) else checks
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and _are_same(parts_of(found), self.keys, None) and _are_same(values_of(found), self.values, self.items)
+
+
+def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:
+    """Return whether parts are what they were: things for good, or what `checks` say of them."""
+    if len(found) != len(then):
+        return False
+    if checks is not None:
+        return all(check(part) for check, part in zip(checks, found))
+    return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
+
+
+class Array:
+    """The numbers of an array. Of a large one to which nobody can write, some will do."""
+
+    __slots__ = ("held", "kind", "value")
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        self.value, self.kind = value, _kind(value)  # which may be set in place
+        self.held = None if is_sealed(value) and value.nbytes > FEW else _held(value)
+
+    def __call__(self, found: Any) -> bool:
+        if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
+            return False
+        if self.held is not None:
+            return _is_held(found, self.held)
+        return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))
+
+
+def _kind(x: np.ndarray[Any, Any]) -> Any:
+    return type(x), x.shape, x.dtype, x.strides, is_sealed(x)
+
+
+class Objects:
+    """What is in an array of objects, one by one."""
+
+    __slots__ = ("items", "kind")
+
+    def __init__(self, value: np.ndarray[Any, Any], checks: list[Check]) -> None:
+        self.kind, self.items = (type(value), value.shape), Sequence(list(value.flat), checks)
+
+    def __call__(self, found: Any) -> bool:
+        return isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject and self.items(list(found.flat))
+
+
+class Sample:
+    """Some of the numbers of an array."""
+
+    __slots__ = ("kind", "then")
+
+    def __init__(self, value: np.ndarray[Any, Any]) -> None:
+        self.kind, self.then = (type(value), value.dtype, value.shape), print_of(value)
+
+    def __call__(self, found: Any) -> bool:
+        return isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind and print_of(found) == self.then
+
+
+def is_sealed(x: np.ndarray[Any, Any]) -> bool:
+    """True for an array to which nobody can write."""
+    return not x.flags.writeable and x.base is None
+
+
+def _held(x: np.ndarray[Any, Any]) -> Any:
+    if x.dtype.hasobject:
+        return [(id(part), repr(part)) for part in x.flat]
+    return _bits(x).copy()
+
+
+def _is_held(found: np.ndarray[Any, Any], held: Any) -> bool:
+    return _held(found) == held if found.dtype.hasobject else bool((_bits(found) == held).all())
+
+
+def _bits(x: np.ndarray[Any, Any]) -> Any:
+    """Return the memory of an array of numbers as whole numbers, where it lies without gaps; a copy of it otherwise."""
+    flat = np.asarray(x).ravel(order="K").view(np.uint8)
+    return flat.view(np.uint64) if flat.size % 8 == 0 else flat
+
+
+class Tensor:
+    """The numbers of a tensor, and what torch knows besides."""
+
+    __slots__ = ("held", "kind", "trained", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.kind, self.trained, self.held = value, type(value), value.requires_grad, value.detach().clone()
+
+    def __call__(self, found: Any) -> bool:
+        held = self.held
+        return type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape and found.dtype == held.dtype \
+            and found.device == held.device and torch.equal(found.detach(), held)
+
+
+class Bytes:
+    """What is in a bytearray, or in an array of the standard library's."""
+
+    __slots__ = ("kind", "then")
+
+    def __init__(self, value: Any) -> None:
+        self.kind, self.then = type(value), bytes(value)
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and bytes(found) == self.then
+
+
+class Members:
+    """What is in a set."""
+
+    __slots__ = ("kind", "then")
+
+    def __init__(self, value: Any) -> None:
+        self.kind, self.then = type(value), parts_of(value)  # in their order, which depends on how they came in
+
+    def __call__(self, found: Any) -> bool:
+        return type(found) is self.kind and _are_same(parts_of(found), self.then, None)
+
+
+class Cached:
+    """A function with a cache, as long as that is not cleared; once `settled`, as long as nobody asks it either: a compiled call does not."""
+
+    __slots__ = ("info", "settled", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.info, self.settled = value, value.cache_info(), False
+
+    def settle(self) -> bool:
+        """Take the cache as the run has left it; return whether it was not cleared meanwhile."""
+        if not self(self.value):
+            return False
+        self.info, self.settled = self.value.cache_info(), True
+        return True
+
+    def __call__(self, found: Any) -> bool:
+        if found is not self.value:
+            return False
+        now, then = self.value.cache_info(), self.info
+        return now == then if self.settled else bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
+
+
+class Edits:
+    """The operations of a tape, which the program may play, and others edit."""
+
+    __slots__ = ("then", "value")
+
+    def __init__(self, value: Tape) -> None:
+        self.value, self.then = value, _operations(value)
+
+    def __call__(self, found: Any) -> bool:
+        if found is not self.value:
+            return False
+        now = _operations(found)
+        return len(now) == len(self.then) and all(map(is_, now, self.then))
+
+
+def _operations(tape: Tape) -> list[Any]:
+    """Return what a tape's operations are made of, which an edit replaces."""
+    return [tape.result, *[part for op in tape.ops for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
+
+
+class Never:
+    """What nobody can compare: an iterator, which is used up."""
+
+    __slots__ = ()
+
+    def __call__(self, found: Any) -> bool:
+        return False

@@ -1,0 +1,487 @@
+"""reads: what code reads besides its arguments, noted when it first runs."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import decimal
+import functools
+import gc
+import math
+import operator
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from enum import Enum
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from tapegrad.compile.watch.code_names import (
+    chains,
+    global_names,
+    imported,
+    imports_by_name,
+    matches_classes,
+    modules_of,
+    names_in_format,
+    names_of,
+    reads_by_name,
+    reads_modules_by_name,
+)
+from tapegrad.compile.watch.freshness import (
+    PLAIN,
+    Array,
+    Bytes,
+    Cached,
+    Check,
+    Edits,
+    Freshness,
+    Members,
+    Missing,
+    Never,
+    Objects,
+    Place,
+    Plain,
+    Sample,
+    Sequence,
+    Table,
+    Tensor,
+    is_sealed,
+    shape,
+)
+from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed
+from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
+from tapegrad.numbers.equality import kind_of, parts_of, values_of
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.registry import Traced
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.interposition import original
+from tapegrad.tree.copies import class_of, code_of
+from tapegrad.tree.flatten import Signature, is_empty, is_foreign, is_generator, slots_of
+from tapegrad.tree.installed import library_of
+from tapegrad.tree.modules import is_module
+from tapegrad.tree.nodes import Record, Static
+
+MOST = 50_000  # places: a function that reads more is not worth watching
+_CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
+_IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
+_CACHED = type(functools.lru_cache(len))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
+_SLOTS = (MethodWrapperType, WrapperDescriptorType)
+_GETTERS = (operator.attrgetter, operator.methodcaller)
+_READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
+_DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
+_OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__",
+                     "__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__path__", "__name__", "__package__"])
+_INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
+
+
+class Reads:
+    """Gathers what the code that runs reads: told of each code object when it first runs, it notes the places as they stand then.
+
+    What the arguments are made of, and what the function captured, are inputs, and looked at otherwise.
+    """
+
+    def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
+        self.budget = budget  # bytes that may be compared at each call
+        self.samples = samples  # of arrays, a few of their numbers will do
+        self.inputs: set[int] = set()
+        self.names: set[str] = set()
+        self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
+        self.matches = False  # some code matches classes, by attributes that these name
+        self.library = ""  # whose code runs
+        self.ran: set[CodeType] = set()
+        self.places: dict[tuple[int, Any], Place] = {}
+        self.sized: set[int] = set()  # namespaces to which nothing may be added
+        self.open: list[tuple[Mapping[str, Any], str, str]] = []  # attributes of objects, classes and modules, of which the code names some
+        self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
+        self.functions: set[int] = set()  # those that are known to run
+        self.named: dict[int, tuple[Held | Typed, str]] = {}  # functions and classes, by their ids
+        self.seen: dict[int, Any] = {}  # by id, alive
+        self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run
+        self.meet: Callable[[Any], None] = lambda source: None  # is told of random generators
+        self.refused = ""  # why nobody can say whether what was read is the same
+
+    def result(self) -> Freshness:
+        """Return what tells whether all of it is the same, and nothing came that the code would read."""
+        names = set(self.names)
+        shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner)) for namespace, label, owner in self.open]
+        return Freshness(self.places.values(), shapes, names)
+
+    def settle(self) -> None:
+        """Take caches as the run that has ended left them."""
+        for place in self.places.values():
+            if isinstance(place.same, Cached) and not place.same.settle():
+                self.refused = f"it clears the cache of {place.label}"
+
+    def reach(self, structure: Signature) -> None:
+        """Note what leads on from the arguments and what the function captured: classes and functions. What is in them is looked at otherwise."""
+        parts = (structure.function, *structure.args, *structure.kwargs.values())
+        self.inputs.update(key for part in parts for key, node in part.seen.items() if not isinstance(node, Static))
+        stack = [part.spec for part in parts]
+        nodes: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in nodes:
+                continue
+            nodes.add(id(node))
+            stack += getattr(node, "children", ())
+            if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
+                self.explore(node.value, "an argument")
+            elif isinstance(node, Record):
+                self.follow(node.prototype if type(node.prototype) is FunctionType else type(node.prototype), "an argument")
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # known by identity; what it has may change
+                self.watch(node.value, "an argument")
+
+    def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
+        """Note what a code object reads, which is about to run."""
+        self.ran.add(code)
+        mentioned = names_of(code)
+        module = scope.get("__name__", "")
+        self.library = library_of(module)
+        if reads_by_name(code):
+            self.enter_by_name(self.library, reads_modules_by_name(code))
+        if matches_classes(code) and not self.matches:
+            self.matches = True
+            for namespace in list(self.classes.values()):
+                self.mention(namespace.get("__match_args__", ()))
+        self.mention(mentioned)
+        for name in global_names(code):
+            self.place(scope, name, f"{name} of {module}" if module != "__main__" else name)
+            if name not in scope:
+                self.place(vars(builtins), name, name)
+        self.enter_modules(code, scope, mentioned)
+        for fn in self.waiting.pop(code, ()):
+            self.activate(fn)
+
+    def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
+        """Note what code reads of modules: those that it imports, and those that its names lead to."""
+        for found in modules_of(scope, mentioned):
+            self.explore(found, found.__name__)
+            self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
+        for name in imported(code, scope):
+            self.place(sys.modules, name, f"the module {name}")
+        if not self.library and imports_by_name(code, scope):
+            self.refused = self.refused or "it imports modules by names that it computes"
+        for owner, name in chains(code):
+            held = scope.get(owner)
+            if isinstance(held, ModuleType) and (type(vars(held).get(name)) in _DATA and vars(held)[name] is not sys.modules
+                                                 if is_foreign(held.__name__) else name not in vars(held)):
+                self.place(vars(held), name, f"{owner}.{name}")
+
+    def mention(self, names: Iterable[str]) -> None:
+        """Take in names by which code reads attributes."""
+        new = frozenset(names) - self.names
+        self.names |= new
+        for namespace, label, _ in self.open if new else ():
+            self.note(namespace, new & namespace.keys(), label)
+        for held, label in [] if new.isdisjoint(NAMED) else [*self.named.values()]:
+            self.note(held, new & held.named, label)
+
+    def hear(self, module: str, name: str) -> None:
+        """Take in that the standard library's code runs."""
+        if name in BY_NAME.get(module, ()):
+            self.enter_by_name(self.library, False)
+        if module in ("inspect", "typing"):
+            self.mention(NAMES.get(name, ()))
+        if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
+            self.place(SETTINGS, "logging", "the levels of loggers")
+
+    def enter_by_name(self, library: str, modules: bool) -> None:
+        """Note all that is in what a library's code, or the user's, "", may read by a name that it computes."""
+        whose = {library, _modules_of(library)} if modules else {library}
+        if not whose <= self.by_name:
+            self.by_name |= whose
+            for namespace, label, owner in [*self.open]:
+                if self.is_read_whole(owner):
+                    self.note(namespace, namespace.keys() - _OF_ALL, label)
+
+    def note(self, namespace: Mapping[Any, Any], names: Iterable[Any], label: str) -> None:
+        for name in names:
+            self.place(namespace, name, f"{label}.{name}" if label else str(name))
+
+    def place(self, namespace: Mapping[Any, Any], name: Any, label: str) -> None:
+        """Note what stands in a place, unless it is known."""
+        key = (id(namespace), name)
+        if key in self.places or self.refused:
+            return
+        if len(self.places) >= MOST:
+            self.refused = f"it reads more than {MOST} places besides its arguments"
+            return
+        value = original(namespace.get(name, Missing))
+        check: Check = Plain(value)
+        self.places[key] = Place(namespace, name, value, check, label)  # before what it leads to, which may lead back
+        check = self.explore(value, label)
+        if type(check) is not Plain:
+            self.places[key] = Place(namespace, name, value, check, label)
+
+    def watch(self, x: Any, label: str) -> None:
+        """Note what is in a thing that is known by identity."""
+        if type(check := self.explore(x, label)) is not Plain:
+            namespace = {label: x}
+            self.places[id(namespace), label] = Place(namespace, label, x, check, label)
+
+    def explore(self, x: Any, label: str) -> Check:
+        """Note what a thing leads to, and return what tells whether another is the same."""
+        kind = type(x)
+        if issubclass(kind, PLAIN):
+            if kind is str:
+                self.mention(names_in_format(x))
+            elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):  # a member of an Enum, a kind of float
+                self.seen[id(x)] = (x, Plain(x))
+                self.object(x, label)
+            return Plain(x)
+        if kind is decimal.Decimal:
+            self.follow(kind, label)
+            return Plain(x)
+        if issubclass(kind, Traced):
+            self.refused = self.refused or f"{label} holds a traced value"
+            return Plain(x)
+        if kind in (FunctionType, MethodType) or isinstance(x, (type, ModuleType)):
+            self.follow(x, label)
+            return Plain(x)
+        if id(x) in self.inputs:
+            return Plain(x)
+        known = self.seen.get(id(x))
+        if known is not None:
+            return known[1]  # type: ignore[no-any-return]
+        if (why := reads_the_world(x, SILENT)):
+            self.refused = self.refused or f"{label} is {why}"
+        self.seen[id(x)] = (x, Plain(x))
+        check = self.content(x, label)
+        self.seen[id(x)] = (x, check)
+        return check
+
+    def content(self, x: Any, label: str) -> Check:
+        """Note what is in a thing that is seen for the first time."""
+        kind = type(x)
+        if isinstance(x, np.ndarray):
+            return self.array(x, label)
+        if is_tensor(x):
+            return Plain(x) if self.samples or self.is_too_much(x.nbytes, label) else Tensor(x)
+        if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
+            return self.container(x, label)
+        if isinstance(x, (bytearray, array)):
+            if hasattr(x, "__dict__"):
+                self.object(x, label)
+            return Bytes(x)
+        if x in _READERS if kind is BuiltinFunctionType else kind in _SLOTS and x.__name__ == "__getattribute__":
+            self.enter_by_name(self.library, False)  # under a name of its own
+        if kind is Tape:
+            return Edits(x)
+        if kind is ContextVar:
+            self.place(Context(x), x.name, label)
+            return Plain(x)
+        if kind is CellType:
+            self.place(Contents(x), "contents", label)
+            return Plain(x)
+        if isinstance(x, _GETTERS):
+            self.enter_by_name(self.library, False)
+            return Plain(x)
+        if kind is _CACHED:
+            self.follow(x.__wrapped__, label, runs=True)
+        if (parts := _parts(x)):
+            self.note(parts, list(parts), label)
+            if isinstance(x, functools.partial):
+                self.note(Attributes(x), ["func", "args", "keywords"], label)
+                self.attributes(x.__dict__, label, self.library, sized=True)
+            return Cached(x) if kind is _CACHED else Plain(x)
+        if is_generator(x):  # what it draws is recorded, or found missing
+            self.meet(x)
+            return Plain(x)
+        if isinstance(x, Iterator):
+            return Never()
+        if kind_of(x) is not None:  # a user's kind of container, with attributes
+            self.object(x, label)
+            return self.container(x, label)
+        if (why := is_opaque(x)):
+            self.refused = self.refused or f"{label} is {why}"
+            return Plain(x)
+        self.object(x, label)
+        return Plain(x)
+
+    def array(self, x: np.ndarray[Any, Any], label: str) -> Check:
+        """Return what compares the numbers of an array, or the objects in it."""
+        if type(x) is not np.ndarray:
+            self.object(x, label)  # a mask, say
+        if x.dtype.hasobject and x.dtype.names is None:
+            return Objects(x, [self.explore(part, label) for part in x.flat])
+        if self.samples and not x.dtype.hasobject:
+            return Sample(x)
+        return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
+
+    def container(self, x: Any, label: str) -> Check:
+        """Note what is in a container."""
+        parts = parts_of(x)
+        if isinstance(x, (dict, MappingProxyType)):
+            for key in parts:
+                if type(key) not in _DATA:
+                    self.explore(key, f"a key of {label}")
+            return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
+        checks = [self.explore(part, f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
+        return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
+
+    def is_too_much(self, size: int, label: str) -> bool:
+        """Return whether to compare so many bytes more would take too long."""
+        self.budget -= size
+        if self.budget < 0:
+            self.refused = self.refused or (f"{label} would have to be compared at each call, {size:,} bytes, which takes as long as to trace "
+                                            "(what is read-only, .flags.writeable = False, is not compared)")
+        return self.budget < 0
+
+    def follow(self, x: Any, label: str, runs: bool = False) -> None:
+        """Note what leads on from a function, a class or a module, which are known by identity."""
+        if id(x) in self.seen and not runs:
+            return
+        self.seen[id(x)] = (x, Plain(x))
+        if type(x) is MethodType:
+            self.explore(x.__func__, label)
+            self.explore(x.__self__, label)
+        elif type(x) is FunctionType:
+            if is_foreign(x.__module__):
+                return
+            if runs:  # what a cache answers was computed by it, at another time
+                self.run_unheard(x)
+            self.held_by(x)
+            if code_of(x) in self.ran:
+                self.activate(x)
+            else:
+                self.waiting.setdefault(code_of(x), []).append(x)
+            wrapped = x.__dict__.get("__wrapped__")
+            if wrapped is not None:
+                self.explore(wrapped, label)
+        elif isinstance(x, type):
+            if x in _GETTERS:
+                self.enter_by_name(self.library, False)
+            if not is_foreign(x.__module__):
+                self.derive(x)
+            for cls in x.__mro__:
+                if cls not in self.classes and not is_foreign(cls.__module__):
+                    namespace = self.classes[cls] = vars(cls)
+                    if self.matches:
+                        self.mention(namespace.get("__match_args__", ()))
+                    self.attributes(namespace, cls.__qualname__, library_of(cls.__module__), sized=True)
+                    self.note(namespace, [name for name in namespace if name.startswith("__") and name not in _OF_ALL], cls.__qualname__)
+            if type(x) is not type:
+                self.follow(type(x), label)
+        elif isinstance(x, ModuleType) and not is_foreign(x.__name__):
+            if type(x) is not ModuleType:  # a lazy one, or one that computes attributes
+                self.follow(type(x), label)
+            self.attributes(vars(x), x.__name__, _modules_of(library_of(x.__name__)), sized=False)
+        if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
+            self.place(SETTINGS, "decimal", "decimal's context")
+
+    def derive(self, cls: type) -> None:
+        """Note what a class derives from, and what is registered with it."""
+        typed, order, label = Typed(cls), cls.__mro__, cls.__qualname__
+        self.named[id(cls)] = typed, label
+        self.note(typed, self.names & typed.named, label)
+        self.places[id(typed), "__mro__"] = Place(typed, "__mro__", order, Plain(order), f"the bases of {label}")
+        if isinstance(cls, abc.ABCMeta):
+            self.place(SETTINGS, "abc", "which classes are registered with abstract ones")
+
+    def held_by(self, fn: FunctionType) -> Held:
+        """Return what a function holds itself; what of it code mentions is noted."""
+        if id(fn) not in self.named:
+            held = Held(fn)
+            self.named[id(fn)] = held, fn.__qualname__
+            self.note(held, self.names & held.named, fn.__qualname__)
+        return self.named[id(fn)][0]  # type: ignore[return-value]
+
+    def run_unheard(self, fn: FunctionType) -> None:
+        """Note what a function reads, and those that it names, as if they ran now."""
+        stack = [fn]
+        while stack:
+            fn = stack.pop()
+            if type(fn) is FunctionType and code_of(fn) not in self.ran and not is_foreign(fn.__module__):
+                self.enter(code_of(fn), fn.__globals__)
+                self.activate(fn)
+                stack += [found for name in global_names(code_of(fn)) if type(found := fn.__globals__.get(name)) is FunctionType]
+
+    def activate(self, fn: FunctionType) -> None:
+        """Note what a function that runs holds itself: its code, its defaults, its variables."""
+        if id(fn) in self.functions:
+            return
+        self.functions.add(id(fn))
+        name = fn.__qualname__
+        held = self.held_by(fn)
+        for part in ("__code__", "__defaults__", "__kwdefaults__"):
+            self.place(held, part, f"{part} of {name}")
+        for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
+            if not is_empty(cell):
+                self.place(held, at, f"{code_of(fn).co_freevars[at]} of {name}")
+        self.attributes(fn.__dict__, name, library_of(str(fn.__module__)), sized=True)
+
+    def is_read_whole(self, owner: str) -> bool:
+        """Return whether there is code that may read any name of what is a library's, or the user's, "". A library reads so what is its own."""
+        return "" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner)
+
+    def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
+        """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes."""
+        self.open.append((namespace, label, owner))
+        self.note(namespace, (namespace.keys() - _OF_ALL if self.is_read_whole(owner) else self.names & namespace.keys()), label)
+        if sized:
+            self.sized.add(id(namespace))
+
+    def object(self, x: Any, label: str) -> None:
+        """Note what an object has: the attributes that code names, of its own and of its class."""
+        cls = class_of(x)
+        module = str(cls.__module__).partition(".")[0]
+        if isinstance(x, BaseException):
+            self.place(Attributes(x), "args", f"{label}.args")
+            self.attributes(vars(x), label, self.library, sized=True)
+            return
+        if module in _INERT:
+            if module == "tapegrad" and (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
+                self.explore(fn, label)
+            return
+        self.follow(cls, label)
+        self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
+        own = getattr(x, "__dict__", None)
+        if type(own) is dict:
+            if is_module(x):  # torch's own code reads it
+                self.note(own, list(own), label)
+                self.attributes(own, label, library_of(cls.__module__), sized=True)
+            elif is_foreign(module) and cls.__name__ not in ("SimpleNamespace", "Namespace"):
+                self.note(own, list(own), label)
+            else:
+                self.attributes(own, label, library_of(cls.__module__), sized=True)
+        if isinstance(x, Enum):
+            self.note(vars(x), ["_value_"], label)
+        slots = [name for base in cls.__mro__ for name in slots_of(base) if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names]
+        self.note(Attributes(x), slots, label)  # those that are not set too
+
+
+def _parts(x: Any) -> dict[str, Any]:
+    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a property, what a cache keeps."""
+    if type(x) in _VIEWS:
+        return {"of": gc.get_referents(x)[0]}
+    if isinstance(x, functools.partial):
+        return {"func": x.func, "args": x.args, "keywords": x.keywords}
+    if type(x) is _CACHED:
+        kept = [part for found in gc.get_referents(x) for part in (found.values() if type(found) is dict else (found,))]
+        return {f"what it keeps, {at}": part for at, part in enumerate(kept)}
+    if isinstance(x, _WRAPPERS):
+        return {name: part for name in ("fget", "fset", "__func__", "func") if (part := getattr(x, name, None)) is not None}
+    is_bound = type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType and x.__self__ is not None
+    return {"__self__": x.__self__} if is_bound else {}
+
+
+def _modules_of(library: str) -> str:
+    """Return whose a library's modules are: its code reads names of objects far more often than those of a module."""
+    return f"modules of {library}" if library else ""

@@ -1,0 +1,1 @@
+"""What numbers, arrays and tensors are: their kinds, how each is written, compared, converted and read in part."""

@@ -1,0 +1,88 @@
+"""equality: are two things that a tape holds fixed the same, and what of a mutable one must stay as it is?"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from operator import is_
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+_CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
+_SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
+
+
+def kind_of(x: Any) -> type | None:
+    """Return the built-in kind of a container, or of what a class of the user's makes of one; None for what is none."""
+    cls = type(x)
+    return cls if cls in _CONTAINERS else next((kind for kind in _CONTAINERS if issubclass(cls, kind)), None)
+
+
+def parts_of(x: Any) -> list[Any]:
+    """Return what is in a container, of a dict the keys. A class of the user's is not asked: it might do anything."""
+    if type(x) in _CONTAINERS:
+        return list(x)
+    kind: Any = kind_of(x)
+    return list(kind.__iter__(x))
+
+
+def values_of(x: Any) -> list[Any]:
+    """Return the values of a dict; a class of the user's is not asked."""
+    kind: Any = kind_of(x)
+    return list(kind.values(x))
+
+
+def alike(a: Any, b: Any) -> bool:
+    """True if no program can tell two things apart: 1, 1.0 and True differ, 0.0 and -0.0, and dicts of another order."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets by the order that they have
+        ours, theirs = parts_of(a), parts_of(b)
+        return len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
+    if isinstance(a, dict):
+        return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and a.tobytes() == b.tobytes()
+    if isinstance(a, (float, complex, np.generic)):
+        return repr(a) == repr(b)
+    try:
+        return bool(a == b)
+    except (TypeError, ValueError):
+        return False
+
+
+def changes(x: Any) -> bool:
+    """True for what may be another thing at the next call, though it is the same object: Python hashes no such thing, or it is used up."""
+    return isinstance(x, (Iterator, Mapping)) or (type(x).__hash__ is None and not isinstance(x, slice))
+
+
+def snapshot(x: Any) -> Any:
+    """Return a copy of what is in a thing that changes, to be compared by `alike`; of what cannot be copied, something that nothing is like."""
+    try:
+        if isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None:
+            return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
+        if isinstance(x, Iterator):
+            return object()
+        return deepcopy(dict(x) if isinstance(x, Mapping) else getattr(x, "__dict__", x))  # a matrix's == is no truth value
+    except Exception:  # whatever a class of the user's may raise
+        return object()
+
+
+def unchanged(x: Any, copy: Any) -> bool:
+    """Return whether an array is still what it was when it was copied."""
+    if type(x) is type(copy) is np.ndarray and x.nbytes <= _SMALL and x.dtype != object:
+        return x.shape == copy.shape and x.dtype == copy.dtype and x.tobytes() == copy.tobytes()
+    return np.array_equal(x, copy)
+
+
+def slim_copy(x: np.ndarray[Any, Any]) -> Any:
+    """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
+    if x.nbytes < 1 << 20 or 0 not in x.strides:
+        return x.copy(order="K")
+    slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
+    return np.broadcast_to(slim.copy(order="K"), x.shape)

@@ -1,0 +1,164 @@
+"""TensorArray: a tensor that answers as NumPy's array does.
+
+A rule is written with ops, Python's operators and methods of arrays, and a user's with NumPy. On tensors those would have torch's
+meaning: other promotion, no negative steps, `sum` but no `astype`. So rules are handed tensors in this form, and what
+they return is taken out of it again.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_index import add_at, read, write
+from tapegrad.numbers.tensors import is_tensor, numpy_dtype, share_memory, to_host, torch_dtype
+from tapegrad.numbers.view_path import Path, follow
+
+
+class TensorArray:
+    """A tensor with the operators, methods and protocols of an array: each is the op, or composite, that NumPy's means."""
+
+    __slots__ = ("tensor",)
+    meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012  (the registry of rules.py, which stands above this file)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        return np.ndarray  # to isinstance: a rule asks whether an index is an array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        x = self.tensor
+        return tuple(x._shape if hasattr(type(x), "_tracer") else x.shape)  # a rule asks a proxy as it asks others: the tape guards its inputs
+
+    @property
+    def dtype(self) -> Any:
+        x = self.tensor
+        return x._dtype if hasattr(type(x), "_tracer") else numpy_dtype(x.dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.tensor.numel()  # type: ignore[no-any-return]
+
+    def astype(self, dtype: Any) -> TensorArray:
+        """Return it in another dtype."""
+        return TensorArray(self.tensor.to(torch_dtype(dtype)))
+
+    def __getattr__(self, name: str) -> Any:
+        key = getattr(np.ndarray, name, None)
+        meaning = None if name.startswith("__") else self.meanings.get(key)
+        if meaning is None:
+            raise AttributeError(name)
+        return functools.partial(meaning, self) if callable(key) else meaning(self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs:
+            return self.meanings[ufunc](*inputs)
+        return self.meanings[np.ufunc](ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.meanings[func](*args, **kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.array(to_host(self.tensor), *args, **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return TensorArray(read(self.tensor, unwrap(index if type(index) is tuple else (index,))))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        write(self.tensor, unwrap(value), unwrap(index if type(index) is tuple else (index,)))
+
+    def _add_at(self, piece: Any, index: tuple[Any, ...]) -> None:
+        add_at(self.tensor, unwrap(piece), unwrap(index))
+
+    def _reach(self, index: tuple[Any, ...], path: Path) -> tuple[TensorArray, tuple[Any, ...]]:
+        """Go through as much of a path as torch has views for, and by the numbers of places through the rest."""
+        x, at = self.tensor, 0
+        while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
+            x, at = part, at + 1
+        if at == len(path):
+            return TensorArray(x), index
+        n, shape = x.numel(), tuple(x.shape)
+        places = torch.arange(n, device=x.device).reshape(shape)
+        if x.is_complex():  # the real parts have numbers, and the imaginary ones the next
+            places = torch.complex(places.double(), (places + n).double())
+        found = read(follow(places, path[at:]), unwrap(index))
+        if found.is_complex() or not x.is_complex():
+            return TensorArray(x), torch.unravel_index(found.real.long(), shape)
+        imaginary = bool((found >= n).all())  # the path leads through .imag, or else .real
+        return TensorArray(x.imag if imaginary else x.real), torch.unravel_index(found.long() - imaginary * n, shape)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return bool(self.tensor)
+
+    def __int__(self) -> int:
+        return int(self.tensor)
+
+    def __index__(self) -> int:
+        return operator.index(self.tensor)
+
+    def __float__(self) -> float:
+        return float(self.tensor)
+
+    def __complex__(self) -> complex:
+        return complex(self.tensor)
+
+    def __repr__(self) -> str:
+        return f"TensorArray({self.tensor!r})"
+
+
+def _operator(fn: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    if reflected:
+        return lambda self, other: self.meanings[fn](other, self)
+    return lambda self, *other: self.meanings[fn](self, *other)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift"):
+    _plain = _name.rstrip("_")
+    setattr(TensorArray, f"__{_plain}__", _operator(getattr(operator, _name)))
+    setattr(TensorArray, f"__r{_plain}__", _operator(getattr(operator, _name), reflected=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"):
+    setattr(TensorArray, f"__{_name}__", _operator(getattr(operator, _name)))
+
+
+def wrap(x: Any) -> Any:
+    """Return tensors, in tuples, lists and dicts too, as TensorArrays; other values as they are."""
+    if is_tensor(x):
+        return TensorArray(x)
+    return inside(wrap, x)
+
+
+def unwrap(x: Any) -> Any:
+    """Return TensorArrays, in tuples, lists and dicts too, as the tensors they are."""
+    if type(x) is TensorArray:
+        return x.tensor
+    return inside(unwrap, x)
+
+
+def inside(fn: Callable[[Any], Any], x: Any) -> Any:
+    """Return a tuple, list or dict with each of its parts as `fn` makes it; other values as they are."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind(map(fn, x))
+    if kind is dict:
+        return {key: fn(part) for key, part in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*map(fn, x))
+    return x

@@ -1,0 +1,148 @@
+"""Parts of tensors, by NumPy's indices: read, written to, added to.
+
+torch has no negative steps, takes an integer before the arrays beside it where NumPy broadcasts it with them, and leaves open which
+of several values stays that are written to one place: NumPy's last does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
+
+
+def parts_of(index: Any, device: Any) -> list[Any]:
+    """Return the parts of an index as torch takes them: its integers as int, its arrays as int64 or bool tensors of the device."""
+    parts = [_part(part, device) for part in (index if isinstance(index, tuple) else (index,))]
+    if any(is_tensor(part) and part.dtype is not torch.bool for part in parts):
+        return [torch.full((1,), part, device=device) if type(part) is int else part for part in parts]
+    return parts
+
+
+def _part(part: Any, device: Any) -> Any:
+    if part is None or part is Ellipsis or isinstance(part, (bool, np.bool_)):
+        return part if part is None or part is Ellipsis else bool(part)
+    if isinstance(part, slice):
+        return slice(*(None if bound is None else int(bound) for bound in (part.start, part.stop, part.step)))
+    if isinstance(part, (int, np.integer)):
+        return int(part)
+    if not is_tensor(part):
+        part = to_tensor(np.asarray(part, None if len(np.shape(part)) and np.size(part) else np.intp), device)
+    if part.dtype is torch.bool:
+        return part.to(device)
+    if part.is_floating_point() or part.is_complex():
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    return int(part) if part.ndim == 0 else part.to(device=device, dtype=torch.int64)
+
+
+def _consumes(part: Any) -> int:
+    return 0 if part is None or type(part) is bool else part.ndim if is_tensor(part) and part.dtype is torch.bool else 1
+
+
+def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
+    """Return a tensor flipped along the axes that are read backwards, and the index that reads it forwards."""
+    if not any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts):
+        return x, parts
+    rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
+    axis, flipped, found = 0, [], []
+    for part in parts:
+        if isinstance(part, slice) and (part.step or 1) < 0:
+            n = x.shape[axis]
+            forth = range(n)[part]
+            flipped.append(axis)
+            found.append(slice(n - 1 - forth.start, n - 1 - forth.stop, -forth.step) if len(forth) else slice(0, 0))
+        else:
+            found.append(part)
+        axis += rest if part is Ellipsis else _consumes(part)
+    return x.flip(flipped), found
+
+
+def read(x: Any, index: tuple[Any, ...]) -> Any:
+    """Return `x[index]`: a view where torch has one."""
+    x, parts = _turned(x, parts_of(index, x.device))
+    extra = _hidden_gap(x, parts)
+    if extra is None:
+        return x[tuple(parts)]
+    return x[tuple(None if part is Ellipsis else part for part in parts)].squeeze(extra)
+
+
+def _hidden_gap(x: Any, parts: list[Any]) -> int | None:
+    """Return which axis a new one in place of the ellipsis would be, where it stands between two arrays and for no axis at all.
+
+    It parts the two for NumPy, which then puts their axes first, and not for torch.
+    """
+    arrays = [i for i, part in enumerate(parts) if is_tensor(part)]
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
+    if at is None or len(arrays) < 2 or not arrays[0] < at < arrays[-1] or x.ndim > sum(_consumes(part) for part in parts if part is not Ellipsis):
+        return None
+    first = max(1 if parts[i].dtype is torch.bool else parts[i].ndim for i in arrays)
+    return first + sum(part is None or isinstance(part, slice) for part in parts[:at])
+
+
+def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
+    """Return the numbers of the places that an index names, in an array of this shape."""
+    return read(torch.arange(math.prod(shape), device=device).reshape(shape), index)
+
+
+def is_basic(parts: list[Any]) -> bool:
+    """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of integers, no negative steps."""
+    turned = any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
+    arrays = [part for part in parts if is_tensor(part)]
+    return not turned and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
+
+
+def is_view(parts: list[Any]) -> bool:
+    """True if reading these parts gives a view: no arrays, no bools, no negative steps."""
+    return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and (part.step or 1) > 0) for part in parts)
+
+
+def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
+    """Do `x[index] = value` in place; where an index names a place twice, the last value stays."""
+    parts = parts_of(index, x.device)
+    if is_basic(parts):
+        x[tuple(parts)] = cast(value, x)
+    else:
+        write_at(x, cast(value, x), places(tuple(x.shape), tuple(parts), x.device))
+
+
+def write_at(x: Any, value: Any, at: Any) -> None:
+    """Write values to numbered places, in place; the last stays."""
+    value = _fitted(value, at.shape)
+    flat = at.reshape(-1)
+    if flat.numel():
+        x[torch.unravel_index(flat, tuple(x.shape))] = value.reshape(-1)[last_of(flat, x.numel())[flat]]
+
+
+def last_of(flat: Any, size: int) -> Any:
+    """Return for each of `size` places which of these numbers of places is the last to name it; -1 where none does."""
+    order = torch.arange(flat.numel(), device=flat.device)
+    return torch.full((size,), -1, device=flat.device).scatter_reduce_(0, flat, order, "amax")
+
+
+def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> None:
+    """Add at an index in place, as often as it names a place. `numbers` are those of x's places, where they are known."""
+    parts = parts_of(index, x.device)
+    piece = cast(piece, x)
+    if is_view(parts):
+        part = x[tuple(parts)]
+        part += _fitted(piece, part.shape)
+    elif is_basic(parts):
+        x[tuple(parts)] += _fitted(piece, x[tuple(parts)].shape)
+    else:
+        at = places(tuple(x.shape), tuple(parts), x.device) if numbers is None else read(numbers, tuple(parts))
+        flat = _fitted(piece, at.shape).reshape(-1)
+        if x.is_contiguous():
+            x.view(-1).index_add_(0, at.reshape(-1), flat)
+        else:
+            x.index_put_(torch.unravel_index(at.reshape(-1), tuple(x.shape)), flat, accumulate=True)
+
+
+def _fitted(value: Any, shape: Any) -> Any:
+    """Broadcast what is written to the shape of the place; as NumPy does, drop axes of length 1 that are too many."""
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    return value if value.shape == shape else value.broadcast_to(shape)

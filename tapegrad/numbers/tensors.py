@@ -1,0 +1,450 @@
+"""What torch needs to mean what NumPy means: dtypes and their promotion, places of tensors, computing on the host.
+
+NumPy's rules are the meaning, those of NEP 50: arrays, 0-d ones too, and NumPy's scalars decide by their dtypes, and Python's numbers
+give way. torch lets a 0-d tensor give way as well, divides integers in its default dtype, and promotes int64 and float32 to
+float32: so dtypes are brought together here, before torch sees them. Nothing here reads or sets a global setting of torch's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
+
+PYTHON = frozenset([float, int, complex, bool])
+# What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
+ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.complex128])
+
+
+def is_tensor(x: Any) -> bool:
+    """True for a torch tensor, without importing torch."""
+    return is_tensor_type(type(x))
+
+
+_tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times
+
+
+def is_tensor_type(kind: Any) -> bool:
+    """True for torch's class of tensors and those derived from it."""
+    known = _tensor_types.get(kind)
+    if known is None:
+        tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
+        if tensor is None:
+            return False
+        known = _tensor_types[kind] = issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+    return known
+
+
+def holds_tensor(xs: Iterable[Any]) -> bool:
+    """True if one of some values is a tensor."""
+    for x in xs:  # noqa: SIM110  (no generator: rules ask at every pullback)
+        if type(x) not in ORDINARY and is_tensor(x):
+            return True
+    return False
+
+
+# -- dtypes
+
+
+@dataclass(frozen=True)
+class TensorDtype:
+    """A dtype that torch has and NumPy has not; it answers what rules ask of one."""
+
+    name: str
+    kind: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_KINDS = {"bfloat16": "f", "complex32": "c"}
+_WIDEST = {"float128": "float64", "complex256": "complex128", "float96": "float64", "complex192": "complex128"}  # torch has no longer double
+
+
+@functools.cache
+def numpy_dtype(dtype: Any) -> Any:
+    """Return NumPy's dtype of the same name as torch's; a TensorDtype where there is none.
+
+    >>> import torch
+    >>> numpy_dtype(torch.float32), numpy_dtype(torch.bfloat16).kind
+    (dtype('float32'), 'f')
+    """
+    name = str(dtype).removeprefix("torch.")
+    return TensorDtype(name, _KINDS.get(name, "f")) if name in _KINDS or name.startswith("float8") else np.dtype(name)
+
+
+@functools.cache
+def torch_dtype(dtype: Any) -> Any:
+    """Return torch's dtype of the same name as NumPy's; the widest it has for a long double.
+
+    >>> torch_dtype(np.float32), torch_dtype(int)
+    (torch.float32, torch.int64)
+    """
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    name = dtype.name if isinstance(dtype, TensorDtype) else np.dtype(dtype).name
+    return getattr(torch, _WIDEST.get(name, name))
+
+
+def kind_of(x: Any) -> Any:
+    """Return what decides about promotion: the dtype of a tensor or of NumPy's scalar, the type of a Python number."""
+    kind = type(x)
+    return kind if kind in PYTHON else x.dtype
+
+
+def _stand_in(kind: Any) -> Any:
+    """Return what NumPy's rules of promotion are asked about; bfloat16 is promoted as float16 is."""
+    if kind is bool:
+        return np.dtype(bool)
+    if isinstance(kind, type):
+        return kind
+    found = numpy_dtype(kind) if isinstance(kind, torch.dtype) else kind
+    return np.dtype("complex64" if found.kind == "c" else "float16") if isinstance(found, TensorDtype) else found
+
+
+@functools.cache
+def _promoted(kinds: tuple[Any, ...]) -> Any:
+    stand_ins = [_stand_in(kind) for kind in kinds]
+    return _back(np.result_type(*[kind(0) if isinstance(kind, type) else kind for kind in stand_ins]), kinds)
+
+
+def _back(dtype: Any, kinds: tuple[Any, ...]) -> Any:
+    """Return torch's dtype for one of NumPy's that was found with stand-ins."""
+    return torch.bfloat16 if dtype == np.float16 and torch.bfloat16 in kinds else torch_dtype(dtype)
+
+
+def result_type(*args: Any) -> Any:
+    """Return the dtype that NumPy's promotion gives numbers, arrays and tensors, as torch's.
+
+    >>> import torch
+    >>> result_type(torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.float32)), result_type(torch.tensor([1]), 0.5)
+    (torch.float64, torch.float64)
+    """
+    return _promoted(tuple(map(kind_of, args)))
+
+
+def inexact_type(*args: Any) -> Any:
+    """Return the same, and float64 for integers: what a function of real or complex numbers computes in."""
+    dtype = result_type(*args)
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.float64
+
+
+# -- tensors of values
+
+
+def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
+    """Return a number, an array or a tensor as a tensor of a device; on the CPU an array's memory is shared where that is possible."""
+    if not is_tensor(x):
+        if not isinstance(x, np.ndarray) or not x.ndim:
+            kind: Any = x.dtype if hasattr(x, "dtype") else type(x)
+            dtype = dtype or torch_dtype(kind)
+            return torch.full((), np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x, dtype=dtype, device=device)
+        if min(x.strides, default=0) < 0 or x.dtype.name in _WIDEST or not x.flags.writeable or not x.dtype.isnative:
+            x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")  # torch has no negative strides, and warns of what may not be written to
+        x = torch.from_numpy(x)
+    return x.to(device=device, dtype=dtype or x.dtype)
+
+
+def convert(x: Any, dtype: Any) -> Any:
+    """Return a tensor in another dtype, the real part of complex numbers for a real one."""
+    wanted = torch_dtype(dtype)
+    return (x.real if x.is_complex() and not wanted.is_complex and wanted is not torch.bool else x).to(wanted, copy=True)
+
+
+def device_of(args: Iterable[Any]) -> Any:
+    """Return the device of the tensors among some values: another than the CPU where there is one; None without tensors."""
+    device = None
+    for x in args:
+        if type(x) not in ORDINARY and is_tensor(x) and (device is None or device.type == "cpu"):
+            device = x.device
+    return device
+
+
+def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
+    """Return arguments with arrays as tensors, and all tensors on one device."""
+    device, apart = None, False
+    for arg in args:
+        kind = type(arg)
+        if kind is np.ndarray:
+            apart = True
+        elif kind not in ORDINARY and is_tensor_type(kind):
+            apart = apart or (device is not None and arg.device != device)
+            device = arg.device
+    if not apart:
+        return args
+    device = device_of(args)
+    return [to_tensor(arg, device) if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device) else arg for arg in args]
+
+
+def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> list[Any]:
+    """Return all arguments as tensors of one device and of their common dtype, floating or complex if they are to be a `number`."""
+    args = list(args)
+    dtype = dtype or (inexact_type(*args) if number else result_type(*args))
+    device = device_of(args)
+    return [to_tensor(x, device, dtype) for x in args]
+
+
+def detached(x: Any) -> Any:
+    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are."""
+    if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
+        return x.detach()
+    return x
+
+
+def cast(value: Any, x: Any) -> Any:
+    """Return a value as what can be written into `x`: of its device and dtype, the real part where that is real."""
+    value = to_tensor(value, x.device)
+    return value if value.dtype is x.dtype else convert(value, x.dtype)
+
+
+def numbers_of(x: Any) -> tuple[int, ...]:
+    """Return one or several integers, tensors too, as a tuple: a shape, axes, shifts."""
+    return tuple(map(int, x)) if isinstance(x, (tuple, list)) or getattr(x, "ndim", False) else (int(x),)
+
+
+def share_memory(a: Any, b: Any) -> bool:
+    """True if two tensors, or those behind two proxies, lie in the same memory."""
+    a, b = plain(a), plain(b)
+    return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """True if two arrays, or two tensors, may share memory; what is neither shares none.
+
+    >>> x = np.zeros(3)
+    >>> overlap(x, x[1:]), overlap(x, x.copy()), overlap(x, 1.0)
+    (True, False, False)
+    """
+    if hasattr(type(a), "_tracer") or hasattr(type(b), "_tracer"):  # a proxy has none
+        return False
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return bool(np.may_share_memory(a, b))
+    return is_tensor(a) and is_tensor(b) and share_memory(a, b)
+
+
+def is_memory(x: Any) -> bool:
+    """True for an array or a tensor: what can be written to in place."""
+    return isinstance(x, np.ndarray) or is_tensor(x)
+
+
+def is_writable(x: Any) -> bool:
+    """True unless it is an array that may only be read."""
+    return bool(getattr(getattr(x, "flags", None), "writeable", True))
+
+
+def duplicate(x: Any) -> Any:
+    """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is decided what is a view of it."""
+    if hasattr(x, "_tracer"):  # a traced one records its copy
+        return x.clone() if is_tensor(x) else x.copy(order="K")
+    if is_tensor(x):
+        y = x.clone()
+        return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    if x.flags.forc or x.dtype.hasobject or 0 in x.strides:
+        return x.copy(order="K")
+    low, high = np.lib.array_utils.byte_bounds(x)
+    y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low, x.strides)
+    y[...] = x
+    y.flags.writeable = x.flags.writeable
+    return y
+
+
+def to_host(x: Any) -> Any:
+    """Return a tensor as NumPy has it, a 0-d one as a scalar; other values as they are. bfloat16 becomes float32."""
+    if not is_tensor(x):
+        return x
+    x = x.detach().resolve_conj().resolve_neg().cpu()
+    return (x.float() if isinstance(numpy_dtype(x.dtype), TensorDtype) else x).numpy()[()]
+
+
+def all_on_host(x: Any) -> Any:
+    """Return nested tuples, lists and dicts with NumPy's arrays and scalars for the tensors in them."""
+    if type(x) in (tuple, list):
+        return type(x)(map(all_on_host, x))
+    return {key: all_on_host(part) for key, part in x.items()} if type(x) is dict else to_host(x)
+
+
+def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
+    """Return NumPy's arrays and scalars, in tuples or lists too, as tensors of a device; float32 as `narrow`, if that was given."""
+    if isinstance(y, (tuple, list)):
+        parts = [from_host(part, device, narrow) for part in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    if not isinstance(y, (np.ndarray, np.generic)):
+        return y
+    return to_tensor(y, device, narrow if y.dtype == np.float32 else None)
+
+
+def on_host(impl: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the torch implementation that computes with NumPy or SciPy: tensors go to the host, and what comes of them goes back.
+
+    For what torch has no function for. It waits for the device, and so costs the more the more it is called.
+    """
+    def run(*args: Any, **kwargs: Any) -> Any:
+        narrow = next((x.dtype for x in args if is_tensor(x) and isinstance(numpy_dtype(x.dtype), TensorDtype)), None)
+        return from_host(impl(*map(to_host, args), **kwargs), device_of(args), narrow)
+    return run
+
+
+# -- functions of torch, made to mean what NumPy's mean
+
+
+def named(name: str) -> Callable[..., Any]:
+    """Return torch's function of a dotted name, looked up when it is called."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = torch
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found(*args, **kwargs)
+    return run
+
+
+class Loop(NamedTuple):
+    """What a ufunc does with arguments of some dtypes: those it converts them to, and those of its results."""
+
+    given: tuple[Any, ...]
+    results: tuple[Any, ...]
+
+
+def elementwise(ufunc: Any, fn: Callable[..., Any] | str, numbers: bool = False) -> Callable[..., Any]:
+    """Make a function of torch convert its arguments and results as a ufunc does.
+
+    `numbers` says that it takes Python's numbers as they are; else they become 0-d tensors.
+
+    >>> import torch
+    >>> elementwise(np.sin, "sin")(torch.tensor([0, 1])).dtype
+    torch.float64
+    """
+    apply = named(fn) if isinstance(fn, str) else fn
+    loops: dict[tuple[Any, ...], Loop] = {}
+
+    def run(*args: Any) -> Any:
+        kinds = tuple(map(kind_of, args))
+        loop = loops.get(kinds)
+        if loop is None:
+            loop = loops[kinds] = _loop(ufunc, kinds)
+        device = None
+        given = []
+        for x, kind, dtype in zip(args, kinds, loop.given):
+            if is_tensor(x):
+                given.append(x if kind is dtype else x.to(dtype))
+            elif numbers:
+                given.append(x if kind in PYTHON else x.item())
+            else:
+                device = device or device_of(args)
+                given.append(to_tensor(x, device, dtype))
+        y = apply(*given)
+        if type(y) is tuple:
+            return tuple(part.to(dtype) for part, dtype in zip(y, loop.results))
+        return y if y.dtype is loop.results[0] else y.to(loop.results[0])
+    return run
+
+
+def _loop(ufunc: Any, kinds: tuple[Any, ...]) -> Loop:
+    dtypes = ufunc.resolve_dtypes((*map(_stand_in, kinds), *(None,) * ufunc.nout))
+    found = tuple(_back(dtype, kinds) for dtype in dtypes)
+    return Loop(found[:ufunc.nin], found[ufunc.nin:])
+
+
+def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an order there, and more functions."""
+    on_complex = on_host(impl)
+
+    def is_complex(x: Any) -> bool:
+        return bool(x.is_complex() if is_tensor(x) else isinstance(x, complex))  # NumPy's complex128 is one
+    return lambda *args, **kwargs: (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
+
+
+def duplicates(leaves: list[Any]) -> list[Any]:
+    """Return leaves with arrays and tensors in memory of their own: arrays share it where they did, and may be written to where they might."""
+    memory = [x for x in leaves if type(x) is np.ndarray]
+    roots: dict[int, Any] = {}
+    made: dict[int, Any] = {}
+
+    def copied(x: Any) -> Any:
+        if type(x) is not np.ndarray:
+            return duplicate(x) if is_tensor(x) else x
+        root = x
+        while type(root.base) is np.ndarray:
+            root = root.base
+        alone = sum(np.may_share_memory(x, other) for other in memory) == 1
+        if alone or not (root.flags.c_contiguous or x is root):
+            y = duplicate(x)
+        else:
+            copy = roots.setdefault(id(root), np.array(root))
+            at = x.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+            y = np.ndarray(x.shape, x.dtype, copy, at, x.strides)
+        y.flags.writeable = x.flags.writeable
+        return y
+    for x in leaves:
+        if id(x) not in made:
+            made[id(x)] = copied(x)
+    return [made[id(x)] for x in leaves]
+
+
+def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a comparison of short integers with Python's, which may be larger than any of them, as exact as NumPy's is."""
+    def long(x: Any, beside: Any) -> Any:
+        short = type(beside) is int and is_tensor(x) and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
+        return x.long() if short else x
+    return lambda a, b: fn(long(a, b), long(b, a))
+
+
+def product(name: str, *before: Any) -> Callable[..., Any]:
+    """Return torch's sum of products; of integers and bools as NumPy has it, where torch has none: bool, and any on CUDA."""
+    def run(*args: Any) -> Any:
+        xs = together(args)
+        dtype = xs[0].dtype
+        fn = getattr(torch, name)
+        if dtype is torch.bool:
+            return fn(*before, *(x.double() for x in xs)) != 0
+        if xs[0].device.type != "cpu" and not dtype.is_floating_point and not dtype.is_complex:
+            return fn(*before, *(x.double() for x in xs)).to(dtype)  # exact up to 2 ** 53
+        return fn(*before, *xs)
+    return run
+
+
+def number_function(fn: Callable[..., Any] | str, strong: bool = False) -> Callable[..., Any]:
+    """Make a function of torch take its arguments in one floating or complex dtype, integers as float64.
+
+    With `strong`, a Python number does not give way to an array of float32.
+    """
+    apply = named(fn) if isinstance(fn, str) else fn
+
+    def run(*args: Any) -> Any:
+        return apply(*together((np.asarray(x) if strong and type(x) in PYTHON else x for x in args), number=True))
+    return run
+
+
+def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Make a function of torch.linalg, of one matrix, take integers too, and raise NumPy's error."""
+    apply = named(fn) if isinstance(fn, str) else fn
+
+    def run(x: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            y = apply(x.to(inexact_type(x)), *args, **kwargs)
+        except torch.linalg.LinAlgError as err:
+            raise np.linalg.LinAlgError(str(err)) from err
+        return tuple(y) if isinstance(y, tuple) else y
+    return run
+
+
+def dims(x: Any, axis: Any) -> tuple[int, ...]:
+    """Return the axes that NumPy's `axis` means, counted from the front."""
+    ndim = x.ndim
+    axes = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    for a in axes:
+        if not -ndim <= int(a) < ndim:
+            raise np.exceptions.AxisError(int(a), ndim)
+    return tuple(int(a) % ndim for a in axes)
+
+
+def scipy_function(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of SciPy, found when it is called."""
+    return lambda *args, **kwargs: getattr(importlib.import_module(module), name)(*args, **kwargs)

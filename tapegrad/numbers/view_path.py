@@ -1,0 +1,97 @@
+"""Path: the steps from an array to a view of it, which is read, written or added to where it lies in the array's memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.numbers.formatting import brief
+
+
+class Step(NamedTuple):
+    """One step from an array to a view of it: `getitem(1:)`, `permute_dims()`."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __repr__(self) -> str:
+        shown = [brief(arg) for arg in self.args] + [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()]
+        return f"{self.op.__name__}({', '.join(shown)})"
+
+
+Path = tuple[Step, ...]
+
+
+def follow(x: Any, path: Path) -> Any:
+    """Return the view that a path leads to; of a NumPy array it shares the memory."""
+    for step in path:
+        x = step.op.run(x, *step.args, **step.kwargs)
+    return x
+
+
+def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
+    """Write in place, with NumPy's own meaning and errors."""
+    view, at = reach(x, index, path)
+    view[at] = value
+
+
+def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
+    """Add in place at an index of a view, as often as an integer array repeats a place."""
+    view, at = reach(x, index, path) if path or type(x) is not np.ndarray else (x, index)
+    if type(view) is not np.ndarray and hasattr(type(view), "_add_at"):
+        view._add_at(piece, at)  # type: ignore[union-attr]
+    elif repeats(at):
+        np.add.at(view, at, piece)
+    else:
+        view[at] += piece
+
+
+def may_repeat(index: tuple[Any, ...]) -> bool:
+    """True if an index may name a place more than once, whatever the numbers in it."""
+    for part in index:  # noqa: SIM110  (no generator: a sparse cotangent asks for each of its pieces)
+        if type(part) is not slice and isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b":
+            return True
+    return False
+
+
+def repeats(index: tuple[Any, ...]) -> bool:
+    """True unless an index, by the numbers in it, is known to name no place twice: to add at such places takes a tenth of the time."""
+    for part in index:
+        if type(part) is np.ndarray and part.dtype.kind != "b":
+            return may_repeat(index) and not (_is_rising(part) and all(map(_runs_along, index, [part] * len(index))))
+    return may_repeat(index)
+
+
+def _is_rising(part: Any) -> bool:
+    """True for places along an axis, counted from the front, each behind the one before."""
+    return part.ndim == 1 and part.size > 0 and part.dtype.kind in "iu" and part[0] >= 0 and bool(np.logical_and.reduce(part[1:] > part[:-1]))
+
+
+def _runs_along(other: Any, part: Any) -> bool:
+    """True for a part of an index beside which another names each of its places once."""
+    if type(other) is np.ndarray:
+        return bool(other.dtype.kind != "b" and other.shape == part.shape)
+    return type(other) in (slice, int, type(None), type(Ellipsis))
+
+
+def reach(x: Any, index: tuple[Any, ...], path: Path) -> tuple[Any, tuple[Any, ...]]:
+    """Return a view of x's memory, and the index of it that names the places which `index` names at the end of a path.
+
+    That is the path's own view, unless a reshape on the way was a view of another memory layout, and of x is a copy.
+    A tensor has fewer views, and no meaning is in how it lies in memory: a TensorArray finds those places itself.
+    """
+    if type(x) is not np.ndarray and hasattr(type(x), "_reach"):
+        return x._reach(index, path)  # type: ignore[no-any-return]
+    view = follow(x, path)
+    if not path or hasattr(type(x), "_tracer") or np.may_share_memory(view, x) or not view.flags.writeable:
+        return view, index  # what may not be written to raises
+    places: Any = np.arange(x.size).reshape(x.shape)
+    if x.dtype.kind != "c":
+        return x, np.unravel_index(follow(places, path)[index], x.shape)
+    found = np.asarray(follow(places + 1j * (places + x.size), path)[index])
+    if found.dtype.kind == "c":
+        return x, np.unravel_index(found.real.astype(np.intp), x.shape)
+    imaginary = bool(np.all(found >= x.size))  # the path leads through .imag, or else .real
+    return (x.imag if imaginary else x.real), np.unravel_index(found.astype(np.intp) - imaginary * x.size, x.shape)

@@ -1,0 +1,166 @@
+"""loop: a body that is run again and again, as one call on a tape."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, pairwise
+from typing import Any, TypeVar
+
+from tapegrad.ops import getfield, pack, setitem
+from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
+from tapegrad.tree.flatten import flatten
+
+T = TypeVar("T")
+
+
+class Loop:
+    """A repeated segment of a tape as one function: `count` runs of a subtape, each of which hands values on to the next.
+
+    Umlaut.jl has loops on its tapes, and JAX's `lax.scan` is the same.
+
+    The body's inputs are, in this order, the `steps` (numbers that differ from run to run and are known: `steps[i][k]` in run k), what is
+    `given` to all runs alike, what is `listed` (a sequence, of which run k gets element k), and what is `carried`. It returns the new values
+    of what is carried, and then what is collected from each run. Called with what is given, the sequences, and the first values of what is
+    carried, a loop returns the last values of those, and a tuple for each thing collected. In `reverse`, the last run is made first; elements
+    and collections keep their order.
+    """
+
+    differentiable, dynamic = True, False
+
+    def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
+                 reverse: bool = False) -> None:
+        self.body, self.count, self.steps, self.reverse = body, count, tuple(steps), reverse
+        self.sizes = (len(self.steps), given, listed, carried)
+        self.__name__ = f"{count} x loop"
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def parts(self) -> tuple[list[Input], list[Input], list[Input], list[Input]]:
+        """Return the body's inputs: steps, given, listed, carried."""
+        return self.parted(self.body.inputs[1:])
+
+    def parted(self, inputs: Iterable[T]) -> tuple[list[T], list[T], list[T], list[T]]:
+        """Return what stands for the body's inputs, in their order, in those four parts."""
+        xs = iter(inputs)
+        steps, given, listed, carried = (list(islice(xs, size)) for size in self.sizes)
+        return steps, given, listed, carried
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """What the body returns: the new values of what is carried, and what is collected."""
+        return self.body.result.args  # type: ignore[union-attr]
+
+    @property
+    def runs(self) -> range:
+        """The numbers of the runs, in the order in which they are made."""
+        return range(self.count - 1, -1, -1) if self.reverse else range(self.count)
+
+    def with_body(self, body: Tape) -> Loop:
+        """Return a loop with another body for the same inputs and results."""
+        return Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        from tapegrad.replay.interpreter import play_loop
+        return play_loop(self, values)
+
+
+class Runs:
+    """What the runs of a loop hand on to the next, and what they collect."""
+
+    def __init__(self, loop: Loop, first: Sequence[Any]) -> None:
+        self.now = list(first)
+        self.collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(self.now):]]
+
+    def add(self, k: int, made: Sequence[Any]) -> None:
+        """Take what run `k` returns."""
+        for part, y in zip(self.collected, made[len(self.now):]):
+            part[k] = y
+        self.now = list(made[:len(self.now)])
+
+    @property
+    def result(self) -> tuple[Any, ...]:
+        """What the loop returns."""
+        return (*self.now, *map(tuple, self.collected))
+
+
+def is_loop(op: Any) -> bool:
+    """True for the call of a loop."""
+    return type(op) is Call and type(op.fn) is Loop
+
+
+def range_of(values: Sequence[Any]) -> range | None:
+    """Return a range of the same integers, in their order; None where they are no integers, or not equally far apart."""
+    apart = values[1] - values[0] if len(values) > 1 and all(type(value) is int for value in values) else 0
+    if not apart or any(b - a != apart for a, b in pairwise(values)):
+        return None
+    return range(values[0], values[-1] + (1 if apart > 0 else -1), apart)
+
+
+def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
+    """Return, by loop, the numbers of its results that some operations take."""
+    found: defaultdict[Operation, set[int]] = defaultdict(set)
+    for op in ops:
+        for arg in op.args:
+            if is_loop(arg):
+                found[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield else range(len(arg.fn.results)))
+    return found
+
+
+def written(loop: Loop) -> set[Operation]:
+    """Return the inputs among what is carried that the body writes to."""
+    carried = loop.parts()[3]
+    found: set[Operation] = set()
+    for op in loop.body.ops:
+        root: Any = op
+        while isinstance(root, Call) and root.fn is setitem:
+            root = root.args[0]
+        if root is not op and root in carried:
+            found.add(root)
+    return found
+
+
+def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
+    """Put a copy of an operation on a body, and say so: `at` holds what stands there for what it uses."""
+    new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+    new.note = ""
+    body.ops.append(new)
+    new.id = len(body.ops)
+    return new
+
+
+def put_results(body: Tape, parts: Sequence[Any]) -> None:
+    """Make the tuple of `parts` what a body returns."""
+    into = flatten(tuple([0] * len(parts)), "", [], [])
+    val = tuple([part.val if isinstance(part, Operation) else part for part in parts])
+    body.result = body.push(Call(pack, tuple(parts), {"into": into}, val))
+
+
+def step_label(number: int) -> str:
+    """Return the label of an input of a body that stands for a number of each run's own, the same in every replay."""
+    return f"step{number}"
+
+
+def given_label(label: str) -> str:
+    """Return the label of an input of a body that is given from outside, which is none of a step."""
+    return f"given_{label}" if label.startswith("step") else label
+
+
+def steps_of(tape: Tape) -> list[Input]:
+    """Return the inputs of a body that stand for numbers of each run's own; none of another tape."""
+    return [x for x in tape.inputs if x.label.startswith("step")] if tape.structure is None else []
+
+
+def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
+    """Return a tape on which each loop's body is what `change` makes of it."""
+    from tapegrad.transforms.walk import Walk
+    if not any(map(is_loop, tape.ops)):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if is_loop(made):
+            body = change(made.fn.body)
+            made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
+    return walk.done()

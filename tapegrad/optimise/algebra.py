@@ -1,0 +1,220 @@
+"""algebra: what simplify knows of elementwise calls, a row for each rule.
+
+A rule is `(walk, op, *args, **kwargs) -> stand-in or None`. What stands in for a call has its type, shape and dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import layout_of
+from tapegrad.numbers.formatting import is_python
+from tapegrad.ops import (
+    abs,
+    add,
+    array,
+    astype,
+    conjugate,
+    copy,
+    cos,
+    divide,
+    full,
+    full_like,
+    multiply,
+    negative,
+    ones,
+    ones_like,
+    positive,
+    pow,
+    real,
+    square,
+    subtract,
+    where,
+    zeros,
+    zeros_like,
+)
+from tapegrad.ops.elementwise import is_complex
+from tapegrad.tape.tape import Call, Constant, Operation
+from tapegrad.transforms.walk import Walk, is_call, same_type
+
+
+def number(x: Any) -> Any:
+    """Return the number that an argument is everywhere, None if it is not constant."""
+    if isinstance(x, Constant) or is_filled(x):
+        x = x.val
+    if isinstance(x, Operation):
+        return None
+    if type(x) is np.ndarray:
+        return x.flat[0] if uniform(x) else None
+    return x if isinstance(x, (int, float, complex, np.generic)) and not isinstance(x, (bool, np.bool_)) else None
+
+
+FILLED = frozenset([zeros, ones, zeros_like, ones_like])
+
+
+def is_filled(x: Any) -> bool:
+    """True for a call that makes an array of one number that is always the same."""
+    return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like) and not any(isinstance(arg, Operation) for arg in x.args[1:])))
+
+
+def uniform(x: np.ndarray[Any, Any]) -> bool:
+    """True for an array of one number again and again, to the bit."""
+    if not x.size or x.dtype.kind not in "iuf":
+        return False
+    first = x.flat[0]
+    return bool(first == x.flat[-1]) and bool((x == first).all()) and (bool(first) or not np.signbit(x).any())
+
+
+def same(x: Any, op: Operation) -> Any:
+    """Return an operand that may stand for a call, None where its type or shape is another."""
+    return x if isinstance(x, Operation) and same_type(x.val, op.val) else None
+
+
+# -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of
+# that. x - 0 and x + (-0.0) are.
+
+
+def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """x * 1, 1 * x."""
+    if is_complex(op.val):
+        return None
+    return same(a, op) if number(b) == 1 else same(b, op) if number(a) == 1 else None
+
+
+def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """x / 1, x ** 1."""
+    return same(a, op) if number(b) == 1 and not is_complex(op.val) else None
+
+
+def plus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """x + (-0.0), -0.0 + x; with 0 where x is an integer."""
+    if is_complex(op.val):
+        return None
+    neutral = [is_zero(x, negative=True) or (is_zero(x, negative=False) and not floats(op)) for x in (a, b)]
+    return same(a, op) if neutral[1] else same(b, op) if neutral[0] else None
+
+
+def minus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """x - 0."""
+    return same(a, op) if is_zero(b, negative=False) else None
+
+
+def is_zero(x: Any, negative: bool) -> bool:
+    """True for a zero of a sign."""
+    x = number(x)
+    return bool(x == 0) and not isinstance(x, (complex, np.complexfloating)) and bool(np.signbit(x)) is negative
+
+
+# -- signs
+
+
+def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
+    exact = (is_zero(a, negative=True) and not is_complex(op.val)) or (is_zero(a, negative=False) and not floats(op))
+    return w.make(op, negative, b, val=op.val) if exact and same(b, op) else None
+
+
+def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """x * -1, -1 * x, x / -1 is -x."""
+    x = a if number(b) == -1 else b if number(a) == -1 and op.fn is multiply else None
+    return w.make(op, negative, x, val=op.val) if same(x, op) and signed(op) and not is_complex(op.val) else None
+
+
+def signed(op: Operation) -> bool:
+    """True for a value that has a negative: no bool, no unsigned integer."""
+    return getattr(getattr(op.val, "dtype", None), "kind", "f") in "ifc" and not isinstance(op.val, bool)
+
+
+def negated_twice(w: Walk, op: Call, x: Any) -> Any:
+    """--x is x."""
+    return same(x.args[0], op) if is_call(x, negative) else None
+
+
+def floats(op: Operation) -> bool:
+    """True for a real or complex floating value: integers may overflow, objects may mean anything."""
+    return isinstance(op.val, (float, complex)) or getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")
+
+
+def plus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """a + (-b) is a - b, (-a) + b is b - a."""
+    if is_call(b, negative) and floats(b):
+        return w.make(op, subtract, a, b.args[0], val=op.val)
+    return w.make(op, subtract, b, a.args[0], val=op.val) if is_call(a, negative) and floats(a) else None
+
+
+def minus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """a - (-b) is a + b."""
+    return w.make(op, add, a, b.args[0], val=op.val) if is_call(b, negative) and floats(b) else None
+
+
+def both_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """(-a) * (-b) is a * b, (-a) / (-b) is a / b."""
+    return w.make(op, op.fn, a.args[0], b.args[0], val=op.val) if is_call(a, negative) and is_call(b, negative) and floats(op) else None
+
+
+def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
+    """f(-x) is f(x): cos, abs, squares."""
+    return w.make(op, op.fn, x.args[0], *rest, val=op.val) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
+
+
+# -- quotients
+
+
+def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two.
+
+    Where b is subnormal, 1 / b overflows and a / b may not; where b is within a factor of 4 of the largest number, 1 / b has fewer digits.
+    """
+    for x, y in ((a, b), (b, a)):
+        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
+                and same_type(y.args[1].val, y.val) and same_type(y.val, op.val) and not is_python(y.val):
+            return w.make(op, divide, x, y.args[1], val=op.val)
+    return None
+
+
+# -- powers
+
+
+def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
+    """x ** 2 is square(x) of an array, which `**` computes so itself, and x * x of NumPy's numbers; Python's raise where they overflow."""
+    if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.val, op.val)):
+        return None
+    if type(op.val) is np.ndarray:
+        return w.make(op, square, x, val=op.val)
+    return w.make(op, multiply, x, x, val=op.val) if isinstance(op.val, np.floating) else None
+
+
+# -- what changes nothing
+
+
+def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
+    """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape writes to nothing in place."""
+    if op.fn in (conjugate, real) and is_complex(op.val):
+        return None
+    return same(x, op) if isinstance(x, Operation) and layout_of(x.val) == layout_of(op.val) else None
+
+
+def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
+    """where(c, x, x) is x."""
+    return same(a, op) if a is b and isinstance(a, Operation) else None
+
+
+ALGEBRA = (
+    (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero), (subtract, minus_from_zero),
+    (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),
+    (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
+    (cos, even), (abs, even), (square, even), (pow, even),
+    (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
+    (where, no_choice),
+)
+
+_NUMBER = FILLED | {full, full_like}  # constants aside
+_NEGATIVE = frozenset([negative])
+LOOKS_AT: dict[Any, frozenset[Any]] = {
+    **dict.fromkeys([times_one, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one, squared], _NUMBER),
+    **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
+    times_reciprocal: frozenset([divide]),
+}
+"""What a rule looks for among the arguments: calls of these, or constants. Rules that are not here look at every call."""

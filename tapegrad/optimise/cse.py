@@ -1,0 +1,107 @@
+"""cse: what is computed twice is computed once (value numbering)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.formatting import is_python
+from tapegrad.ops import add, multiply
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
+from tapegrad.transforms.walk import Walk, pure
+
+SMALL = 4096  # bytes up to which constant arrays are compared by content
+
+
+def cse(tape: Tape) -> Tape:
+    """Return a tape on which calls of one op with the same arguments, and guards of one fact, are one.
+
+    Numbers are the same if their type and every bit is: 1, 1.0 and True differ, and so do 0.0 and -0.0. Sums and products
+    of numbers and arrays have no order. Random draws and calls of a user's functions stay as many as they are.
+    """
+    same, found = _same(tape)
+    if not found:
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        first = same[op.id]
+        if first is op:
+            walk.keep(op)
+        else:
+            walk.stand_in(op, walk.at[first.id])
+    return walk.done()
+
+
+def _same(tape: Tape) -> tuple[list[Operation], int]:
+    """Return, by position, the first operation of the same value, and how many are not the first."""
+    same: list[Any] = [None] * (len(tape.ops) + 1)
+    seen: dict[Any, Operation] = {}
+    found = 0
+    for op in tape.ops:
+        key = _key(op, same)
+        known = op if key is None else seen.setdefault(key, op)
+        same[op.id] = known
+        found += known is not op
+    return same, found
+
+
+def _key(op: Operation, same: list[Operation]) -> Any:
+    """Return what two operations of one value have in common, None for one that stays alone."""
+    kind = type(op)
+    if kind is Call:
+        fn = op.fn  # type: ignore[attr-defined]
+        if not pure(fn) or fn.owns:
+            return None
+        args = [same[arg.id] if isinstance(arg, Operation) else number(arg, same) for arg in op.args]
+        if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
+            args.reverse()
+        kwargs = op.kwargs  # type: ignore[attr-defined]
+        if is_python(op.val):  # math.sin(x) is one, np.sin(x) is not
+            args.append(type(op.val))
+        if kwargs:
+            return (fn, *args, *((name, number(value, same)) for name, value in sorted(kwargs.items())))
+        return (fn, *args)
+    if kind is Guard:
+        return ("guard", op.fact, number(op.args[0], same), number(op.expected, same))  # type: ignore[attr-defined]
+    return ("constant", number(op.val, same)) if kind is Constant else None
+
+
+def number(x: Any, same: list[Operation]) -> Any:
+    """Return a key for an argument, equal only for what is the same to the last bit."""
+    if isinstance(x, Operation):
+        return same[x.id]
+    kind = type(x)
+    if kind is float:
+        return (kind, x) if x and x == x else (kind, struct.pack("d", x))  # two zeros are equal, and nan is not
+    if kind in _PLAIN:
+        return (kind, x)
+    if kind is slice:
+        return (kind, number(x.start, same), number(x.stop, same), number(x.step, same))
+    if kind is tuple or kind is list:
+        return (kind, *[number(part, same) for part in x])
+    if isinstance(x, (np.ndarray, np.generic)):
+        if x.nbytes <= SMALL and x.dtype != object:
+            return (kind, str(x.dtype), x.shape, getattr(x, "strides", ()), x.tobytes())
+        return ("id", id(x))
+    if isinstance(x, (np.dtype, type)):
+        return ("type", str(x))
+    return ("id", id(x))  # it stays alive while the tape does
+
+
+_PLAIN = frozenset([int, bool, str, type(None), type(Ellipsis)])
+
+
+def _later(a: Any, b: Any) -> bool:
+    """True if two operands stand in another order than in that of the tape, constants last."""
+    return isinstance(b, Operation) and not (isinstance(a, Operation) and a.id <= b.id)
+
+
+def _commutes(op: Operation) -> bool:
+    """True for a sum or product of real numbers: that of complex ones may be rounded otherwise in the other order."""
+    for arg in op.args:
+        val = arg.val if isinstance(arg, Operation) else arg
+        if not (val.dtype.kind in "biuf" if isinstance(val, (np.ndarray, np.generic)) else isinstance(val, (int, float))):
+            return False
+    return True

@@ -1,0 +1,54 @@
+"""dce: operations that nothing needs vanish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.ops import default_rng, draw
+from tapegrad.ops.loop import steps_of
+from tapegrad.replay.raising import may_stop, varying_shapes
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.transforms.walk import Walk, own
+
+
+def dce(tape: Tape) -> Tape:
+    """Return a tape of what its result and its guards need.
+
+    Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
+    value, and what may raise: the program may catch the error, and take another path.
+    """
+    alive = bytearray(len(tape.ops) + 1)
+    if tape.result is not None:
+        alive[tape.result.id] = 1
+    varying, steps = varying_shapes(tape), steps_of(tape)
+    for op in reversed(tape.ops):
+        if alive[op.id] or not _may_go(op) or may_stop(op, varying, steps):
+            alive[op.id] = 1
+            for used in operands(op):
+                alive[used.id] = 1
+    if alive.count(1) == len(tape.ops):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        if alive[op.id]:
+            walk.keep(op)
+    return walk.done()
+
+
+def _may_go(op: Operation) -> bool:
+    if isinstance(op, Constant):
+        return True
+    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng
+
+
+def _harmless(op: Call) -> bool:
+    """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback that one of them returned."""
+    fn: Any = op.fn
+    if getattr(fn, "draws", False) or (op.args and getattr(op.args[0], "draws", False)):
+        return False
+    if isinstance(fn, Operation):
+        return True
+    if own(fn):
+        return True
+    named = op.args[0] if op.args and getattr(fn, "__name__", "") == "rrule" else fn
+    return own(named) or (named is fn and getattr(fn, "__module__", "").startswith("tapegrad.") and not hasattr(fn, "__wrapped__"))

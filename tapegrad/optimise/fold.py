@@ -1,0 +1,59 @@
+"""fold: what is computed of constants alone is computed now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, value_of
+from tapegrad.transforms.walk import Walk, literal, pure
+
+LARGEST = 4096  # elements of a constant that is made; a larger one only where its operands were as large
+
+
+def fold(tape: Tape) -> Tape:
+    """Return a tape on which calls with constant arguments are constants, and constant numbers stand where they are used.
+
+    What is drawn at random, made for writing or computed by a user's function is left, and so is what raises.
+    """
+    if not any(map(_folds, tape.ops)):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        args = walk.args(op)
+        if isinstance(op, Constant) and literal(op.val):
+            walk.stand_in(op, op.val)
+        elif isinstance(op, Call) and _constant(op, args):
+            folded = _value(op, args)
+            walk.stand_in(op, walk.keep(op, args) if folded is op else walk.constant(op, folded))
+        elif op.kind != "guard" or isinstance(args[0], Operation):  # a fact about a constant cannot change
+            walk.keep(op, args)
+    return walk.done()
+
+
+def _folds(op: Operation) -> bool:
+    """True for what is the first to go, where anything goes."""
+    if type(op) is Call:
+        return _constant(op, op.args)
+    return type(op) is Constant and literal(op.val)
+
+
+def _constant(op: Call, args: tuple[Any, ...]) -> bool:
+    for arg in args:
+        if isinstance(arg, Operation) and type(arg) is not Constant:
+            return False
+    return pure(op.fn) and not (op.fn.owns or op.fn.nested)
+
+
+def _value(op: Call, args: tuple[Any, ...]) -> Any:
+    """Return the value of a call, the call itself where it is to stay one."""
+    try:
+        with np.errstate(all="ignore"):
+            val = op.fn.run(*map(value_of, args), **op.kwargs)
+    except Exception:  # whatever it is, it is raised where the tape runs
+        return op
+    if literal(val):
+        return op.val if literal(op.val) and type(op.val) is not type(val) and op.val == val else val
+    largest = max([LARGEST, *[arg.val.size for arg in args if isinstance(arg, Constant) and isinstance(arg.val, np.ndarray)]])
+    return val if type(val) is np.ndarray and val.size <= largest else op

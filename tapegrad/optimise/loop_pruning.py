@@ -1,0 +1,145 @@
+"""loop_pruning: loops do what is needed, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.ops import getfield
+from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken, with_bodies
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.specialise import FIXED
+from tapegrad.replay.raising import may_stop
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
+from tapegrad.transforms.walk import Walk, literal, pure
+
+
+def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:
+    """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave to the calls before them
+    what is the same in all runs.
+    """
+    if not any(map(is_loop, tape.ops)):
+        return tape
+
+    def body(given: Tape) -> Tape:
+        return _unguarded(optimise(given))
+    return pruned(with_bodies(pruned(tape), body))
+
+
+def pruned(tape: Tape) -> Tape:
+    """Return a tape whose loops return, carry and take only what is needed, and compute only what differs from run to run."""
+    while any(map(is_loop, tape.ops)):
+        tape = dce(tape)
+        used = taken(tape.ops)
+        new = {op: _Pruned(op, used[op]) for op in tape.ops if is_loop(op)}  # type: ignore[arg-type]
+        if all(made.same for made in new.values()):
+            break
+        walk = Walk(tape)
+        for op in tape.ops:
+            if op in new:
+                new[op].write(walk)
+            elif type(op) is Call and op.fn is getfield and op.args[0] in new:
+                walk.keep(op, (walk.bind(op.args[0]), new[op.args[0]].place[op.args[1]]))
+            else:
+                walk.keep(op)
+        tape = walk.done()
+    return tape
+
+
+def _unguarded(body: Tape) -> Tape:
+    """Return a body without guards of its inputs' types, which those of the tape around it decide."""
+    walk = Walk(body)
+    for op in body.ops:
+        if not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input)):
+            walk.keep(op)
+    return walk.done()
+
+
+class _Pruned:
+    """What is left of a loop of which some results are used."""
+
+    def __init__(self, op: Call, used: set[int]) -> None:
+        self.op = op
+        self.loop: Loop = op.fn
+        loop = self.loop
+        steps, given, listed, carried = loop.parts()
+        self.arg: dict[Operation, Any] = dict(zip([*given, *listed, *carried], op.args))
+        needed = self._needed(used, carried)
+        self.numbers = [n for n, x in enumerate(carried) if x in needed or n in used]
+        self.numbers += [n for n in range(len(carried), len(loop.results)) if n in used]
+        self.place = {n: at for at, n in enumerate(self.numbers)}
+        first: dict[Any, Operation] = {}
+        stands: dict[Operation, Any] = {}  # for what is given twice, and for a number that is given
+        for x in given:
+            arg = self.arg[x]
+            stands[x] = arg if literal(arg) else first.setdefault(arg, x) if isinstance(arg, Operation) else x
+        self.stands = {x: other for x, other in stands.items() if other is not x}
+        self.given = [x for x in given if x in needed and x not in self.stands]
+        self.listed = [x for x in listed if x in needed]
+        self.carried = [carried[n] for n in self.numbers if n < len(carried)]
+        self.steps = [(x, values) for x, values in zip(steps, loop.steps) if x in needed]
+        self.before = self._before()
+        left = (len(self.steps), len(self.given), len(self.listed), len(self.carried))
+        self.same = left == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
+
+    def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
+        """Return what of the body the used results are computed from, in this run or a later one, and what may stop a run."""
+        results, body = self.loop.results, self.loop.body
+        steps = self.loop.parts()[0]
+        needed: set[Operation] = {op for op in body.ops if may_stop(op, None, steps)}
+        needed.update(results[n] for n in used if isinstance(results[n], Operation))
+        while True:
+            for op in reversed(body.ops):
+                if op in needed:
+                    needed.update(arg for arg in op.args if isinstance(arg, Operation))
+            more = {results[n] for n, x in enumerate(carried) if (x in needed or n in used) and isinstance(results[n], Operation)} - needed
+            if not more:
+                return needed
+            needed |= more
+
+    def _before(self) -> list[Operation]:
+        """Return what the runs compute of what they are all given alike."""
+        same: set[Any] = {*self.given, *self.stands}
+        before: list[Operation] = []
+        for op in self.loop.body.ops[1:]:
+            alike = all(arg in same for arg in op.args if isinstance(arg, Operation))
+            if alike and (isinstance(op, Guard) or (type(op) is Call and pure(op.fn) and not op.fn.owns)):
+                same.add(op)
+                before.append(op)
+        return before
+
+    def write(self, walk: Walk) -> None:
+        """Put the loop on the new tape, and before it what need not be in it."""
+        outside: dict[Any, Any] = {x: walk.bind(self.arg[x]) for x in self.given}
+        outside |= {x: other if literal(other) else outside.get(other) for x, other in self.stands.items()}
+        for op in self.before:
+            if not (isinstance(op, Guard) and not isinstance(outside[op.args[0]], Operation)):
+                outside[op] = walk.new.push(copy_op(op, lambda arg: outside[arg] if isinstance(arg, Operation) else arg))
+        inside = set(self.before)
+        leaving = [op for op in self.before if type(op) is Call and any(op in other.args for other in self.loop.body.ops if other not in inside)]
+        body = self.loop.body.blank()
+        at: dict[Operation, Any] = {}
+
+        for x in [self.loop.body.ops[0], *(x for x, _ in self.steps), *self.given]:
+            put(body, x, at)
+        for op in leaving:
+            at[op] = body.push(Input(op.val).at(op))
+        for x in [*self.listed, *self.carried]:
+            put(body, x, at)
+        at |= {x: other if literal(other) else at[other] for x, other in self.stands.items() if literal(other) or other in at}
+        for op in self.loop.body.ops[1:]:
+            if not (op in inside or isinstance(op, Input) or op is self.loop.body.result) and self._runs(op, at):
+                put(body, op, at)
+        results = [self.loop.results[n] for n in self.numbers]
+        put_results(body, [at[part] if isinstance(part, Operation) else part for part in results])
+        loop = Loop(dce(body), self.loop.count, [values for _, values in self.steps], len(self.given) + len(leaving), len(self.listed),
+                    len(self.carried), self.loop.reverse)
+        args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving), *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
+        val = self.op.val
+        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, tuple([val[n] for n in self.numbers]), self.op.note).at(self.op)))
+
+    def _runs(self, op: Operation, at: dict[Operation, Any]) -> bool:
+        """Return whether an operation of the body is still made: all that it uses is there."""
+        if isinstance(op, Guard) and not isinstance(at.get(op.args[0], op), Operation):
+            return False
+        return all(arg in at for arg in op.args if isinstance(arg, Operation))

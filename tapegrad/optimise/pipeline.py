@@ -1,0 +1,77 @@
+"""pipeline: the passes composed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tapegrad.optimise.cse import cse
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.fold import fold
+from tapegrad.optimise.loop_pruning import loops, pruned
+from tapegrad.optimise.result_memory import own_results
+from tapegrad.optimise.scale_motion import factors
+from tapegrad.optimise.simplify import simplify
+from tapegrad.optimise.specialise import specialise
+from tapegrad.optimise.store_forwarding import forwarding
+from tapegrad.show.pass_report import Report
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.trace.tracer import collector
+
+Pass = Callable[[Tape], Tape]
+DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, forwarding, cse, dce)
+ROUNDS = 4  # what one pass leaves may be work for another: so often at most
+LONG = 5000  # a tape of as many operations goes through another round only where the last removed a quarter of it
+
+
+def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None = None) -> Tape:
+    """Return a tape that computes the same with fewer operations; the given one stays as it is.
+
+    Each of `passes` is a function from tape to new tape; they run in order, until nothing changes any more or (on a long tape) little, four times
+    at most, each in time linear in the length of the tape. A `Report` collects what each of them removed. The result is specialised to
+    the shapes and dtypes of the arrays, and the exact types of the numbers, that the tape was recorded with, and guards them.
+
+    Values agree to rounding (1e-12 in double precision), as constant factors are multiplied together and pass through sums. The sign
+    of a zero may differ. nan and inf come out where they did, but for the two places where BLAS and LAPACK leave it open: a product of
+    matrices of which one is diagonal (0 times inf beside the diagonal), and a system that is found to be triangular.
+
+    >>> import tapegrad as tg
+    >>> flat = tg.primitivize(tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0))
+    >>> best = optimise(flat)
+    >>> len(best) < len(flat), best.play(2.0, 3.0) == flat.play(2.0, 3.0)
+    (True, True)
+    """
+    with collector:
+        return own_results(_rounds(tape, passes, report), tape)
+
+
+def _rounds(tape: Tape, passes: Sequence[Pass], report: Report | None = None) -> Tape:
+    def inner(body: Tape) -> Tape:
+        return _rounds(body, passes)
+    tape = loops(tape, inner)
+    for _ in range(ROUNDS):
+        before = tape
+        for run in passes:
+            after = run(tape)
+            if report is not None:
+                report.add(run, tape, after)
+            tape = after
+        if (len(before) > LONG and len(before) - len(tape) < len(before) // 4) or _same(before, tape):
+            break
+    return pruned(tape)
+
+
+def _same(a: Tape, b: Tape) -> bool:
+    """True if two tapes are equal, operation by operation."""
+    return len(a) == len(b) and all(map(_equal, a.ops, b.ops))
+
+
+def _equal(a: Operation, b: Operation) -> bool:
+    if type(a) is not type(b) or len(a.args) != len(b.args) or (isinstance(a, Call) and isinstance(b, Call) and not _is(a.fn, b.fn)):
+        return False
+    return all(map(_is, a.args, b.args))
+
+
+def _is(a: object, b: object) -> bool:
+    if isinstance(a, Operation):
+        return isinstance(b, Operation) and a.id == b.id
+    return a is b or (isinstance(a, (float, int, slice, tuple)) and a == b)

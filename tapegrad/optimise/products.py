@@ -1,0 +1,234 @@
+"""products: what simplify knows of products of matrices, a row for each rule.
+
+A rule is `(walk, op, *args, **kwargs) -> stand-in or None`, as in `shapes`. Two of them leave out terms that are products with a zero of
+a diagonal matrix. Whether such a term of a matrix product is nan where the other factor is inf or nan, BLAS does not say (Demmel et al.
+2022, Proposed consistent exception handling for the BLAS and LAPACK): its reference skips zeros, others do not. So those rules are for the
+dtypes that NumPy hands to BLAS, and for nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import (
+    cholesky,
+    conjugate,
+    diagonal,
+    einsum,
+    expand_dims,
+    matmul,
+    multiply,
+    permute_dims,
+    scatter,
+    solve,
+    solve_triangular,
+    sum,
+    tril,
+    triu,
+    vecdot,
+)
+from tapegrad.ops.linalg import labels
+from tapegrad.optimise.shapes import axes, is_array, narrow, shape
+from tapegrad.tape.tape import Call, Constant, Operation, value_of
+from tapegrad.transforms.walk import Walk, is_call, same_type
+
+BLAS = "fdFD"  # dtypes of products that NumPy has BLAS compute
+
+
+def _is_product(x: Any) -> bool:
+    """True for a product of matrices, or of stacks of them, that BLAS computes."""
+    return is_call(x, matmul) and is_array(x) and x.val.dtype.char in BLAS and all(
+        is_array(a) and value_of(a).ndim > 1 and value_of(a).dtype == x.val.dtype for a in x.args)
+
+
+def _turned(w: Walk, op: Call, x: Any) -> Any:
+    """Transpose the last two axes."""
+    ndim = len(shape(x))
+    return w.make(op, permute_dims, x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+# -- the diagonal of a product, and its sum
+
+
+def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
+    """diagonal(a @ b) is sum(a * bᵀ) over the last axis: the same products, and none besides."""
+    if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2] and is_array(op) and x.val.size):
+        return None
+    a, b = x.args
+    return w.make(op, sum, w.make(op, multiply, a, _turned(w, op, b)), val=op.val, axis=len(shape(x)) - 1)
+
+
+def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """A sum over all axes of sum(x, axis) is sum(x), and that of vecdot(a, b) is vdot(a, b)."""
+    if dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x)))) or not w.once(x):
+        return None
+    if is_call(x, sum) and "dtype" not in x.kwargs and is_array(x.args[0]) and value_of(x.args[0]).dtype.kind in "fc":
+        return w.make(op, sum, x.args[0], val=op.val)
+    if is_call(x, vecdot) and x.val.dtype == np.float64 and shape(x.args[0]) == shape(x.args[1]):
+        return w.make(op, sum, w.make(op, multiply, *x.args), val=op.val)
+    return None
+
+
+# -- products with a diagonal matrix: the identity, a constant one, the cotangent of a diagonal or of a trace
+
+
+def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """diag(d) @ x is d[:, None] * x, x @ diag(d) is x * d, and x @ (s I) is s * x."""
+    if not is_array(op) or op.val.dtype.char not in BLAS or not op.val.size:
+        return None
+    for x, matrix, left in ((b, a, True), (a, b, False)):
+        fits = isinstance(x, Operation) and is_array(x) and value_of(x).dtype == op.val.dtype == value_of(matrix).dtype
+        d = _diagonal(w, op, matrix) if fits else None
+        if d is None:
+            continue
+        if left and shape(d) and len(shape(x)) > 1:
+            d = w.make(op, expand_dims, d, axis=-1)
+        elif not left and len(shape(d)) > 1:
+            d = w.make(op, expand_dims, d, axis=-2)
+        made = w.make(op, multiply, x, d)
+        return made if same_type(made.val, op.val) else None
+    return None
+
+
+def _diagonal(w: Walk, op: Call, x: Any) -> Any:
+    """Return the diagonal (..., n) of what is known to be zero beside it, a number where that is one number; None for another matrix."""
+    if not isinstance(x, Operation) or len(shape(x)) < 2 or shape(x)[-1] != shape(x)[-2]:
+        return None
+    if isinstance(x, Constant):
+        return _constant_diagonal(w, op, x)
+    if isinstance(x, Call) and is_call(x, scatter) and "order" not in x.kwargs:
+        return _scattered_diagonal(x)
+    if is_call(x, multiply):  # a number times a diagonal matrix
+        for s, matrix in (x.args, x.args[::-1]):
+            d = _diagonal(w, op, matrix) if shape(s) == () and shape(matrix) == shape(x) else None
+            if d is not None:
+                return w.make(op, multiply, s, d)
+    return None
+
+
+def _constant_diagonal(w: Walk, op: Call, x: Constant) -> Any:
+    if x.val.ndim != 2 or x.val.dtype.char not in BLAS:
+        return None
+    d = np.diagonal(x.val)
+    if np.count_nonzero(x.val) != np.count_nonzero(d):
+        return None
+    if (d == d[0]).all():
+        return d[0].item() if x.val.dtype.char in "dD" else d[0]
+    return w.constant(op, d.copy())
+
+
+def _scattered_diagonal(x: Call) -> Any:
+    """Return the only piece of a scatter whose places are [..., arange(n), arange(n)]."""
+    piece, index = x.args[0], x.args[1:]
+    n, ndim = shape(x)[-1], len(shape(x))
+    if len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1] or value_of(piece).dtype != x.val.dtype:
+        return None
+    if len(index) == 3 and index[0] is Ellipsis:
+        index = index[1:]
+    elif ndim > 2:
+        return None
+    if len(index) != 2 or not all(_counts(part, n) for part in index):
+        return None
+    slim = narrow(piece)
+    return slim if shape(slim) == () else piece
+
+
+def _counts(x: Any, n: int) -> bool:
+    """True for the constant 0, 1, …, n - 1."""
+    val = x.val if isinstance(x, Constant) else x
+    return type(val) is np.ndarray and val.dtype.kind in "iu" and np.array_equal(val, np.arange(n))
+
+
+# -- sums of products by their letters
+
+
+def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
+    """einsum('ij,jk->ik') is a product of matrices, 'ij,ij->' the sum of one by elements, 'ii->i' a diagonal, 's,ij->ji' a multiple.
+
+    Real and complex floats only: integers are summed in another dtype.
+    """
+    if type(subscripts) is not str or not all(isinstance(x, Operation) and _is_floating(x) for x in xs if shape(x)) or not _is_floating(op):
+        return None
+    dtypes = {value_of(x).dtype for x in xs if shape(x)}
+    if len(dtypes) != 1 or dtypes != {op.val.dtype} or not all(value_of(x).size for x in xs if shape(x)):
+        return None
+    terms, out = labels(subscripts.replace(" ", ""), [len(shape(x)) for x in xs])
+    if len(xs) == 1:
+        made = _of_one(w, op, xs[0], terms[0], out)
+    elif len(xs) == 2 and all(len(set(term)) == len(term) for term in (*terms, out)):
+        made = _of_two(w, op, xs, terms, out)
+    else:
+        return None
+    return made if isinstance(made, Operation) and same_type(made.val, op.val) else None
+
+
+def _is_floating(x: Any) -> bool:
+    return getattr(getattr(value_of(x), "dtype", None), "char", "") in tuple(BLAS)
+
+
+def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
+    if len(term) == 2 and term[0] == term[1] and shape(x)[0] == shape(x)[1] and out in ("", term[0]):
+        line = w.make(op, diagonal, x, offset=0)
+        return line if out else w.make(op, sum, line)
+    return None
+
+
+def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) -> Any:
+    (a, b), (p, q) = xs, terms
+    if not p or not q:  # a number times an array
+        s, x, term = (a, b, q) if not p else (b, a, p)
+        return w.make(op, multiply, s, _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) and len(term) == 2 else None
+    if len(p) != 2 or len(q) != 2 or any(shape(a)[p.index(c)] != shape(b)[q.index(c)] for c in p if c in q):
+        return None  # an axis of length 1 is stretched
+    shared = set(p) & set(q)
+    if not out and len(shared) == 2:
+        return w.make(op, sum, w.make(op, multiply, a, _ordered(w, op, b, q, p)))
+    if len(shared) != 1 or len(out) != 2 or set(out) != set(p) ^ set(q):
+        return None
+    (k,) = shared
+    if out[0] not in p:
+        a, b, p, q = b, a, q, p
+    return w.make(op, matmul, _ordered(w, op, a, p, out[0] + k), _ordered(w, op, b, q, k + out[1]))
+
+
+def _ordered(w: Walk, op: Call, x: Any, term: str, wanted: str) -> Any:
+    return x if term == wanted else w.make(op, permute_dims, x, axes=(1, 0))
+
+
+# -- triangular systems
+
+
+def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """solve(L, b) is solve_triangular where L is a factor of Cholesky's, a triangle that was cut out, or the transpose of one.
+
+    Both are LAPACK's. What is nan where the arguments are not finite is not defined for either.
+    """
+    found = _triangle(a)
+    if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or value_of(b).dtype != value_of(a).dtype:
+        return None
+    x, lower, trans = found
+    return w.make(op, solve_triangular, x, b, val=op.val, **({"trans": trans} if trans else {}), lower=lower, check_finite=False)
+
+
+def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
+    """Return a triangular matrix, whether it is the lower triangle, and 1 or 2 if `x` is its transpose, plain or conjugate; None for others."""
+    if not is_array(x) or len(shape(x)) != 2 or value_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
+        return None
+    if is_call(x, permute_dims) or is_call(x, conjugate):
+        found = _triangle(x.args[0])
+        turned = {permute_dims: (1, 0, None), conjugate: (None, 2, 1)}[x.fn]  # type: ignore[index]
+        trans_of = None if found is None else turned[found[2]]
+        return None if found is None or trans_of is None else (found[0], found[1], trans_of)
+    if is_call(x, cholesky):
+        return x, not (x.kwargs.get("upper", False) or x.args[1:] not in ((), (False,))), 0
+    for cut, lower in ((tril, True), (triu, False)):
+        k = x.kwargs.get("k", 0) if is_call(x, cut) and len(x.args) == 1 else None
+        if type(k) is int and (k <= 0 if lower else k >= 0):
+            return x, lower, 0
+    return None
+
+
+PRODUCTS = ((diagonal, diagonal_of_product), (sum, sum_of_sum), (matmul, product_with_diagonal), (einsum, contracted),
+            (solve, solved_by_substitution))

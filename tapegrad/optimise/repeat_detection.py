@@ -1,0 +1,146 @@
+"""repeat_detection: where a tape repeats itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.numbers.view_path import Step
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
+
+SAMPLE = 8192  # operations in the middle of a tape, in which a loop that fills most of it is known by a fraction of the memory
+CANDIDATES = 2  # periods that are tried, for each length of what is compared
+WINDOWS = 10  # lengths: 1, 2, 4 … 512
+
+
+class Segment(NamedTuple):
+    """`pieces` of `period` operations each, one behind the other, from a position in `tape.ops` on: the same calls on values of the same types."""
+
+    start: int
+    period: int
+    pieces: int
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last piece."""
+        return self.start + self.period * self.pieces
+
+
+def segments(tape: Tape, least: int, saved: int = 0) -> list[Segment]:
+    """Return the repeated segments of a tape that do not overlap, in its order, of `least` pieces at least, so many operations longer than one of
+    them; what the calls are made on may differ.
+
+    A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every operation is like
+    the one a period before it: time linear in the length of the tape for each guess.
+    """
+    words: dict[Any, int] = {}
+    tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int32, len(tape.ops))
+    return sorted(_found(tokens, len(tokens), least, saved))
+
+
+def _found(tokens: Any, length: int, least: int, saved: int) -> Iterator[Segment]:
+    open_ = [(0, length)]
+    while open_:
+        begin, end = open_.pop()
+        if end - begin <= saved:
+            continue
+        part = tokens[begin:end]
+        best = _best_found(part, least, saved)
+        if best is None:
+            continue
+        segment = best._replace(start=best.start + begin)
+        yield segment
+        open_ += [(begin, segment.start), (segment.stop, end)]
+
+
+def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
+    """Return the best segment whose period is found in a sample from the middle; in a larger one where it does not cover nearly all."""
+    best: Segment | None = None
+    length = len(tokens)
+    for size in [size for size in (SAMPLE, length // 3) if SAMPLE <= size <= length // 3] + [length]:
+        start = (length - size) // 2
+        found = _best(tokens, tokens[start:start + size], least, saved)
+        best = max((segment for segment in (best, found) if segment is not None), key=_worth, default=None)
+        if best is not None and 10 * best.period * best.pieces >= 9 * length:
+            break
+    return best
+
+
+def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
+    """Return the best segment whose period is found in a sample, None where there is none."""
+    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)), key=_worth, default=None)
+
+
+def _worth(segment: Segment) -> tuple[int, int]:
+    """Return what makes one segment better than another: what it covers, to a hundredth, then how short its pieces are."""
+    covered = segment.period * segment.pieces
+    return covered - covered % max(1, covered // 100), -segment.period
+
+
+def _periods(tokens: Any, least: int) -> set[int]:
+    """Return the distances that most operations have from the one before them that is alike, by itself and together with 1, 3, 7 … that follow."""
+    periods: set[int] = set()
+    tokens = tokens.astype(np.int64)  # of pairs there may be as many as that
+    for power in range(WINDOWS):
+        order = np.argsort(tokens, kind="stable")
+        often = np.bincount(np.diff(order)[np.diff(tokens[order]) == 0])
+        periods.update(period for period in np.argsort(often)[-CANDIDATES:].tolist() if often[period] >= least - 1)
+        ahead = 1 << power
+        if len(tokens) <= ahead:
+            break
+        tokens = np.unique(tokens[:-ahead] * (int(tokens.max()) + 1) + tokens[ahead:], return_inverse=True)[1]
+    return periods
+
+
+def _runs(tokens: Any, period: int, least: int, saved: int) -> Iterator[Segment]:
+    """Yield the stretches in which each operation is like the one a period before it."""
+    alike = np.concatenate(([False], tokens[period:] == tokens[:-period], [False]))
+    edges = np.flatnonzero(alike[1:] != alike[:-1]).reshape(-1, 2)
+    enough = max(least - 1, -(-saved // period))  # pieces but one
+    for start, stop in edges[edges[:, 1] - edges[:, 0] >= enough * period].tolist():
+        yield Segment(start, period, (stop - start) // period + 1)
+
+
+def _token(op: Operation) -> Any:
+    """Return what two operations have in common that a loop may make one of: all but the values, and which operations they use."""
+    kinds = tuple([Operation if isinstance(arg, Operation) else type(arg) for arg in op.args])
+    if type(op) is Call:
+        fn = op.fn
+        kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
+        return (id(fn), id(op.code), kinds, kwargs, type_key(op.val))  # the place within the code may differ: Python specialises a loop as it runs
+    if type(op) is Guard:
+        return ("guard", op.fact, key_of(op.expected), id(op.code))
+    return ("constant", type_key(op.val)) if type(op) is Constant else ("alone", op.id)
+
+
+def type_key(val: Any) -> Any:
+    """Return the type of a value, with shape, dtype and layout: what code is written for."""
+    kind = type(val)
+    if kind is np.ndarray:
+        return (kind, val.shape, val.dtype.str, val.strides)
+    if kind not in ORDINARY and is_tensor(val):
+        return (kind, val.shape, val.dtype, val.stride(), val.device)
+    if kind is tuple or kind is list:
+        return (kind, *map(type_key, val))
+    return (kind, getattr(val, "dtype", None)) if isinstance(val, np.generic) else kind
+
+
+def key_of(x: Any) -> Any:
+    """Return a key that is equal only for constants that are the same; what is not known is the same as itself alone."""
+    kind = type(x)
+    if kind in (int, bool, str, type(None), type(Ellipsis)) or isinstance(x, (float, complex, np.generic)):
+        return (kind.__name__, repr(x))
+    if kind is slice:
+        return ("slice", key_of(x.start), key_of(x.stop), key_of(x.step))
+    if isinstance(x, Step):
+        return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
+    if kind is tuple or kind is list:
+        return (kind.__name__, *map(key_of, x))
+    if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":  # dtypes, devices; a tensor is the same as itself alone
+        return ("type", str(x)) if not is_tensor(x) else ("id", str(id(x)))
+    if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:
+        return ("array", x.shape, str(x.dtype), x.tobytes())
+    return ("id", str(id(x)))

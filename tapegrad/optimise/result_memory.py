@@ -1,0 +1,108 @@
+"""result_memory: what a tape returns lies in memory of its own, in the order that it was recorded in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import order_of
+from tapegrad.ops import broadcast_to, copy, diagonal, pack
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.transforms.walk import Walk, own
+
+
+def own_results(tape: Tape, before: Tape) -> Tape:
+    """Return a tape that returns copies of the arrays that were in memory of their own `before` the passes, and now are not.
+
+    A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets them may write to them.
+    It may also have found a call that leaves its rows where another left its columns: the copy is in the old order then.
+    """
+    orders = {part: _order(part, was) for part, was in zip(parts_of(tape), parts_of(before))
+              if (_lies(part, tape) and not _lies(was, before)) or _order(part, was) != "K"}
+    if not orders:
+        return tape
+    walk = Walk(tape)
+    result = tape.result
+    packs = packs_of(tape)
+    copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
+    for op in tape.ops:
+        if op in packs:
+            walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg) for arg in op.args))
+        else:
+            walk.keep(op)
+            if isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C" and _wants_rows(op.args[0], orders) and _stays_here(op, tape):
+                copies[op.args[0]] = walk.bind(op)
+    if not is_pack(result) and result is not None:
+        walk.stand_in(result, _own(walk, result, orders[result], copies))
+    return walk.done()
+
+
+def _own(walk: Walk, op: Operation, order: str, copies: dict[Operation, Operation]) -> Operation:
+    if (known := copies.pop(op, None)) is not None:
+        return known
+    return walk.make(op, copy, walk.bind(op), val=op.val) if order == "K" else walk.make(op, copy, walk.bind(op), order=order)
+
+
+def _order(part: Any, was: Any) -> str:
+    """Return "C" or "F" where a result lay so in memory, and now lies otherwise; "K" where it may stay as it is."""
+    if not all(isinstance(op, Operation) and type(op.val) is np.ndarray and op.val.ndim > 1 for op in (part, was)):
+        return "K"
+    return order_of(was.val) if order_of(was.val) != order_of(part.val) else "K"
+
+
+def _wants_rows(op: Any, orders: dict[Any, str]) -> bool:
+    """True for a result that must be copied, and lies row by row then."""
+    return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.val.flags.c_contiguous))
+
+
+def _stays_here(op: Operation, tape: Tape) -> bool:
+    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which might keep it or write to it."""
+    return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack) for other in tape.ops)
+
+
+def is_pack(op: Any) -> bool:
+    """True for the call that nests a tape's results."""
+    return isinstance(op, Call) and op.fn is pack
+
+
+def packs_of(tape: Tape) -> set[Operation]:
+    """Return the calls that nest a tape's results: that which is its result, and those among its arguments, as of a value that is a dict."""
+    found: set[Operation] = set()
+    stack = [tape.result]
+    while stack:
+        op = stack.pop()
+        if is_pack(op) and op not in found:
+            found.add(op)  # type: ignore[arg-type]
+            stack += op.args  # type: ignore[union-attr]
+    return found
+
+
+def parts_of(tape: Tape) -> list[Any]:
+    """Return what a tape returns, in order: what is in nested packs, too."""
+    found, stack = [], [tape.result]
+    while stack:
+        op = stack.pop()
+        if is_pack(op):
+            stack += reversed(op.args)  # type: ignore[union-attr]
+        else:
+            found.append(op)
+    return found
+
+
+def _lies(part: Any, tape: Tape) -> bool:
+    """True for an array in the memory of an argument, of a constant, or of another part of the result, and for one that nobody can write to."""
+    if not isinstance(part, Operation) or type(part.val) is not np.ndarray:
+        return False
+    root, locked = _root(part)
+    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in parts_of(tape)].count(root) > 1
+
+
+def _root(op: Any) -> tuple[Any, bool]:
+    """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
+    locked = False
+    while isinstance(op, Call) and type(op.fn) is Op and op.fn.view and isinstance(op.args[0], Operation):
+        locked |= op.fn is broadcast_to or op.fn is diagonal
+        op = op.args[0]
+    return op, locked

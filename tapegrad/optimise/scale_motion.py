@@ -1,0 +1,309 @@
+"""scale_motion: signs and constant factors travel to where they cost least, or vanish on the way.
+
+`sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it stands: what
+is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a sum (`a + (-b)` is
+`a - b`), takes it up before.
+
+An elementwise value stays what it was to an ulp or two, also where it is infinite, subnormal or a signed zero: a sign passes what has no sum,
+another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors become one where none of them undoes what the
+other did to numbers at the ends of the range. Sums, products of matrices and solutions are linear up to rounding, as their order of summation
+is: a factor passes them, and the sign of a zero that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.ops import (
+    abs,
+    add,
+    broadcast_to,
+    cos,
+    divide,
+    dot,
+    expand_dims,
+    flip,
+    getitem,
+    matmul,
+    mean,
+    multiply,
+    negative,
+    permute_dims,
+    reshape,
+    scatter,
+    solve,
+    solve_triangular,
+    square,
+    squeeze,
+    subtract,
+    sum,
+    tensordot,
+    vdot,
+    vecdot,
+    where,
+)
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import UNKNOWN, Call, Operation, Tape
+from tapegrad.transforms.blank import is_blank
+from tapegrad.transforms.walk import Walk, count_uses, pure, same_type
+
+MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])  # the numbers of the first argument
+SUMS = frozenset([sum, mean])
+PRODUCTS = frozenset([matmul, tensordot, dot, vecdot, vdot])
+BILINEAR = PRODUCTS | {multiply}
+SOLVES = frozenset([solve, solve_triangular])  # linear in the second
+EVEN = frozenset([square, abs, cos])
+SCALING = frozenset([negative, multiply, divide, add])  # what may be a constant times an operand
+PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
+SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
+
+NEVER = (math.inf, math.inf)
+FREE = (0.0, 0.0)
+
+
+class Scaled(NamedTuple):
+    """What has become of an operation: a factor that is still to be applied, and the operation without it."""
+
+    factor: float
+    base: Operation
+
+
+def factors(tape: Tape) -> Tape:
+    """Return a tape on which constant factors stand where the arrays are smallest, and as few as can be.
+
+    Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
+    and pays for it with no more elements than it saves.
+    """
+    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING else None for op in tape.ops]
+    if not any(found):
+        return tape
+    walk = Walk(tape, learn=True)
+    lazy = _plan(tape, [None, *found])
+    at = walk.at
+    for op, own in zip(tape.ops, found):
+        made = None
+        for arg in op.args:
+            if isinstance(arg, Operation) and type(at[arg.id]) is Scaled:
+                made = _scaled(walk, op, own) if isinstance(op, Call) and pure(op.fn) else None
+                break
+        else:
+            if own is not None:
+                made = _scaled(walk, op, own)  # type: ignore[arg-type]
+            else:
+                walk.keep(op)
+                continue
+        if made is None:
+            walk.keep(op, tuple([_apply(walk, arg) for arg in op.args]))
+        elif isinstance(made, Scaled) and isinstance(op, Call):
+            _settle(walk, op, made, own, lazy)
+        else:
+            walk.stand_in(op, made)
+    return walk.done()
+
+
+# -- where: what a factor on a value costs, in elements, if it is left to what uses the value; backwards, from users to used
+
+
+def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray]:
+    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users; `factor` is by position."""
+    count = len(tape.ops) + 1
+    sign, other = [0.0] * count, [0.0] * count
+    lazy = (bytearray(count), bytearray(count))
+    uses = count_uses(tape)
+    if tape.result is not None:
+        sign[tape.result.id] = other[tape.result.id] = math.inf
+    for op in reversed(tape.ops):
+        at = op.id
+        size, cost, more = _size(op.val), sign[at], other[at]
+        if cost <= size:
+            lazy[0][at] = 1
+        if more <= size:
+            lazy[1][at] = 1
+        costs = (cost if cost < size else size, more if more < size else size)
+        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(op.val)
+        for i, arg in enumerate(op.args):
+            if isinstance(arg, Operation) and not (i and arg in op.args[:i]):
+                cost, more = _cost(op, i, costs, uses, factor) if passing else NEVER  # type: ignore[arg-type]
+                sign[arg.id] += cost
+                other[arg.id] += more
+    return lazy
+
+
+def _size(val: Any) -> float:
+    """Return what it costs to put a factor on a value: nothing where none is."""
+    if type(val) is float:
+        return 1.0
+    return float(val.size) if floating(val) else 0.0
+
+
+def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
+    """Return what a sign and another factor of the i-th argument cost, once it is this call's; `costs` are those of its value."""
+    fn, args = op.fn, op.args
+    if fn in MOVING:
+        return costs if i == 0 else NEVER
+    if fn in SUMS:
+        return costs if i == 0 and not (op.kwargs and op.kwargs.get("dtype")) else NEVER
+    if factor[op.id] is not None:
+        return FREE
+    if fn in SOLVES:
+        return costs
+    if fn in BILINEAR or fn is divide:
+        if args[0] is args[1]:
+            return 0.0, costs[1]
+        other = args[1 - i]
+        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
+        return FREE if meets else costs
+    if fn is add or (fn is subtract and i == 1) or fn in EVEN:
+        return 0.0, math.inf
+    if fn is scatter:
+        return (math.inf, costs[1]) if i == 0 and len(op.kwargs["ranks"]) == 1 else NEVER
+    return (math.inf, costs[1]) if fn is where and i and _zero(args[3 - i]) else NEVER
+
+
+def floating(val: Any) -> bool:
+    """True for a real floating number or array; not for one without axes, of which a product is a number."""
+    if type(val) is np.ndarray:
+        return val.dtype.kind == "f" and val.ndim > 0
+    return type(val) is float or getattr(getattr(val, "dtype", None), "kind", "") == "f"
+
+
+def _zero(x: Any) -> bool:
+    return isinstance(x, (int, float)) and x == 0
+
+
+Factor = tuple[float, Operation]
+
+
+def constant_factor(op: Call) -> Factor | None:
+    """Return the factor of a call that is a constant times an operand, and the operand."""
+    fn, args = op.fn, op.args
+    if fn is negative:
+        found: tuple[Any, Any] = -1.0, args[0]
+    elif fn is multiply:
+        found = (args[0], args[1]) if not isinstance(args[0], Operation) else (args[1], args[0])
+    elif fn is divide and type(args[1]) in (int, float) and args[1]:
+        found = 1 / args[1], args[0]
+    elif fn is add and args[0] is args[1]:
+        found = 2.0, args[0]
+    else:
+        return None
+    factor, x = found
+    if not isinstance(x, Operation) or not isinstance(factor, (int, float, np.floating)) or isinstance(factor, bool) or not _fits(float(factor)):
+        return None
+    if _dtype(x).itemsize < 4 and not is_sign(float(factor)):
+        return None  # a product of factors is soon out of a small float's range
+    return (float(factor), x) if floating(x.val) and same_type(x.val, op.val) else None
+
+
+def _fits(factor: float) -> bool:
+    return SMALLEST <= builtin_abs(factor) <= LARGEST
+
+
+def is_sign(factor: float) -> bool:
+    """True for 1 and -1, a product with which is exact."""
+    return builtin_abs(factor) == 1.0
+
+
+def is_near_one(factor: float) -> bool:
+    """True for a factor that takes a product at most to the next power of two."""
+    return 0.5 <= builtin_abs(factor) <= 2.0
+
+
+def together(first: float, then: float) -> bool:
+    """True where a product with two factors, one after the other, is that with both at once, to an ulp of the result.
+
+    Both are at most 1: what the first loses below the smallest normal number, the second makes no larger. Or neither is smaller than 1, and the
+    first is an integer, of whose products none is lost there. A large one and a small one may overflow, or vanish, in between.
+    """
+    a, b = builtin_abs(first), builtin_abs(then)
+    return a == 1.0 or b == 1.0 or (a <= 1.0 and b <= 1.0) or (a >= 1.0 and b >= 1.0 and a.is_integer())
+
+
+def builtin_abs(x: float) -> float:
+    """Return the absolute value of a plain number."""
+    return -x if x < 0 else x
+
+
+# -- how: forwards, from used to users
+
+
+def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | None:
+    """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
+    if found is not None:
+        factor, base = _split(walk.bind(found[1]))
+        return Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor) and together(factor, found[0]) else None
+    parts = [_split(walk.bind(arg)) for arg in op.args]
+    given = [factor for factor, _ in parts]
+    if all(factor == 1.0 for factor in given):
+        return None
+    args = [base for _, base in parts]
+    passed = _passed(op, given)
+    alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)  # else it would be multiplied in another precision
+    if passed is not None and _fits(passed) and alike:
+        return Scaled(passed, walk.make(op, op.fn, *args, val=op.val if is_blank(op.val) else UNKNOWN, **op.kwargs))
+    if op.fn is add and -1.0 in given and 1.0 in given:
+        return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
+    if op.fn is subtract and given == [1.0, -1.0]:
+        return walk.make(op, add, *args, val=op.val)
+    return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
+
+
+def _passed(op: Call, given: list[float]) -> float | None:
+    """Return the factor of a call's value, where its arguments have these."""
+    fn = op.fn
+    if fn in PRODUCTS:
+        return given[0] * given[1] if together(*given) else None
+    if fn in SOLVES:
+        return given[1] / given[0]
+    if fn is multiply or fn is divide:
+        factor = given[0] * given[1] if fn is multiply else given[0] / given[1]
+        return factor if is_near_one(given[0]) and is_near_one(given[1]) and is_near_one(factor) else None
+    if fn in MOVING or fn in SUMS:
+        return given[0]
+    if fn is scatter:  # a zero keeps its sign beside a positive factor
+        return given[0] if len(op.kwargs["ranks"]) == 1 and given[0] > 0 else None
+    if fn is where and (_zero(op.args[1]) or _zero(op.args[2])):
+        return given[1] * given[2] if min(given) > 0 else None
+    return None
+
+
+def _dtype(x: Operation) -> Any:
+    return getattr(x.val, "dtype", np.dtype(np.float64))
+
+
+def _split(x: Any) -> tuple[float, Any]:
+    return (x.factor, x.base) if type(x) is Scaled else (1.0, x)
+
+
+def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tuple[bytearray, bytearray]) -> None:
+    """Leave a factor to what uses the value, or apply it."""
+    if made.factor == 1.0:
+        walk.stand_in(op, made.base)
+    elif lazy[made.factor != -1.0][op.id]:
+        walk.stand_in(op, made)
+    else:
+        if found is not None and walk.bind(found[1]) is made.base and made.factor == found[0]:
+            walk.keep(op)  # nothing has come to it
+        else:
+            walk.stand_in(op, _product(walk, op, made))
+
+
+def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
+    val = like.val if is_blank(like.val) else UNKNOWN
+    if x.factor == -1.0:
+        return walk.make(like, negative, x.base, val=val)
+    return walk.make(like, multiply, x.factor, x.base, val=val)
+
+
+def _apply(walk: Walk, arg: Any) -> Any:
+    """Return what stands for an argument, its factor applied, once for all that need it."""
+    made = walk.bind(arg)
+    if type(made) is Scaled:
+        made = _product(walk, arg, made)
+        walk.stand_in(arg, made)
+    return made
+
+

@@ -1,0 +1,308 @@
+"""shapes: what simplify knows of calls that arrange, stretch and reduce arrays, a row for each rule.
+
+A rule is `(walk, op, *args, **kwargs) -> stand-in or None`. What stands in for a call has its type, shape and dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import has_dtype
+from tapegrad.ops import (
+    abs,
+    add,
+    broadcast_to,
+    copy,
+    cos,
+    divide,
+    equal,
+    exp,
+    expand_dims,
+    full,
+    full_like,
+    getitem,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    not_equal,
+    permute_dims,
+    pow,
+    reciprocal,
+    reshape,
+    scatter,
+    sin,
+    sqrt,
+    square,
+    squeeze,
+    subtract,
+    sum,
+    tanh,
+    vdot,
+    vecdot,
+    where,
+)
+from tapegrad.optimise.algebra import FILLED, is_filled, number, same
+from tapegrad.tape.tape import Call, Constant, Operation, value_of
+from tapegrad.transforms.walk import Walk, is_call, same_type
+
+ELEMENTWISE = (
+    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum, minimum, where,
+    equal, not_equal, less, less_equal, greater, greater_equal)
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    """Return the shape of an argument; a number's is ()."""
+    return getattr(value_of(x), "shape", ())
+
+
+def is_array(x: Any) -> bool:
+    """True for an argument that is an array, not one of NumPy's scalars."""
+    return type(value_of(x)) is np.ndarray
+
+
+# -- stretched arrays: NumPy stretches the operands of an elementwise call itself, and what is the same everywhere is computed once
+
+
+def stretched(w: Walk, op: Call, *args: Any) -> Any:
+    """f(broadcast_to(x, s), y) is f(x, y), and of nothing but stretched arrays broadcast_to(f(x, …), s); a constant array of one number is one."""
+    if not is_array(op) or not op.val.ndim:
+        return None
+    slim = [narrow(arg) for arg in args]
+    if all(map(_is, slim, args)):
+        return None
+    if np.broadcast_shapes(*map(shape, slim)) == op.val.shape:
+        if _same_dtype(slim, args):
+            return w.make(op, op.fn, *map(_plain, slim, [slim] * len(slim)), val=op.val)
+        return None
+    if not _same_dtype(slim, args) or not any(hasattr(value_of(arg), "dtype") for arg in slim):  # Python's numbers raise where NumPy's give inf
+        return None
+    return w.make(op, broadcast_to, w.make(op, op.fn, *slim), op.val.shape, val=op.val)
+
+
+def narrow(x: Any) -> Any:
+    """Return what an argument of an elementwise call was stretched from, or itself."""
+    while True:
+        if is_call(x, broadcast_to) and not x.kwargs:
+            x = x.args[0]
+        elif is_call(x, reshape) and shape(x) == (1,) * (len(shape(x)) - len(shape(x.args[0]))) + shape(x.args[0]):
+            x = x.args[0]  # axes of length 1 in front
+        else:
+            break
+    if (isinstance(x, Constant) or is_filled(x)) and is_array(x) and x.val.size > 1:
+        same_everywhere = number(x)
+        return x if same_everywhere is None else same_everywhere
+    return x
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
+    """True if narrowing changes no operand's dtype; a Python number takes that of an array, which must be its own."""
+    wide = [value_of(arg).dtype for arg in slim if hasattr(value_of(arg), "dtype")]
+    for a, b in zip(slim, args):
+        dtype, was = getattr(value_of(a), "dtype", None), getattr(value_of(b), "dtype", None)
+        if was is None:
+            continue  # a number is narrow as it is
+        if was not in wide if dtype is None else dtype != was:
+            return False
+    return True
+
+
+def _plain(x: Any, operands: list[Any]) -> Any:
+    """Write a NumPy number as Python's where an array of its dtype stands beside it."""
+    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and has_dtype(arg.val, x.dtype) for arg in operands):
+        return x.item()
+    return x
+
+
+def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
+    """broadcast_to(broadcast_to(x, s), t) is broadcast_to(x, t), and x itself where it has that shape."""
+    slim = narrow(x) if not isinstance(x, Constant) else x
+    if same(slim, op):
+        return slim
+    return None if slim is x or not isinstance(slim, Operation) or not is_array(slim) else w.make(op, broadcast_to, slim, op.val.shape, val=op.val)
+
+
+# -- sums
+
+
+def axes(x: Any, axis: Any) -> tuple[int, ...]:
+    """Return the axes that a reduction of `x` along `axis` removes, counted from the front."""
+    ndim = len(shape(x))
+    return tuple(range(ndim)) if axis is None else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))))
+
+
+def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(x, axis=(1,)) is written sum(x, axis=1), and so is axis=-1."""
+    if dtype is not None or axis is None or not is_array(x):
+        return None
+    plain = axes(x, axis)
+    simple = plain[0] if len(plain) == 1 else plain
+    return None if simple == axis and type(simple) is type(axis) else _sum(w, op, x, simple, keepdims)
+
+
+def _sum(w: Walk, op: Call, x: Any, axis: Any, keepdims: bool) -> Any:
+    return w.make(op, sum, x, val=op.val, **({} if axis is None else {"axis": axis}), **({"keepdims": True} if keepdims else {}))
+
+
+def sum_of_nothing(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(x) over axes of length 1 is a reshape."""
+    if dtype is not None or not is_array(op) or not is_array(x) or x.val.dtype != op.val.dtype or any(shape(x)[a] != 1 for a in axes(x, axis)):
+        return None
+    return w.make(op, reshape, x, op.val.shape, val=op.val)
+
+
+def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(broadcast_to(x, s)) is x times the number of copies."""
+    if dtype is not None or not is_array(x):
+        return None
+    slim, over = narrow(x), axes(x, axis)
+    have = (1,) * (len(shape(x)) - len(shape(slim))) + shape(slim)
+    if slim is x or not over or not x.val.size or any(have[a] != 1 for a in over) or not has_dtype(value_of(slim), op.val.dtype):
+        return None
+    kept = tuple(n for a, n in enumerate(have) if a not in over or keepdims)
+    if shape(slim) != kept:
+        slim = w.make(op, reshape, slim, kept)
+    made = w.make(op, multiply, slim, math.prod(shape(x)[a] for a in over))
+    made = w.make(op, broadcast_to, made, op.val.shape) if shape(made) != op.val.shape else made
+    return made if same_type(made.val, op.val) else None
+
+
+WHOLE = 1 << 18  # elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
+
+
+def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """sum(a * b) is vdot(a, b), over the last axis vecdot(a, b), and of square(a) the same: one pass instead of two, and no array in between.
+
+    In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
+    """
+    pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
+    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
+        return None
+    last, over = len(shape(x)) - 1, axes(x, axis)
+    whole = over == tuple(range(last + 1))
+    if whole and x.val.size >= WHOLE:
+        return None
+    if over == (last,):
+        return w.make(op, vecdot, *pair, val=op.val)
+    if whole:
+        return w.make(op, vdot, *(_in_order(w, op, a) for a in pair), val=op.val)
+    return None
+
+
+def _in_order(w: Walk, op: Call, x: Any) -> Any:
+    """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept for it, or serves twice."""
+    return x if x.val.flags.c_contiguous else w.make(op, copy, x, order="C")
+
+
+# -- arrangements
+
+
+def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
+    """reshape(x, its shape) is x; reshape(reshape(x, s), t) is reshape(x, t); of a sum that kept its axes, it is one that does not."""
+    if kwargs or not is_array(x):
+        return None
+    if same(x, op):
+        return x
+    if is_call(x, reshape) and not x.kwargs and is_array(x.args[0]):
+        return same(x.args[0], op) or w.make(op, reshape, x.args[0], op.val.shape, val=op.val)
+    if is_call(x, sum) and x.kwargs.get("keepdims") and "dtype" not in x.kwargs and w.once(x):
+        over = axes(x.args[0], x.kwargs.get("axis"))
+        if op.val.ndim and op.val.shape == tuple(n for a, n in enumerate(shape(x.args[0])) if a not in over):
+            return _sum(w, op, x.args[0], x.kwargs.get("axis"), False)
+    return None
+
+
+def rearranged(w: Walk, op: Call, x: Any, axis: Any = None) -> Any:
+    """expand_dims and squeeze are reshapes."""
+    return w.make(op, reshape, x, op.val.shape, val=op.val) if is_array(x) and is_array(op) else None
+
+
+def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
+    """A transpose that moves nothing is none; two are one; all are written with their axes."""
+    ndim = len(shape(x))
+    if not is_array(x):
+        return None
+    order = tuple(range(ndim))[::-1] if axes is None else tuple(a % ndim for a in axes)
+    if order == tuple(range(ndim)):
+        return same(x, op)
+    if not is_call(x, permute_dims) or not is_array(x.args[0]):
+        return None if axes == order and "axes" in op.kwargs else w.make(op, permute_dims, x, axes=order, val=op.val)
+    inner = x.kwargs.get("axes", x.args[1] if len(x.args) > 1 else None)
+    first = tuple(range(ndim))[::-1] if inner is None else tuple(a % ndim for a in inner)
+    both = tuple(first[a] for a in order)
+    return x.args[0] if both == tuple(range(ndim)) else w.make(op, permute_dims, x.args[0], axes=both, val=op.val)
+
+
+def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
+    """True if an index of constant slices and new axes reads all of an array, in order."""
+    if any(part is not None and part is not Ellipsis and not isinstance(part, slice) for part in index) or not _steady(index):
+        return False
+    before = index[:index.index(Ellipsis)] if Ellipsis in index else index
+    after = index[len(before) + 1:]
+    slices = [part for part in before if part is not None], [part for part in after if part is not None]
+    lengths = *of[:len(slices[0])], *of[len(of) - len(slices[1]):]
+    return all(part.indices(n) == (0, n, 1) for part, n in zip((*slices[0], *slices[1]), lengths))
+
+
+def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
+    """x[:] is x, and x[:, None] a reshape."""
+    if not is_array(x) or not is_array(op) or not everything(index, shape(x)):
+        return None
+    return same(x, op) or w.make(op, reshape, x, op.val.shape, val=op.val)
+
+
+def _steady(index: tuple[Any, ...]) -> bool:
+    """True for an index of constant slices, new axes and integers."""
+    return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and not any(
+        isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
+
+
+def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
+    """x[i][j] is x[i, j]."""
+    if is_call(x, getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index) and Ellipsis not in index:
+        return w.make(op, getitem, x.args[0], *x.args[1:], *index, val=op.val)
+    return None
+
+
+# -- adding into zeros
+
+
+def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
+    """scatter(x, :, None) puts all of x into zeros: a reshape."""
+    piece, index = parts[0], parts[1:]
+    if len(ranks) > 1 or not is_array(piece) or not is_array(op) or not everything(index, shape):
+        return None
+    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size:
+        return None
+    return same(piece, op) or w.make(op, reshape, piece, shape, val=op.val)
+
+
+def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
+    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op)):
+        return None
+    if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
+        return None
+    return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
+
+
+SHAPES = (
+    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
+    (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
+    (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
+)
+
+LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like}, scattered_together: frozenset([scatter])}
+"""What a rule looks for among the arguments, as in `algebra`."""

@@ -1,0 +1,65 @@
+"""specialise: guard what the passes behind it rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.formatting import plain
+from tapegrad.tape.tape import UNKNOWN, Guard, Input, Tape
+from tapegrad.trace.context import number_kind
+from tapegrad.trace.proxy import KINDS
+from tapegrad.transforms.walk import Walk
+
+FIXED: dict[str, Callable[[Any], Any]] = {
+    "type": lambda x: type(plain(x)), "class": lambda x: KINDS.get(type(x), type(x)), "kind": number_kind,
+    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
+    "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
+}
+"""The facts that follow from a value's exact type, shape and dtype."""
+
+
+def specialise(tape: Tape) -> Tape:
+    """Return a tape that guards the shape and dtype of each input, or a number's exact type, once, before all else.
+
+    Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`, `class`, shapes on the way.
+    """
+    walk = Walk(tape, learn=True)
+    inputs = [op for op in tape.ops if isinstance(op, Input)]
+    for x in inputs:
+        walk.keep(x)
+    lines: dict[tuple[Any, str], Guard] = {}
+    for op in tape.ops:
+        if isinstance(op, Guard) and isinstance(op.args[0], Input):
+            lines.setdefault((op.args[0], op.fact), op)
+    for x in inputs[1:]:
+        for fact, expected in _facts(x.val):
+            guard = lines.get((x, fact)) or Guard(x, fact, expected)
+            walk.keep(guard)
+    for op in tape.ops:
+        if isinstance(op, Input) or (isinstance(op, Guard) and op.fact in FIXED and _stands(lines.get((op.args[0], op.fact)), walk)):
+            continue
+        if not (isinstance(op, Guard) and _follows(op, walk)):
+            walk.keep(op)
+    return walk.done()
+
+
+def _facts(val: Any) -> list[tuple[str, Any]]:
+    """Return what is guarded of an input; an array by what another library's tensor has too."""
+    if val is UNKNOWN:
+        return []
+    if hasattr(val, "shape") and hasattr(val, "dtype") and not isinstance(val, np.generic):
+        return [("shape", tuple(val.shape)), ("dtype", val.dtype)]
+    return [("type", type(plain(val)))]
+
+
+def _stands(guard: Guard | None, walk: Walk) -> bool:
+    """True if a guard of the old tape has been put on the new one."""
+    return guard is not None and walk.at[guard.id] is not None
+
+
+def _follows(guard: Guard, walk: Walk) -> bool:
+    x = walk.bind(guard.args[0])
+    return guard.fact in FIXED and walk.known[x.id] and bool(FIXED[guard.fact](x.val) == guard.expected)

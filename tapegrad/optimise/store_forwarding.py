@@ -1,0 +1,202 @@
+"""store_forwarding: what has just been written into an array is read from where it came.
+
+A loop that fills an array one element or row at a time reads what it wrote a step before, and its reverse sweep adds into one
+element of a cotangent, reads it, and clears it. Of all this the numbers remain, and of an array only what somebody looks at as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import add, getitem, scatter, setitem
+from tapegrad.ops.index import pieced
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.transforms.walk import Walk, is_call, literal, same_type
+
+FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
+
+Key = tuple[Any, ...]
+"""The integers of an index, one element or row: constant ones, counted from the front, and inputs, as a loop's body has them."""
+
+
+class Writes:
+    """The writes into one array, one after the other, each into one element or row."""
+
+    __slots__ = ("found", "keys", "open", "rank", "root", "version")
+
+    def __init__(self, root: Operation, rank: int) -> None:
+        self.root, self.rank, self.version = root, rank, 0
+        self.found: dict[Key, list[tuple[int, Any]]] = {}  # by place: when something was written there, and what
+        self.keys: list[Key] = []  # of the writes, in order
+        self.open = False  # one of them is not known: it may be the same as another
+
+    def write(self, key: Key, value: Any) -> int:
+        """Note the next write; return its number."""
+        self.version += 1
+        self.keys.append(key)
+        self.open = self.open or not is_fixed(key)
+        self.found.setdefault(key, []).append((self.version, value))
+        return self.version
+
+    def read(self, key: Key, version: int) -> Any:
+        """Return what stands at a place after so many writes, None where nothing was written, or nobody can tell."""
+        if (self.open or not is_fixed(key)) and self.keys[version - 1:version] != [key]:
+            return None
+        for when, value in reversed(self.found.get(key, ())):
+            if when <= version:
+                return value
+        return None
+
+
+def is_fixed(key: Key) -> bool:
+    """True for a place that is known."""
+    return all(type(part) is int for part in key)
+
+
+def forwarding(tape: Tape) -> Tape:
+    """Return a tape on which an element or row that was written is not read back, is not written where it is overwritten unread,
+    and a piece that is added to a larger array is added at its place instead of to zeros of that size.
+    """
+    if not any(map(_writes, tape.ops)):
+        return tape
+    walk = Walk(tape, learn=True, count=True)
+    escaping = _escaping(tape)
+    at: dict[Operation, tuple[Writes, int]] = {}
+    for op in tape.ops:
+        if isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation):
+            continue  # of a number that was written, and is known
+        made = None
+        if is_call(op, getitem):
+            made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])  # type: ignore[union-attr]
+        elif is_call(op, setitem):
+            made = _write(walk, op, at, *walk.args(op), **op.kwargs)  # type: ignore[attr-defined]
+        elif is_call(op, add):
+            made = _add(walk, op, at, escaping[op.id])
+        if made is None:
+            walk.keep(op)
+        else:
+            walk.stand_in(op, made)
+    return walk.done()
+
+
+def _writes(op: Operation) -> bool:
+    """True for a write of one element or row, and for a sum that may be one."""
+    if type(op) is not Call:
+        return False
+    if op.fn is add:
+        return bool(_pieces(op.args[0]) or _pieces(op.args[1]))
+    return is_call(op, setitem) and _constants(op.args[2:])
+
+
+def _escaping(tape: Tape) -> bytearray:
+    """Return, by position, which arrays are looked at otherwise than by element or row, in all that is written into them, too."""
+    escapes = bytearray(len(tape.ops) + 1)
+    if tape.result is not None:
+        escapes[tape.result.id] = 1
+    for op in reversed(tape.ops):
+        for i, arg in enumerate(op.args):
+            if isinstance(arg, Operation) and not (i == 0 and is_call(op, getitem) and _constants(op.args[1:])):
+                passes = (i == 0 and is_call(op, setitem) and _constants(op.args[2:])) or (is_call(op, add) and bool(_pieces(op.args[1 - i])))
+                escapes[arg.id] |= escapes[op.id] if passes else 1
+    return escapes
+
+
+def _constants(index: tuple[Any, ...]) -> bool:
+    return bool(index) and all(type(_plain(part)) is int for part in index)
+
+
+def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
+    """Return the place that an index means, None where it is not one element or row."""
+    shape = getattr(x.val, "shape", ())
+    if not _constants(index) or len(index) > len(shape):
+        return None
+    return tuple(part % n if type(part) is int else part for part, n in zip(index, shape) if n)
+
+
+def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...], escapes: int = 1) -> Any:
+    """Return what a read finds, or the read of what the array was before, None where the read is to stay."""
+    x, *index = args
+    if not isinstance(x, Operation) or x not in at or not walk.known[x.id]:
+        return None
+    writes, version = at[x]
+    key = _key(tuple(index), x)
+    if key is None or len(key) != writes.rank:
+        return None
+    found = writes.read(key, version)
+    if found is not None:
+        return _fit(found, op.val)
+    root = writes.root
+    if writes.open or not is_fixed(key):
+        return None
+    if isinstance(root, Constant):
+        return root.val[key] if literal(root.val[key]) else None
+    return None if escapes else walk.make(op, getitem, root, *index, val=op.val)
+
+
+def _fit(found: Any, val: Any) -> Any:
+    """Return what was written if it is what was read, of that type; a plain number is made so."""
+    if isinstance(found, Operation):
+        return found if same_type(found.val, val) else None
+    return val.dtype.type(found) if isinstance(val, np.floating) and type(found) in (int, float) else None
+
+
+def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any, through: Any = ()) -> Any:
+    """Note a write; one that only this one could see, of the same place, is left out."""
+    key = None if through or not isinstance(x, Operation) or not walk.known[x.id] else _key(index, x)
+    if key is None:
+        return None
+    writes, version = at.get(x, (None, 0))
+    if writes is None or writes.rank != len(key) or version != writes.version:
+        writes = Writes(x, len(key))
+    if is_call(x, setitem) and walk.once(x) and not x.kwargs.get("through") and _key(x.args[2:], x) == key:  # type: ignore[attr-defined]
+        x = x.args[0]
+    made = walk.make(op, setitem, x, value, *index, val=op.val)
+    at[made] = writes, writes.write(key, value)
+    return made
+
+
+def _pieces(x: Any) -> list[tuple[Any, ...]]:
+    """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is none, or of many pieces."""
+    if not (isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
+        return []
+    found = [(piece, *index) for piece, index in pieced(x.args, x.kwargs["ranks"])]
+    return found if all(_basic(index) for _, *index in found) else []
+
+
+def _basic(index: Sequence[Any]) -> bool:
+    return all(type(_plain(part)) is int or part is Ellipsis or (isinstance(part, slice) and not any(
+        isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
+
+
+def _plain(part: Any) -> Any:
+    """Return an integer that a loop counts, as it is in the first run: it names one place, whichever."""
+    return part.val if isinstance(part, Input) else part
+
+
+def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
+    """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
+    for x, y in (walk.args(op), walk.args(op)[::-1]):
+        pieces = _pieces(y)
+        if not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[y.id]:
+            continue
+        if not (same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim and np.shape(y.val) == op.val.shape):
+            continue  # of a scatter that is broadcast, an index means another place
+        parts = [x.val[tuple(map(_plain, index))] for _, *index in pieces]
+        fits = all(np.result_type(*_dtypes(part, piece)) == op.val.dtype for part, (piece, *_) in zip(parts, pieces))
+        if not fits or 2 * sum(map(np.size, parts)) > np.size(op.val):
+            continue
+        for part, (piece, *index) in zip(parts, pieces):
+            like = Call(getitem, (), None, part, op.note).at(op)
+            found = _read(walk, like, at, (x, *index), escapes)
+            total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
+            x = _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
+        return x
+    return None
+
+
+def _dtypes(part: Any, piece: Any) -> list[Any]:
+    val = piece.val if isinstance(piece, Operation) else piece
+    return [part.dtype, getattr(val, "dtype", val)]

@@ -1,0 +1,415 @@
+"""interpreter: run the operations of a tape on new arguments.
+
+A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones for NumPy's scalars or
+for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the tensors, constants once.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, GuardError, TapeError
+from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
+from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, type_name
+from tapegrad.numbers.tensor_array import wrap
+from tapegrad.numbers.tensors import (
+    ORDINARY,
+    detached,
+    device_of,
+    holds_tensor,
+    is_tensor,
+    is_writable,
+    numpy_dtype,
+    share_memory,
+    to_tensor,
+    torch_dtype,
+)
+from tapegrad.numbers.view_path import assign
+from tapegrad.ops import draw, getfield, pack, setitem
+from tapegrad.ops.loop import Loop, Runs, is_loop
+from tapegrad.optimise.specialise import FIXED
+from tapegrad.replay.python_errors import as_recorded, raising
+from tapegrad.replay.random_state import hold, sources_of, values_of
+from tapegrad.rules.registry import Op, Traced, rrule
+from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.trace.context import are_apart
+from tapegrad.trace.proxy import KINDS
+from tapegrad.trace.tracer import apart, flatten_call
+from tapegrad.tree.flatten import ValueAndGradients
+
+FACTS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
+    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+    "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
+    **FIXED,
+}
+
+
+def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
+    """Run a tape; each value is dropped after its last use.
+
+    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError, which
+    is an error of the original's class too, where a call raises.
+    """
+    if tape.result is None:
+        tape.check()
+    run = Run(tape, bind(tape, args, kwargs), redraw)
+    give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
+    try:
+        for op in run if debug else ():
+            note = f"  # {op.note}" if op.note else ""
+            value = run.values[op.id]
+            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+        if not debug:
+            deque(run, 0)  # the quickest way to the end
+    except Exception:
+        if give_back is not None:
+            give_back()
+        raise
+    return run.result
+
+
+def fill(tape: Tape) -> Tape:
+    """Compute the values that a tape was saved without, from those of its inputs and what was drawn; return the tape."""
+    if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
+        for op in run:
+            if lacks(op.val):
+                op.val = run.values[op.id]
+    for op in tape.ops:
+        if is_loop(op):
+            fill(op.fn.body)  # type: ignore[attr-defined]
+    return tape
+
+
+def lacks(val: Any) -> bool:
+    """True for a value that is not known, or not all of it."""
+    return isinstance(val, Unknown) or (type(val) in (tuple, list) and any(map(lacks, val)))
+
+
+class Run:
+    """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
+
+    With `keep` every value stays what it was: nothing is freed or written in place. With `rehearse` random numbers are those that
+    the next replay will draw: copies of the generators draw them.
+    """
+
+    __slots__ = ("constants", "copies", "device", "keep", "leaves", "redraw", "tape", "values")
+
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False, rehearse: bool = False) -> None:
+        self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
+        self.copies: dict[int, Any] | None = {} if rehearse else None  # of generators: the memo of deepcopy, so that each has one
+        self.values: list[Any] = [None] * (len(tape.ops) + 1)
+        self.device = device = device_of(self.leaves)  # of the tensors among them, or None
+        if device is not None:
+            self.leaves = [on_device(leaf, device) for leaf in self.leaves]
+        self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
+
+    @property
+    def result(self) -> Any:
+        """What the tape returns, once all of it has run."""
+        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
+
+    def __iter__(self) -> Iterator[Operation]:
+        dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
+        return self.over(self.tape.ops, dead, Memory(self.tape, self.device))
+
+    def over(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Iterator[Operation]:
+        """Make the calls of some operations, where it is known which values are `dead` after each, and what is in memory of its own."""
+        values, constants, redraw, keep, device = self.values, self.constants, self.redraw, self.keep, self.device
+        leaves = iter(self.leaves)
+        op = given = None
+        try:
+            for op in ops:
+                if isinstance(op, Call):
+                    fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
+                    given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+                    if fn is pack:
+                        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+                            given[1:] = map(conform, given[1:], self.leaves[1:])
+                        given = [result(part, constants, device) for part in given]
+                    if keep:
+                        given = list(map(unshared, given))
+                    if fn is draw and self.copies is not None:
+                        given[0] = deepcopy(given[0], self.copies)
+                    value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
+                elif isinstance(op, Input):
+                    value = next(leaves)
+                elif isinstance(op, Guard):
+                    value = values[op.args[0].id]
+                    verify(op, value)
+                else:
+                    value = op.val if device is None or type(op) is not Constant else moved(op, device)
+                values[op.id] = value
+                yield op
+                for position in dead[op.id]:
+                    values[position] = None
+        except TapeError:
+            raise
+        except Exception as err:
+            raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+
+def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
+    """Make the runs of a loop, one after the other; return what it returns.
+
+    An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says it of what the first
+    run gets.
+    """
+    body, results = loop.body, loop.results
+    _, fixed, listed, carried = loop.sizes
+    runs = Runs(loop, given[fixed + listed:])
+    steps, fixed_inputs, lists, firsts = loop.parts()
+    run = Run(body, ())
+    run.device = device_of([*given[:fixed], *runs.now, *(part[0] for part in given[fixed:fixed + listed])])
+    values, memory, dead = run.values, Memory(body, run.device), last_uses(body)
+    ops = [op for op in body.ops if not (isinstance(op, Input) or op is body.result)]
+    each = [(x.id, part) for x, part in zip([*steps, *lists], [*loop.steps, *given[fixed:fixed + listed]])]
+    alone = [isinstance(new, Operation) and results.count(new) == 1 for new in results[:carried]]
+    for k in loop.runs:
+        for x, value in zip([*fixed_inputs, *firsts], [*given[:fixed], *runs.now]):
+            values[x.id] = value
+        for number, part in each:
+            values[number] = part[k]
+        memory.owned = bytearray(len(body.ops) + 1)
+        for x, own in zip(firsts, owned):
+            memory.owned[x.id] = bool(own)
+        deque(run.over(ops, dead, memory), 0)
+        runs.add(k, [values[part.id] if isinstance(part, Operation) else part for part in results])
+        owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
+    return runs.result
+
+
+def constants_of(tape: Tape) -> Iterator[Constant]:
+    """Yield the constants of a tape, and of its loops' bodies."""
+    for op in tape.ops:
+        if type(op) is Constant:
+            yield op
+        elif is_loop(op):
+            yield from constants_of(op.fn.body)  # type: ignore[attr-defined]
+
+
+def unshared(dy: Any) -> Any:
+    """Return a cotangent that may be written to in place, as only an accumulator is."""
+    return Accumulator(copied(dy.array)) if type(dy) is Accumulator else dy
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """Return an array or a tensor as a tensor of a device that torch's own tape does not follow; other values as they are."""
+    return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
+
+
+def moved(op: Constant, device: Any) -> Any:
+    """Return the value of a constant on a device; it is moved there once."""
+    known = op.moved
+    if known is None or known[0] is not op.val or known[1] != device:
+        known = op.moved = (op.val, device, on_device(op.val, device))
+    return known[2]
+
+
+def result(value: Any, constants: list[Any], device: Any) -> Any:
+    """Return a value as a result: in memory of its own where it lies in that of a constant, and on the device of the inputs."""
+    if device is None:
+        return apart(value, constants)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return to_tensor(value, device).clone()
+    if is_tensor(value) and any(is_tensor(x) and share_memory(value, x) for x in constants):
+        return value.clone()
+    return value
+
+
+class Memory:
+    """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
+
+    So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
+    a read of a part copies that part, and any other use may keep the array, which ends its being owned.
+
+    If it is `strict`, a call on tensors that stand for numbers raises what it would raise of those.
+    """
+
+    __slots__ = ("device", "owned", "strict", "tape", "used")
+
+    def __init__(self, tape: Tape, device: Any = None, strict: bool = True) -> None:
+        self.tape, self.device, self.strict = tape, device, strict
+        self.owned: Any = bytearray(len(tape.ops) + 1)
+        self.used: bytearray | None = None
+
+    @classmethod
+    def once(cls, tape: Tape, device: Any, owned: dict[int, int], used: bytearray | None) -> Memory:
+        """Return what is known before one call, for that alone: of what `owned` does not say, nothing is owned."""
+        memory = cls.__new__(cls)
+        memory.tape, memory.device, memory.used, memory.strict = tape, device, used, False
+        memory.owned = defaultdict(int, owned)
+        return memory
+
+    def copied(self, op: Call) -> bool:
+        """Return whether a view of an array that may be written in place must be a copy: not if guards alone ask for its shape."""
+        if self.used is None:  # by position, what a call or the result needs
+            self.used = bytearray(len(self.tape.ops) + 1)
+            self.used[self.tape.result.id] = 1  # type: ignore[union-attr]
+            for other in self.tape.ops:
+                if isinstance(other, Call):
+                    for arg in other.args:
+                        if isinstance(arg, Operation):
+                            self.used[arg.id] = 1
+        return bool(self.used[op.id])
+
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        """Make a call, in place where that is possible."""
+        if type(fn) is Loop:
+            return self.loop(op, fn, given, dead)
+        triple = fn is rrule
+        core = given[0] if triple else fn
+        first = op.args[1:2] if triple else op.args[:1]
+        x = first[0].id if first and isinstance(first[0], Operation) else 0
+        if fn is pack:  # a nest of proxies is no operation of the trace that they belong to: its parts are
+            self.release(op, fn, x)
+            return fn.impl(*given, **op.kwargs)
+        if type(core) is not Op:
+            self.release(op, fn, x)
+            return fn(*given, **op.kwargs)
+        recorded = value_recorded(op)
+        pythonic = type(recorded) in PYTHON or (type(recorded) is tuple and {*map(type, recorded)} <= PYTHON)
+        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
+                and (self.device is None or not holds_tensor(given)):
+            # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
+            self.release(op, fn, x)
+            args = tuple(given[triple:])
+            y = core.scalar(*args)
+            return (y, core.pullback(y, args, op.kwargs)) if triple else y
+        if core is setitem or core.view:
+            for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
+                if isinstance(arg, Operation):
+                    self.owned[arg.id] = 0
+        if core is setitem:
+            if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):  # a trace records writes as such
+                _, value, *index = given[1:] if triple else given
+                y = given[1] if triple else given[0]
+                assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
+                self.owned[op.id] = 1
+                return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
+        elif not (core.view or core.owns):
+            self.release(op, fn, x)
+        if core.owns and self.device is not None and not holds_tensor(given):
+            result = core.torch(*given, **op.kwargs, device=self.device)
+        else:
+            result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
+        y = result[0] if triple else result
+        if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
+            if pythonic and self.strict and is_tensor(y) and (python := raising(op, core, recorded)) is not None:
+                as_recorded(python, tuple(given[triple:]), y)
+            if core is setitem or core.owns:
+                self.owned[op.id] = 1
+            elif core.view and self.owned[x] and self.copied(op):
+                y = y.clone() if is_tensor(y) else y.copy(order="K")
+                return (y, result[1]) if triple else y
+        elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):
+            y = y.item()
+            return (y, result[1]) if triple else y
+        return result
+
+    def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
+        """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""
+        firsts = op.args[len(op.args) - loop.sizes[3]:]
+        owned = [isinstance(arg, Operation) and self.owned[arg.id] and arg.id in dead and op.args.count(arg) == 1 for arg in firsts]
+        self.release(op, loop, 0)
+        return play_loop(loop, given, owned)
+
+    def release(self, op: Call, fn: Any, x: int) -> None:
+        """Note a use that may keep its arguments; the value of a triple is handed on."""
+        if fn is getfield and op.args[1] == 0:
+            self.owned[op.id], self.owned[x] = self.owned[x], 0
+        elif not (fn is getfield and self.owned[x]):
+            for arg in op.args:
+                if isinstance(arg, Operation):
+                    self.owned[arg.id] = 0
+
+
+def value_recorded(op: Call) -> Any:
+    """Return the value that a call had while recording, that of a triple without its pullback."""
+    return op.val[0] if op.fn is rrule and isinstance(op.val, tuple) else op.val
+
+
+def verify(guard: Guard, value: Any) -> None:
+    """Raise GuardError if a fact about a value is no longer what it was."""
+    if guard.fact == "raises":
+        if not guard.expected.happens(value):
+            raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the program might "
+                             "take another path", guard.where, "trace the function again with these arguments")
+        return
+    if guard.fact == "recorded":
+        raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again", guard.where,
+                         "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
+    found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
+    same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
+    if not same:
+        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
+                         "and the program might take another path", guard.where, "trace the function again with these arguments")
+
+
+def fact_of_tensor(guard: Guard, x: Any) -> Any:
+    """Return a fact about a tensor, in what the guard asks about.
+
+    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor lies in memory
+    means nothing there: what was a view of an array when the tape was recorded is one in every replay.
+    """
+    fact, expected = guard.fact, guard.expected
+    if fact in ("class", "type") and not issubclass(expected, type(x)):
+        kind = getattr(numpy_dtype(x.dtype), "type", float)
+        stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
+        return expected if issubclass(expected, stands_for) else stands_for[-1]
+    if fact == "layout" and (expected == "tensor" or expected[0] == "tensor"):
+        return layout_of(x)
+    if fact in ("layout", "strides", "writeable") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
+        return expected
+    if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
+        return FACTS[fact](x)
+    return FACTS[fact](x.item())
+
+
+def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the inputs' values for a call, the function first; what it captured is read anew."""
+    fn = tape.ops[0].val
+    if tape.structure is None:
+        wanted = len(tape.inputs) - 1
+        if len(args) != wanted or kwargs:
+            raise ArgumentError(f"this tape takes {wanted} positional argument(s), and got {len(args) + len(kwargs)}")
+        return [fn, *args]
+    names = tape.structure.kwargs
+    if names.keys() == kwargs.keys():
+        kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
+    signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
+    if signature != tape.structure:
+        raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
+                            f"{tape.structure.difference(signature)}", None, "trace the function again with these arguments")
+    for x, given in zip(tape.inputs[1:], leaves):
+        if (is_array(x.val) and is_number(given)) or (is_number(x.val) and is_array(given)):
+            # `x += 1` and much else that leaves no guard means something different
+            raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
+                             "trace the function again with these arguments")
+    return [fn, *leaves]
+
+
+def is_array(x: Any) -> bool:
+    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
+    x = plain(x)
+    return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
+
+
+def is_number(x: Any) -> bool:
+    """True for a plain number, NumPy's scalars included, or a proxy of one."""
+    return isinstance(plain(x), (int, float, complex, np.generic))
+
+
+def kind_of(x: Any) -> str:
+    """Name what an input is."""
+    return "a number" if is_number(x) else "an array"

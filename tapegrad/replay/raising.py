@@ -1,0 +1,60 @@
+"""raising: which calls may raise of other numbers of the same kinds: the program may have waited for the error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tapegrad.numbers.formatting import PYTHON
+from tapegrad.ops import bitwise_left_shift, bitwise_right_shift, divide, floor_divide, getitem, getitem_masked, pow, remainder, setitem
+from tapegrad.ops.loop import is_loop
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
+
+_ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])  # Python's raise; NumPy's give nan, inf or 0
+_INDEX = {getitem: 1, getitem_masked: 1, setitem: 2}  # where it begins among the arguments
+
+
+def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
+    """True for what may end a replay: a guard, a call that may raise, a loop with one of these. It is needed though its value is not.
+
+    `varying` marks by position what has a shape that values decide; `steps` are the inputs of a loop's body that are the same in every replay.
+    What a sweep computes for itself is no call of the program's.
+    """
+    if isinstance(op, Guard):
+        return True
+    if type(op) is not Call:
+        return False
+    if is_loop(op):
+        steps = op.fn.parts()[0]  # type: ignore[union-attr]
+        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)  # type: ignore[union-attr]
+    if type(op.fn) is not Op or op.note.startswith("pullback"):
+        return False
+    if op.fn.raises or (varying is not None and varying[op.id]):
+        return True
+    if op.fn in _INDEX:
+        parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
+        return any(part not in steps and not _is_mask(part.val) for part in parts)
+    if op.fn is pow and getattr(getattr(op.val, "dtype", None), "kind", "") in ("i", "u"):  # no negative powers of integers
+        return True
+    return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.val)
+
+
+def varying_shapes(tape: Tape) -> bytearray | None:
+    """Mark by position what is computed of an array whose shape values decide; None where there is none."""
+    if not any(type(op) is Call and getattr(op.fn, "dynamic", False) for op in tape.ops):
+        return None
+    varying, dynamic = bytearray(len(tape.ops) + 1), bytearray(len(tape.ops) + 1)
+    for op in tape.ops:
+        if type(op) is Call:
+            varying[op.id] = any(dynamic[arg.id] for arg in operands(op))
+            dynamic[op.id] = varying[op.id] or getattr(op.fn, "dynamic", False)
+    return varying
+
+
+def _is_python(val: Any) -> bool:
+    return type(val) in PYTHON or (type(val) is tuple and any(type(part) in PYTHON for part in val))
+
+
+def _is_mask(val: Any) -> bool:
+    return getattr(getattr(val, "dtype", None), "kind", "") == "b"

@@ -1,0 +1,68 @@
+"""random_state: a replay that does not fit gives back what it has drawn, so that who comes next draws the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tapegrad.ops import draw
+from tapegrad.ops.loop import is_loop
+from tapegrad.optimise.specialise import FIXED
+from tapegrad.replay.raising import may_stop
+from tapegrad.replay.warning_errors import strict
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
+from tapegrad.trace.random_state import SOURCES, state_of
+
+
+def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
+    """Return what sets random generators back to the states that they have now; nothing is kept where no error can come, `stops` says."""
+    states = [state_of(x) for x in sources] if stops or strict() else []
+
+    def give_back() -> None:
+        for restore, state in states:
+            restore(state)
+    return give_back
+
+
+def sources_of(tape: Tape) -> list[Any]:
+    """Return the random generators that a tape draws from: inputs, constants, or themselves. Those that it makes itself are new each time."""
+    found = {id(x): x for x in _sources(tape)}
+    if not found:
+        return []
+    held = [op for op in tape.ops if isinstance(op, (Input, Constant)) and op.id > 1 and type(op.val) in SOURCES]
+    return [*held, *(x for x in found.values() if type(x) in SOURCES and all(op.val is not x for op in held))]
+
+
+def values_of(sources: Iterable[Any], tape: Tape, leaves: Iterable[Any]) -> list[Any]:
+    """Return the generators themselves, in a call with these leaves."""
+    given = dict(zip(tape.inputs, leaves))
+    return [given[x] if isinstance(x, Input) else value_of(x) for x in sources]
+
+
+def _sources(tape: Tape) -> Iterator[Any]:
+    """Yield what each draw of a tape draws from, that of a constant itself."""
+    for op in tape.ops:
+        if type(op) is Call and op.fn is draw:
+            yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
+        elif is_loop(op):
+            yield from _sources(op.fn.body)  # type: ignore[attr-defined]
+
+
+def stops_after_drawing(tape: Tape) -> bool:
+    """True for a tape that a guard or an error may end when it has drawn."""
+    drawn = False
+    for op in tape.ops:
+        draws = _draws(op)
+        drawn = drawn or (draws and is_loop(op))
+        if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant for arg in op.args[1:]))):
+            return True
+        drawn = drawn or draws
+    return False
+
+
+def _stops(op: Operation) -> bool:
+    return may_stop(op) and not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input))
+
+
+def _draws(op: Operation) -> bool:
+    return type(op) is Call and (op.fn is draw or (is_loop(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]

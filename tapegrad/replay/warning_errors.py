@@ -1,0 +1,59 @@
+"""warning_errors: whether NumPy's warnings are errors just now, by `np.errstate`, `np.seterr` or a filter of warnings.
+
+Compiled code computes NumPy's numbers as Python's, which overflow without a word.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
+from tapegrad.replay.raising import may_stop
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import Call, Tape
+from tapegrad.transforms.rewrite import leading
+
+_MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape])
+
+# what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
+_settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
+
+_calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were found to raise nothing, and the filters
+
+
+def strict() -> bool:
+    """Return whether a warning of NumPy's would be raised."""
+    settings, filters = _calm[0]
+    if _settings is not None and _settings.get() is settings and warnings.filters == filters:
+        return False
+    if "raise" in np.geterr().values() or _are_errors():
+        return True
+    if _settings is not None:
+        _calm[0] = _settings.get(), list(warnings.filters)
+    return False
+
+
+def _are_errors() -> bool:
+    """Return whether some filter makes errors of RuntimeWarnings; one that comes before may speak of them all."""
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(RuntimeWarning, category):
+            if action == "error":
+                return True
+            if message is None and module is None and line == 0:
+                return False
+    return False
+
+
+def may_lose(tape: Tape) -> bool:
+    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a compiled tape makes none of these."""
+    needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
+    return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
+
+
+def _may_warn(op: Call) -> bool:
+    """Return whether a call computes numbers with a point; one that moves them, or makes room for them, has nothing to warn of."""
+    moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.view or op.fn.owns))
+    return not moves and getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")

@@ -1,0 +1,1 @@
+"""Ops and their derivatives: the registry, cotangents, what a rule reads and returns."""

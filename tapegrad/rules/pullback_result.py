@@ -1,0 +1,26 @@
+"""What a user's pullback returned: one cotangent for each argument, of its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import SPECIAL, shape_of
+from tapegrad.numbers.formatting import brief
+from tapegrad.tree.flatten import is_leaf
+
+
+def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
+    """Refuse another count of cotangents than there are arguments; from a user's rule, some that are no numbers, or of another shape."""
+    if not isinstance(dxs, (tuple, list)) or len(dxs) != len(args):
+        got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
+        raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {len(args)} argument(s)", op.rr_where,
+                            "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")
+    if op.rr is None:
+        return
+    for i, (dx, x) in enumerate(zip(dxs, args), 1):
+        if is_leaf(x) and dx is not None and not isinstance(dx, SPECIAL) and (not is_leaf(dx) or shape_of(dx) != shape_of(x)):
+            got = f"one of shape {shape_of(dx)}" if is_leaf(dx) else brief(dx)
+            raise ArgumentError(f"the pullback of {op.__name__} returned {got} as the cotangent of argument {i}, whose shape is {shape_of(x)}",
+                                op.rr_where, "return a cotangent of the argument's shape, ZeroTangent() where nothing flows")

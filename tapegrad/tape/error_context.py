@@ -1,0 +1,49 @@
+"""error_context: the error of an operation, which shows it among its neighbours on the tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.errors import ReplayError, like
+from tapegrad.numbers.formatting import brief, type_name
+from tapegrad.tape.tape import Operation, Tape
+
+REACH, WIDTH = 3, 100
+ADVICE = "tape.step(*args) plays one operation at a time, and shows the values"
+
+
+def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *, pullback: bool = False) -> ReplayError:
+    """Return the error that stands for `err`: which operation raised, among which others, and on what values; raise it from `err`."""
+    message = " ".join(str(err).split())
+    what = f"{type(err).__name__}{': ' if message else ''}{message}"
+    whose = f"{'the pullback of ' if pullback else ''}`{_cut(repr(op))}` of {tape.name or 'a tape'}"
+    advice = "tg.trace(f, *args)[1].step() shows the values it was made from" if pullback else ADVICE
+    new = like(type(err), f"{what}, raised by {whose}", op.where, advice, neighbourhood(tape, op, given))
+    for name, value in vars(err).items():  # a handler may read them
+        if name != "__notes__":
+            vars(new).setdefault(name, value)
+    return new
+
+
+def neighbourhood(tape: Tape, op: Operation, given: list[Any] | None = None) -> str:
+    """Return a few operations before and after one, with an arrow at it and the values it was given."""
+    lines = []
+    for other in tape.ops[max(op.id - 1 - REACH, 0): op.id + REACH]:
+        lines.append(("  --> " if other is op else "      ") + _line(other))
+        if other is op and given:
+            lines.append("        given " + _cut(", ".join(map(_value, given))))
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    text, kind = brief(value), type_name(value)
+    return text if text == f"<{kind}>" or not getattr(value, "shape", ()) else f"{text} {kind}"
+
+
+def _line(op: Operation) -> str:
+    return _cut(repr(op)) + (f"  # {op.note}" if op.note else "")
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= WIDTH else text[:WIDTH - 3] + "..."

@@ -1,0 +1,429 @@
+"""Tape: an ordered list of operations, plain data that prints, edits, and says what it computes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
+from tapegrad.numbers.formatting import brief, type_name
+from tapegrad.numbers.tensors import all_on_host
+from tapegrad.tape.facade import Methods
+
+
+class Variable:
+    """A reference to an operation: free (`V(4)`, by position) or bound (the operation itself).
+
+    A free variable is resolved when what holds it is pushed. A bound one survives edits, because it *is* the
+    operation: there is no second object to keep in step, and recording a call allocates nothing for it.
+    """
+
+    __slots__ = ("id",)
+    id: int
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+    @property
+    def name(self) -> str:
+        """`%4`."""
+        return f"%{self.id}"
+
+    _brief = name  # among the arguments of a call
+
+    def __repr__(self) -> str:
+        return f"V({self.id})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) is Variable and other.id == self.id)
+
+    def __hash__(self) -> int:
+        return hash(("Variable", self.id))
+
+
+def V(ref: int | Variable) -> Variable:
+    """Make a free variable from a position; an operation is its own bound variable.
+
+    >>> V(4)
+    V(4)
+    """
+    return ref if isinstance(ref, Variable) else Variable(ref)
+
+
+class Unknown:
+    """The value of an operation that has not run, or that was not kept: then its type is known, and its length where it has one.
+
+    `like` is an array of that type for those who look at no more of it, or None.
+    """
+
+    __slots__ = ("_type_name", "length", "like")
+
+    def __init__(self, type: str = "", length: int = 0, like: Any = None) -> None:
+        self._type_name, self.length, self.like = type, length, like
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNKNOWN = Unknown()
+NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments; never written
+
+
+class Operation(Variable):
+    """One line of a tape: its arguments, its value while it has one, the user's line, and why a pass appended it."""
+
+    __slots__ = ("args", "code", "lasti", "note", "val")
+    args: tuple[Any, ...]
+    val: Any
+    note: str
+    code: CodeType | Activation | Listing | None
+    lasti: int
+    kind = "operation"
+
+    def __init__(self, args: tuple[Any, ...] = (), val: Any = UNKNOWN, note: str = "") -> None:
+        self.id, self.args, self.val, self.note = 0, args, val, note
+        self.code, self.lasti = None, 0
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def where(self) -> Location | None:
+        """The user's file, line and function, where there is one."""
+        return None if self.code is None else locate(self.code, self.lasti)
+
+    @property
+    def path(self) -> tuple[Location, ...]:
+        """The calls that led to the user's line, outermost first; the line alone unless the trace's context has `paths`."""
+        from tapegrad.tape.call_stack import path
+        return () if self.code is None else path(self.code, self.lasti)
+
+    @property
+    def type(self) -> str:
+        """`float`, `float64[3,4]`, `torch.float32[8]@cuda:0`; "" while there is no value."""
+        return "" if self.val is UNKNOWN else type_name(self.val)
+
+    def at(self, other: Operation) -> Operation:
+        """Take the source line of another operation; return self."""
+        self.code, self.lasti = other.code, other.lasti
+        return self
+
+    @property
+    def body(self) -> str:
+        """What stands to the right of `%4 = `."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{self.name} = {self.body}"
+
+
+class Input(Operation):
+    """An argument of the tape: a number, an array, or (`%1`) the function itself."""
+
+    __slots__ = ("label",)
+    kind = "input"
+
+    def __init__(self, val: Any = UNKNOWN, label: str = "", note: str = "") -> None:
+        self.id, self.args, self.val, self.note, self.code, self.lasti, self.label = 0, (), val, note, None, 0, label
+
+    @property
+    def body(self) -> str:
+        return f"input {self.label or type_name(self.val)}"
+
+
+class Constant(Operation):
+    """A value that the program brought along: the seed, an array from a global.
+
+    `moved` keeps it as a replay on tensors needs it, for one device: (val, device, tensor).
+    """
+
+    __slots__ = ("moved",)
+    kind = "constant"
+
+    moved: tuple[Any, Any, Any] | None
+
+    def __init__(self, val: Any, note: str = "") -> None:
+        self.id, self.args, self.val, self.note, self.code, self.lasti, self.moved = 0, (), val, note, None, 0, None
+
+    @property
+    def body(self) -> str:
+        return brief(self.val)
+
+
+class Call(Operation):
+    """A function applied to variables and constants.
+
+    `fn` is an op, any callable, or a variable (a pullback computed on the tape). `pb` keeps the pullback that a
+    rule returned while recording, so that a gradient does not run the function twice.
+    """
+
+    __slots__ = ("fn", "kwargs", "pb")
+    kind = "call"
+
+    def __init__(self, fn: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None,
+                 val: Any = UNKNOWN, note: str = "") -> None:
+        super().__init__(args, val, note)
+        self.fn, self.kwargs, self.pb = fn, kwargs or NO_KWARGS, None
+
+    @property
+    def body(self) -> str:
+        shown = [brief(arg) for arg in self.args]
+        shown += [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()]
+        return f"{brief(self.fn)}({', '.join(shown)})"
+
+
+class Guard(Operation):
+    """A fact about a variable that steered the program: a replay in which it differs is refused."""
+
+    __slots__ = ("expected", "fact")
+    kind = "guard"
+
+    def __init__(self, arg: Variable, fact: str, expected: Any) -> None:
+        super().__init__((arg,), None)
+        self.fact, self.expected = fact, expected
+
+    @property
+    def body(self) -> str:
+        return f"guard {self.fact}({brief(self.args[0])}) == {brief(self.expected)}"
+
+
+class Raised(NamedTuple):
+    """What a guard expects of a call that raised: the program may have caught it.
+
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error: tensors that stand for
+    arrays are computed with as such.
+    """
+
+    fn: Callable[..., Any]
+    error: type[Exception]
+    settings: tuple[tuple[str, str], ...] = ()
+    never: bool = False
+
+    def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+        """Return whether the call does again what it did."""
+        args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
+        if self.settings:
+            args, kwargs = all_on_host((args, kwargs))
+        with np.errstate(**dict(self.settings)):  # type: ignore[arg-type]
+            try:
+                getattr(self.fn, "run", self.fn)(*args, **kwargs)
+            except self.error:
+                return not self.never
+        return self.never
+
+    def __repr__(self) -> str:
+        return f"{'no ' if self.never else ''}{self.error.__name__} from {getattr(self.fn, '__name__', self.fn)}"
+
+
+def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
+    """Make a call that stands on no tape yet.
+
+    >>> call(divmod, V(2), 3)
+    %0 = divmod(%2, 3)
+    """
+    return Call(fn, args, kwargs)
+
+
+class Tape(Methods):
+    """Operations in order, `%1` (the function) and the other inputs first.
+
+    `structure` describes how the inputs are nested in the function's arguments; a tape made by hand has none.
+
+    >>> from tapegrad.ops import multiply
+    >>> tape = Tape()
+    >>> a, b = tape.push(Input(2.0, "a")), tape.push(Input(3.0, "b"))
+    >>> tape.result = tape.push(call(multiply, a, V(3)))
+    >>> tape.result.val, tape.play(4.0, 5.0)
+    (6.0, 20.0)
+    """
+
+    __slots__ = ("_result", "name", "ops", "structure")
+
+    def __init__(self, fn: Any = None, label: str = "") -> None:
+        self.ops: list[Operation] = []
+        self._result: Operation | None = None
+        self.structure: Any = None
+        self.name = label or getattr(fn, "__name__", "") or ("" if fn is None else type(fn).__name__)
+        first = Input(fn, self.name or "function")
+        first.id = 1
+        self.ops.append(first)
+
+    def blank(self) -> Tape:
+        """Return a tape of the same name and structure, without operations: what a pass fills."""
+        new = Tape.__new__(Tape)
+        new.ops, new._result, new.structure, new.name = [], None, self.structure, self.name
+        return new
+
+    # -- reading
+
+    @property
+    def inputs(self) -> list[Input]:
+        """The inputs in order, the function itself first."""
+        return [op for op in self.ops if isinstance(op, Input)]
+
+    @property
+    def result(self) -> Operation | None:
+        """The operation whose value the tape returns."""
+        return self._result
+
+    @result.setter
+    def result(self, ref: int | Variable | None) -> None:
+        self._result = None if ref is None else self[ref]
+
+    def __getitem__(self, ref: int | Variable) -> Operation:
+        """Return the operation printed as `%ref`; a negative position counts from the end."""
+        if isinstance(ref, Operation):
+            if not (0 < ref.id <= len(self.ops) and self.ops[ref.id - 1] is ref):
+                raise MalformedTape(f"the operation `{ref!r}` does not stand on this tape")
+            return ref
+        number = ref.id if isinstance(ref, Variable) else ref
+        if not 1 <= abs(number) <= len(self.ops):
+            raise IndexError(f"%{number} is not on this tape of {len(self.ops)} operations")
+        return self.ops[number - 1 if number > 0 else number]
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.ops)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __contains__(self, op: object) -> bool:
+        return isinstance(op, Operation) and 0 < op.id <= len(self.ops) and self.ops[op.id - 1] is op
+
+    # -- editing
+
+    def push(self, op: Operation) -> Operation:
+        """Append an operation and return it, the bound variable; a call whose arguments have values gets one."""
+        self._adopt(op, len(self.ops))
+        self.ops.append(op)
+        op.id = len(self.ops)
+        return op
+
+    def insert(self, position: int | Variable, *ops: Operation) -> tuple[Operation, ...]:
+        """Insert operations before `position`, and renumber what follows."""
+        at = self[position].id - 1
+        try:
+            for offset, op in enumerate(ops):
+                self._adopt(op, at + offset)
+                self.ops.insert(at + offset, op)
+                op.id = at + offset + 1
+        except Exception:
+            self.ops[:] = [op for op in self.ops if op not in ops]  # all of them or none
+            self._renumber(0)
+            raise
+        self._renumber(at)
+        return ops
+
+    def replace(self, old: int | Variable, new: Operation | Iterable[Operation], rebind_to: int = -1) -> tuple[Operation, ...]:
+        """Put one or several operations in place of one; what used it uses `new[rebind_to]` instead."""
+        target = self[old]
+        ops = (new,) if isinstance(new, Operation) else tuple(new)
+        if not ops:
+            raise ArgumentError("replace: there is no operation to put in its place", target.where, "tape.delete(op)")
+        stand_in = ops[rebind_to]  # an index out of range fails before anything has changed
+        self.insert(target, *ops)
+        self._rebind({target: stand_in}, skip=ops)
+        self._drop(target)
+        return ops
+
+    def delete(self, ref: int | Variable) -> None:
+        """Remove an operation that nothing uses."""
+        op = self[ref]
+        users = [other.name for other in self.ops[op.id:] if op in operands(other)]
+        users += ["the result"] if op is self._result else []
+        if users:
+            raise MalformedTape(f"`{op!r}` cannot be deleted: {', '.join(users[:5])} would refer to it", op.where,
+                                "tape.rebind({op: other}) first, or tape.replace(op, other)")
+        self._drop(op)
+
+    def rebind(self, mapping: Mapping[int | Variable, int | Variable]) -> None:
+        """Make every user of a key use its value instead, the result included."""
+        self._rebind({self[old]: self[new] for old, new in mapping.items()})
+
+    def _rebind(self, mapping: dict[Operation, Operation], skip: tuple[Operation, ...] = ()) -> None:
+        for op in self.ops:
+            if op in skip:
+                continue
+            op.args = tuple(mapping.get(arg, arg) if isinstance(arg, Operation) else arg for arg in op.args)
+            if isinstance(op, Call) and isinstance(op.fn, Operation):
+                op.fn = mapping.get(op.fn, op.fn)
+        if self._result is not None:
+            self._result = mapping.get(self._result, self._result)
+
+    def _drop(self, op: Operation) -> None:
+        del self.ops[op.id - 1]
+        self._renumber(op.id - 1)
+        op.id = 0
+
+    def _renumber(self, start: int) -> None:
+        for number, op in enumerate(self.ops[start:], start + 1):
+            op.id = number
+
+    def _adopt(self, op: Operation, at: int) -> None:
+        """Bind free variables, refuse foreign ones, and compute a call's value where that is possible."""
+        if op in self:
+            raise MalformedTape(f"`{op!r}` stands on this tape already", op.where, "make a new operation: call(fn, ...)")
+        op.args = tuple(self._bind(arg, op, at) if isinstance(arg, Variable) else arg for arg in op.args)
+        if isinstance(op, Call):
+            if isinstance(op.fn, Variable):
+                op.fn = self._bind(op.fn, op, at)
+            if op.val is UNKNOWN and not any(isinstance(used.val, Unknown) for used in operands(op)):
+                op.val = op.fn(*map(value_of, op.args), **op.kwargs) if not isinstance(op.fn, Variable) else UNKNOWN
+
+    def _bind(self, ref: Variable, op: Operation, at: int) -> Operation:
+        try:
+            bound = self[ref]
+        except (IndexError, MalformedTape) as err:
+            raise MalformedTape(f"`{op.body}` uses {ref.name}, which is not on this tape", op.where) from err
+        if bound.id > at:
+            raise MalformedTape(f"`{op.body}` uses {bound.name} before its definition", op.where)
+        return bound
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def __repr__(self) -> str:
+        return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        from tapegrad.show.view import View
+        yield View(self)
+
+
+def operands(op: Operation) -> list[Operation]:
+    """Return the operations that `op` uses, its function's included."""
+    used = [arg for arg in op.args if isinstance(arg, Operation)]
+    if isinstance(op, Call) and isinstance(op.fn, Operation):
+        used.append(op.fn)
+    return used
+
+
+def value_of(arg: Any) -> Any:
+    """Return what an argument of an operation stands for."""
+    return arg.val if isinstance(arg, Operation) else arg
+
+
+def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
+    """Copy an operation for another tape, its arguments mapped by `bind`."""
+    new: Any = _new(type(op))
+    if type(op) is Call:  # most of them: slot by slot, as below
+        new.fn, new.kwargs, new.pb, new.val, new.note = bind(op.fn), op.kwargs, op.pb, op.val, op.note
+        new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
+        return new  # type: ignore[no-any-return]
+    for cls in type(op).__mro__:
+        for slot in getattr(cls, "__slots__", ()):
+            setattr(new, slot, getattr(op, slot))
+    new.args = tuple(map(bind, op.args))
+    if isinstance(new, Call):
+        new.fn = bind(new.fn)
+    return new  # type: ignore[no-any-return]
+
+
+_new = object.__new__

@@ -1,0 +1,499 @@
+"""What is primitive, and how it is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Number
+from sys import _getframe
+from types import CodeType, FunctionType
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tapegrad.errors import HEARERS, ConcretizationError, EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
+from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
+from tapegrad.numbers.equality import slim_copy, unchanged
+from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, overlap
+from tapegrad.ops.random import draw
+from tapegrad.ops.structure import getfield, pack
+from tapegrad.rules.readonly import lent
+from tapegrad.rules.registry import Op, Traced, op_of
+from tapegrad.tape.call_stack import Paths
+from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
+from tapegrad.trace import ownership as kept
+from tapegrad.trace.value_retention import Economy, is_large
+from tapegrad.trace.views import known, part, peek
+from tapegrad.tree.copies import running
+from tapegrad.tree.flatten import OPAQUE, flatten, leaves_of
+
+_new = object.__new__
+_INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
+_SINGLE = ORDINARY - {tuple, type(None)}
+_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
+
+
+class Context:
+    """Decides what becomes one operation, and how it gets onto the tape; subclass it to trace differently.
+
+    `primitives` are functions whose calls are recorded whole instead of being traced through. With `paths` each
+    operation knows the calls that led to its line (`op.path`), at about a microsecond an operation.
+
+    >>> import tapegrad as tg
+    >>> def double(x):
+    ...     return x + x
+    >>> value, tape = tg.trace(lambda x: double(x) * 3, 2.0, ctx=Context(primitives=[double]))
+    >>> [op.fn.__name__ for op in tape if op.kind == "call"]
+    ['double', 'multiply']
+    """
+
+    def __init__(self, primitives: Iterable[Callable[..., Any]] = (), paths: bool = False) -> None:
+        self.primitives, self.paths = tuple(primitives), paths
+        self._ops = {fn: op_of(fn) for fn in self.primitives}
+        OPAQUE.update(fn for fn in self.primitives if isinstance(fn, FunctionType))
+
+    @property
+    def knows(self) -> bool:
+        """True once there is a function that may be primitive by its name alone."""
+        return bool(self._ops)
+
+    def is_primitive(self, fn: Any) -> bool:
+        """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
+        return isinstance(fn, Op) or fn in self._ops
+
+    def record(self, tape: Tape, call: Call) -> Variable:
+        """Put a call, which has its value already, on the tape; return what stands for its result."""
+        return tape.push(call)
+
+    def op(self, fn: Any) -> Op:
+        """Return the op under which `fn` is recorded."""
+        if fn not in self._ops:
+            self._ops[fn] = op_of(fn)
+        return self._ops[fn]
+
+
+def number_kind(x: Any) -> str:
+    """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
+    x = plain(x)
+    return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
+
+
+NUMERIC = "biufc"  # kinds of dtypes
+
+
+def number_type(x: Any) -> str:
+    """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
+    x = plain(x)
+    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
+
+
+def unrepeatable(what: str) -> None:
+    """Tell who observes this thread's trace that the program took what no replay gives again."""
+    for observer in running.observers:
+        observer.refuse(what)
+
+
+def _hear(err: TapeError) -> None:
+    if running.tracers:
+        running.tracers[-1].refuse(err)
+
+
+HEARERS.append(_hear)
+LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
+DEFAULT = Context()
+NO_COPIES: dict[int, Any] = {}
+_levels = itertools.count(1)
+
+
+class Tracer:
+    """Records one run of a function. A proxy carries it: there is no global tape.
+
+    `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
+    an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will be swept
+    once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden` that this asks the context.
+    Where the tape `replays`, what steered the program is guarded on it.
+    """
+
+    __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
+                 "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
+                 "tape", "written")
+
+    def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None,
+                 replays: bool = True) -> None:
+        self.tape, self.ctx, self.proxy, self.grad, self.once, self.replays = tape, ctx, proxy, grad, once, replays
+        self.economy: Economy | None = None  # once it has begun
+        self.custom = self.overridden = type(ctx).record is not Context.record
+        self.paths = Paths() if ctx.paths else None
+        self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_each
+        self.level = next(_levels)
+        self.constants: dict[Any, tuple[Any, Constant]] = {}
+        self.guarded: set[tuple[int, str]] = set()
+        self.inputs: list[Any] = []  # the proxies of the inputs
+        self.copies: dict[int, Any] = NO_COPIES  # id of what was copied, and of what leads to it: what the program has instead
+        self.lasting: list[kept.Lasting] = []
+        self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
+        self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
+        self.rerouting: Any = None  # what leads to those copies
+        self.special = self.dynamic = self.laid = self.apart = False
+        self.error: Exception | None = None  # the last that a call raised
+        self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
+        self.refusal: TapeError | None = None  # the first, which the program may have caught, or a library, or Python made an error of its own of
+
+    def close(self) -> None:
+        """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python next looks for cycles."""
+        self.push, self.custom, self.overridden, self.error, self.refusal, self.paths, self.once = _closed, False, False, None, None, None, None
+        self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
+        self.lasting, self.lent = [], []
+
+    def refuse(self, err: TapeError) -> None:
+        """Remember what the trace refused first: it cannot be good any more, whoever catches the error."""
+        self.refusal = self.refusal or err
+
+    @property
+    def closed(self) -> bool:
+        """True once the trace has ended."""
+        return self.push is _closed
+
+    def meet(self, x: Any) -> None:
+        """Look after large values from now on, if this is one."""
+        if self.once is not None and is_large(x) and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
+            self.economy, self.once, self.custom = self.once, None, True
+            self.economy.begin(self.tape)
+            self._choose_push()
+
+    def check_running(self) -> None:
+        """Raise EscapedProxy once the trace has ended."""
+        if self.push is _closed:
+            self.push(Operation())
+
+    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
+        """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
+        self.dynamic = self.dynamic or op.dynamic
+        given = leaves_of((args, kwargs)) if op.lends else []
+        if op.nested:
+            args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
+        lift = self.lift
+        if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
+            view = args[0]._view
+            if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
+                made = self.part(op, args, kwargs)
+                if made is not None:
+                    return made
+            lifted = [peek(args[0]), *[arg if type(arg) in _INLINE else lift(arg) for arg in args[1:]]]
+        else:
+            lifted, view = [arg if type(arg) in _INLINE else lift(arg) for arg in args], None
+        pb = None
+        if val is UNKNOWN:
+            values = list(map(value_of, lifted))
+            if view is not None:
+                values[0] = args[0]._val  # the memory itself, of which the result may be a view: the operation may have a copy for its users
+            if self.economy is not None:
+                self.economy.make_room()
+            if op.lends and self.lasting:
+                kept.check(self)
+            try:
+                if self.grad and op.rr is not None:
+                    with self.outside():
+                        val, pb = op.forward(*values, **kwargs)
+                elif op.nested:
+                    with self.outside():
+                        val = op.run(*values, **kwargs)
+                else:
+                    val = op.run(*values, **kwargs)
+            except Exception as err:
+                self.raised(op.run, args, kwargs, err)
+                raise
+        parts: list[kept.Part] = []
+        if op.lends:
+            val, parts = kept.received(self, op, val, pb, given)
+        if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
+            self.check_numeric(lifted, kwargs.get("dtype"), val)
+        if self.once is not None and is_large(val):
+            self.meet(val)
+        call = _new(Call)  # slot by slot, as the operators do
+        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, tuple(lifted), kwargs or NO_KWARGS, val, "", pb
+        if type(val) in _SINGLE and not self.overridden and not op.lends:
+            self.locate(call)
+            self.push(call)
+            return self.fields(call, args)
+        y = self.fields(self.place(call), args)
+        if parts:
+            kept.tie(self, op.__name__, y, parts)
+        elif op.lends:
+            kept.note(self, y, given)
+        return y
+
+    def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
+        """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
+        if getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or val.dtype.kind in NUMERIC):
+            return
+        if any(isinstance(arg, Operation) and number_type(arg.val) in ("f", "c") and not self.independent(arg) for arg in args):
+            raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and their gradient would be lost",
+                                      user_location(), "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
+
+    def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content is needed."""
+        try:
+            return part(args[0], op, args[1:], kwargs)
+        except Exception as err:
+            self.raised(op.run, args, kwargs, err)
+            raise
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Run the user's code that computes a primitive's value: it belongs to the trace around this one, or to none."""
+        tracers = running.tracers
+        if self in tracers:
+            running.tracers = tracers[:tracers.index(self)]
+        try:
+            yield
+        finally:
+            running.tracers = tracers
+
+    def place(self, call: Call) -> Operation:
+        """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
+        self.locate(call)
+        if self.overridden:
+            made = self.tape[self.ctx.record(self.tape, call)]
+            if self.settings:
+                self._never_raises(made)
+            return made
+        self.push(call)
+        return call
+
+    def locate(self, op: Operation) -> None:
+        """Give an operation the user's line, and the number that it will have."""
+        frame = user_frame(_getframe(3))  # nearer ones are ours, and to walk over a frame is to make an object of it
+        lasti = frame.f_lasti
+        op.code, op.lasti, op.id = frame.f_code, one(lasti, lasti), len(self.tape.ops) + 1
+        if self.paths is not None:
+            op.code = self.paths.of(frame)
+
+    def _push_each(self, op: Operation) -> None:
+        """Put an operation on the tape; an operator has given it the bare code, because it does not ask for paths."""
+        if self.paths is not None and type(op.code) is CodeType:
+            op.code = self.paths.of(user_frame())
+        self.tape.ops.append(op)
+        if self.economy is not None:
+            self.economy.note(op)
+
+    def append(self, call: Call) -> Any:
+        """Put a call that has its value on the tape; return proxies of its result."""
+        return self.fields(self.place(call))
+
+    def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
+        """Return a proxy of an operation's value; a tuple, list or dict becomes one of proxies."""
+        val = op.val
+        if type(val) in _SINGLE:
+            return self.proxy(op, val, self, args)
+        if val is None:
+            return None
+        if isinstance(val, (tuple, list)):
+            parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
+            several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))  # torch's take one sequence
+            return type(val)(*parts) if several else type(val)(parts)
+        if isinstance(val, dict):
+            return {key: self.append(Call(getfield, (op, key), None, part)) for key, part in val.items()}
+        return self.proxy(op, val, self, args)
+
+    def lift(self, arg: Any) -> Any:
+        """Return what stands for a value among a call's arguments: an operation, or the value itself where it is small.
+
+        An array that is not traced may be overwritten later in the program: the tape keeps a copy, one for as long
+        as its content stays the same.
+        """
+        if isinstance(arg, Traced):
+            if arg._tracer is self:
+                return arg._op
+            return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
+        if isinstance(arg, np.ndarray):
+            if type(arg) is not np.ndarray:
+                plain_array(arg)
+            if self.written:
+                self.read_outside(arg)
+            known = self.constants.get(id(arg))
+            if known is not None and (known[1].val is arg or (type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
+                return known[1]
+            frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
+            return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
+        if is_tensor(arg):
+            self.read_outside(arg)
+            known = self.constants.get(("tensor", id(arg)))  # torch's count of writes misses those by way of x.data or of an array
+            if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
+                return known[1]
+            return self.constant(("tensor", id(arg)), arg, arg.detach().clone())
+        return arg
+
+    def read_outside(self, x: Any) -> None:
+        """Refuse an array or a tensor of the program's that shares memory with an input that was written to: it is not what it would be."""
+        for memory, label in self.written:
+            if overlap(x, memory):
+                raise MutationError(f"an array that shares memory with {label} is read outside the trace, after {label} was written to",
+                                    user_location(), f"read it through {label}")
+
+    def constant(self, key: Any, original: Any, val: Any) -> Constant:
+        """Return the Constant for a value, a new one unless that very value has one."""
+        known = self.constants.get(key)
+        if known is not None and known[1].val is val:
+            return known[1]
+        op = Constant(val)
+        self.locate(op)
+        self.push(op)
+        if self.once is not None and is_large(val):
+            self.meet(val)
+        self.constants[key] = (original, op)  # the original stays alive, so that its id stays its own, or is known to have gone
+        return op
+
+    def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
+        """Turn a nested argument that holds proxies into one variable; `leaf` gives the value of each."""
+        if isinstance(arg, (Traced, np.ndarray)):
+            return arg
+        leaves: list[Any] = []
+        structure = flatten(arg, "", leaves, [])
+        if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
+            return arg
+        lifted = tuple(self.lift(leaf) for leaf in leaves)
+        call = Call(pack, lifted, {"into": structure}, structure.build(list(map(leaf, lifted))))
+        self.locate(call)
+        self.push(call)
+        return self.proxy(call, call.val, self)
+
+    def independent(self, op: Operation) -> bool:
+        """Return True if an operation depends on no input nor on chance, as an array does that the program made of constants.
+
+        Asked only where a plain value is wanted, so a search is soon enough.
+        """
+        stack, seen = [op], {op}
+        while stack:
+            top = stack.pop()
+            if isinstance(top, Input) or (isinstance(top, Call) and top.fn is draw):
+                return False
+            new = [used for used in operands(top) if used not in seen]
+            seen.update(new)
+            stack += new
+        return True
+
+    def specialise(self, proxy: Traced) -> None:
+        """Guard what the shape of a proxy was computed from: a rule or a composite has read it.
+
+        Those are the shapes and dtypes of the inputs, and that shape itself once values have decided any (`x[mask]`).
+        """
+        if self.dynamic:
+            self.guard(known(proxy), "shape", shape_of(proxy._val))
+        if not self.special:
+            self.special = True
+            for x in self.tape.inputs[1:]:
+                if not self.replays and not isinstance(x.val, Traced):
+                    continue  # nobody is told: this tape has no guards, and there is no trace around this one
+                if dtype_of(x.val) is None:
+                    self.guard(x, "kind", number_kind(x.val))
+                else:
+                    self.guard(x, "shape", shape_of(x.val))
+                    self.guard(x, "dtype", dtype_of(x.val))
+
+    def guard_layout(self) -> None:
+        """Guard how the inputs lie in memory: by it NumPy decides what a reshaped array is a view of, and that was written to."""
+        if not self.laid:  # once: the inputs are found by a walk over the tape, and this is asked at every write
+            self.laid = True
+            for x in self.tape.inputs[1:]:
+                if shape_of(x.val):
+                    self.guard(x, "layout", layout_of(plain(x.val)))
+
+    def guard_apart(self) -> None:
+        """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others would not know."""
+        if self.replays and not self.apart:
+            self.apart = True
+            arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
+            if len(arrays) > 1:
+                self._guard_apart(arrays)
+
+    def guard_lent(self) -> None:
+        """Guard that the results of a user's functions share no memory with their arguments, where they did not: something is written."""
+        pairs, self.lent = self.lent, []
+        for pair in pairs:
+            self._guard_apart(pair)
+
+    def _guard_apart(self, arrays: Sequence[Operation]) -> None:
+        values = tuple(x.val for x in arrays)
+        into = flatten(values, "", [], [], shared=False)
+        call = self.place(Call(pack, tuple(arrays), {"into": into}, values))
+        self.guard(call, "apart", are_apart(values))
+
+    def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
+        """Guard that a call raised: where it does not, a program that catches the error takes another path."""
+        if isinstance(err, TapeError) and err.refuses:
+            self.refuse(err)
+        if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
+            return
+        self.error = err
+        given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
+        if isinstance(given, Traced):
+            self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
+
+    def strictly(self, settings: Mapping[str, Any]) -> None:
+        """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one; else no longer."""
+        self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
+        if self.push is not _closed:
+            self._choose_push()
+
+    def _choose_push(self) -> None:
+        plainly = self.tape.ops.append if self.paths is None and self.economy is None else self._push_each
+        self.push = self._push_and_guard if self.settings else plainly
+
+    def _push_and_guard(self, op: Operation) -> None:
+        self._push_each(op)
+        self._never_raises(op)
+
+    def _never_raises(self, op: Operation) -> None:
+        if type(op) is Call and type(op.fn) is Op and not (type(op.val) in PYTHON or is_tensor(op.val) or op.fn.view or op.fn in _QUIET):
+            args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
+            given = self.pack((tuple(args), op.kwargs))
+            if isinstance(given, Traced):
+                self.guard(given._op, "raises", Raised(op.fn, FloatingPointError, self.settings, never=True))
+
+    def guard(self, op: Operation, fact: str, value: Any) -> None:
+        """Record, once for each variable, that a fact about it steered the program."""
+        if not self.replays or (op.id, fact) in self.guarded:
+            return
+        self.guarded.add((op.id, fact))
+        guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
+        self.locate(guard)
+        self.push(guard)
+
+
+def are_apart(arrays: tuple[Any, ...]) -> bool:
+    """Return whether no two arrays share memory."""
+    known = list(map(plain, arrays))
+    return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
+
+
+@functools.cache
+def has_arithmetic(cls: Any) -> bool:
+    """Return whether a user's subclass of a Python number has operators of its own."""
+    own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in _OPERATORS)
+
+
+_TWO = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in _TWO for side in ("", "r")))
+
+
+def plain_array(x: Any, name: str = "the program's constant") -> None:
+    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
+    cls: Any = type(x)
+    if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
+                              "float(x), for the plain number")
+    if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
+                              "np.asarray(x), for the plain numbers")
+
+
+def _closed(op: Operation) -> None:
+    raise EscapedProxy("a traced value was used after its trace had ended", user_location(),
+                       "return it from the traced function; tg.value(x) inside gives the plain number")
+

@@ -1,0 +1,168 @@
+"""Python's operators on proxies, from one template each.
+
+This is the hot path of a trace: a call is built in place, slot by slot, because a constructor's frame would cost as much as
+the rest; the line is kept raw and resolved when asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from sys import _getframe
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain as plain_value
+from tapegrad.numbers.tensor_array import TensorArray
+from tapegrad.rules.registry import FOREIGN, Op, Traced, refused, tracer_of
+from tapegrad.tape.tape import NO_KWARGS, Call
+from tapegrad.trace import views
+from tapegrad.trace.context import NUMERIC
+from tapegrad.trace.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
+from tapegrad.tree.flatten import is_leaf
+
+_new = object.__new__
+_asarray = np.asarray  # the name in NumPy is replaced while a trace runs
+
+# What may stand in a call's arguments as it is: small, immutable, known to every operator.
+_INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64, np.bool_])
+
+
+def _unary(op: Op, fn: Any) -> Callable[[Proxy], Any]:
+    return lambda self: record_unary(self, op, fn)
+
+
+def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        tracer = self._tracer
+        kind = type(other)
+        try:
+            if tracer.custom:
+                return _record_binary(op, fn, self, other, other)
+            if kind in UNTRACKED and other._tracer is tracer:
+                arg, y = other._op, fn(self._val, other._val)
+            elif kind in _INLINE:
+                arg, y = other, fn(self._val, other)
+            elif kind is Tracked and other._tracer is tracer:
+                y = fn(self._val, other._val)
+                return recorded(tracer, op, (self._op, other._op), y)
+            else:
+                return _record_binary(op, fn, self, other, other)
+        except Exception as err:
+            tracer.raised(fn, (self, other), NO_KWARGS, err)
+            raise
+        frame = _getframe(1)
+        while frame.f_code.co_filename in INTERNAL:
+            frame = frame.f_back  # type: ignore[assignment]
+        call = _new(Call)
+        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (self._op, arg), NO_KWARGS, y, "", None
+        lasti = frame.f_lasti
+        call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
+        tracer.push(call)
+        proxy = _new(CLASSES.get(type(y), Items))
+        proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
+        return proxy
+    return method
+
+
+def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        tracer = self._tracer
+        try:
+            if type(other) in _INLINE and not tracer.custom:
+                return recorded(tracer, op, (other, self._op), fn(other, self._val))
+            return _record_binary(op, fn, other, self, other)
+        except Exception as err:
+            tracer.raised(fn, (other, self), NO_KWARGS, err)
+            raise
+    return method
+
+
+def is_sequence(x: Any) -> bool:
+    """True for an object of which NumPy makes an array, going through its items, before it asks it what an operator means."""
+    kind = type(x)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(x, (str, bytes, dict)) \
+        and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") and not hasattr(kind, "__torch_function__")
+
+
+def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
+    """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
+    if type(other) is TensorArray:  # in a pullback, a number beside a tensor: that knows what the operator means
+        return NotImplemented
+    if (y := record_beside(op, fn, a, b)) is not None:
+        return y
+    if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
+        known = plain_value(a if other is b else b)
+        repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")  # a list times an integer is a longer list
+        if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
+            converted = FOREIGN[_asarray](other)
+            return fn(a, converted) if other is b else fn(converted, b)
+        if isinstance(known, (np.ndarray, np.generic)) and not repeats and is_sequence(other):
+            raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy makes an array of such a sequence",
+                          "np.array(list(x)) of it first")
+        if op is not ops.equal and op is not ops.not_equal:
+            return NotImplemented
+        if not isinstance(known, np.ndarray):
+            return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
+        if known.dtype.kind in NUMERIC:
+            return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)  # everywhere, whatever the numbers
+    tracer = tracer_of((a, b))
+    return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
+
+
+_OPERANDS = (np.ndarray, np.generic, float, int, complex)
+
+
+for _name, _op, _fn in [
+    ("add", ops.add, operator.add), ("sub", ops.subtract, operator.sub), ("mul", ops.multiply, operator.mul),
+    ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv), ("mod", ops.remainder, operator.mod),
+    ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_), ("xor", ops.bitwise_xor, operator.xor),
+    ("lshift", ops.bitwise_left_shift, operator.lshift), ("rshift", ops.bitwise_right_shift, operator.rshift),
+    ("matmul", ops.matmul, operator.matmul),
+]:
+    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
+    setattr(Proxy, f"__r{_name}__", _reflected(_op, _fn))
+for _name, _op, _fn in [
+    ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
+    ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
+]:
+    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
+for _name, _op, _one in [
+    ("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs),
+    ("invert", ops.bitwise_invert, operator.invert),
+]:
+    setattr(Proxy, f"__{_name}__", _unary(_op, _one))
+_pow = _binary(ops.pow, operator.pow)
+
+
+def _power(self: Proxy, other: Any, modulus: Any = None) -> Any:
+    if modulus is not None:
+        raise UnknownFunction("pow(x, y, modulus) has no derivative", user_location(), "pow(x, y) % modulus")
+    return _pow(self, other)
+
+
+for _name, _fn in (("pow", _power), ("rpow", _reflected(ops.pow, operator.pow))):
+    setattr(Proxy, f"__{_name}__", _fn)
+
+
+def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        result = fn(self, other)
+        if not isinstance(self._val, np.ndarray):
+            return result
+        views.check_cast(self, result)
+        views.replace(self, result)
+        return self
+    return method
+
+
+for _name, _in in [
+    ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("truediv", operator.truediv), ("floordiv", operator.floordiv),
+    ("mod", operator.mod), ("pow", operator.pow), ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor),
+    ("lshift", operator.lshift), ("rshift", operator.rshift), ("matmul", operator.matmul),
+]:
+    setattr(Proxy, f"__i{_name}__", _in_place(_in))

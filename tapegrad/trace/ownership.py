@@ -1,0 +1,208 @@
+"""ownership: what a user's function returned and did not give away: its argument, a part of it, an array that it or the program holds on to.
+
+On a tape the results of a call lie in memory of their own. So here they get one, and what shares memory in the program is noted: it stays
+right as long as nobody writes to it, and a write is refused, or the use of what it changed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from sys import getrefcount
+from types import FunctionType
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import duplicate, is_memory, overlap
+from tapegrad.rules.registry import Traced
+from tapegrad.trace.views import Storage, place
+from tapegrad.tree.flatten import is_empty
+
+COPY = "return a copy of it"
+
+
+class Part(NamedTuple):
+    """An array among the results of a call: what of the arguments and of the results before it shares its memory, and whether others hold it."""
+
+    args: list[Any]
+    parts: list[int]
+    original: Any  # the array that others hold, None where nobody does
+
+    @property
+    def is_own(self) -> bool:
+        """True for an array that nobody else knows of."""
+        return not self.args and not self.parts and self.original is None
+
+
+class Lasting(NamedTuple):
+    """An array that a user's function returned and somebody holds on to, as it was then."""
+
+    storage: ref[Storage]
+    original: Any
+    content: Any
+    name: str
+
+
+def arrays_in(val: Any) -> Iterator[Any]:
+    """Yield the arrays and tensors, plain or traced, among the results of a call, as they become proxies."""
+    if is_memory(plain(val)):
+        yield val
+    elif isinstance(val, (tuple, list, dict)):
+        for part in val.values() if isinstance(val, dict) else val:
+            yield from arrays_in(part)
+
+
+def _mapped(fn: Callable[[Any], Any], val: Any) -> Any:
+    if is_memory(plain(val)):
+        return fn(val)
+    if isinstance(val, dict):
+        return {key: _mapped(fn, part) for key, part in val.items()}
+    if isinstance(val, (tuple, list)):
+        parts = [_mapped(fn, part) for part in val]
+        return type(val)(*parts) if hasattr(val, "_fields") else type(val)(parts)
+    return val
+
+
+def counts(val: Any) -> list[tuple[int, int]]:
+    """Return how often each array among the results of a call is referred to, and the array that it is a view of."""
+    found = []
+    parts = list(arrays_in(val))
+    for x in parts:
+        base = getattr(x, "base", None) if type(x) is np.ndarray else None
+        found.append((getrefcount(x), 0 if base is None else getrefcount(base)))
+    return found
+
+
+def received(tracer: Any, op: Any, val: Any, pb: Any, given: Sequence[Any]) -> tuple[Any, list[Part]]:
+    """Return the results of a user's function in memory of their own, and what they share their memory with in the program."""
+    found = counts(val)  # on a line of its own: what is passed beside it would count
+    parts = _look(val, found, pb, given)
+    if tracer.lasting:
+        renew(tracer)
+    return (_apart(val, parts) if parts else val), parts
+
+
+def _fresh() -> Iterator[tuple[int, int]]:
+    """Yield these counts of what nobody else holds, as `received` gets it: an array alone, and a view in a tuple."""
+    def counted(val: Any) -> tuple[int, int]:
+        return counts(val)[0]
+    val: Any = np.empty(1)
+    yield counted(val)
+    val = (np.empty(2)[1:],)
+    yield counted(val)
+
+
+(_ALONE, _), (_INSIDE, _BASE) = _fresh()
+
+
+def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any]) -> list[Part]:
+    """Return what is to be known of the arrays among the results of a call, none where each is its own."""
+    arrays = list(arrays_in(val))
+    given = [x for x in given if is_memory(plain(x))]
+    known = list(_of_pullback(pb))
+    parts = []
+    for i, (x, count) in enumerate(zip(arrays, found)):
+        args = [arg for arg in given if _share(x, arg)]
+        before = [k for k in range(i) if _share(x, arrays[k])]
+        outside = next((arg for arg in args if not isinstance(arg, Traced)), None)  # an array of the program's, of which the tape has a copy
+        held = outside is not None or (not args and (_is_held(x, count, arrays, known, x is val) or _refused(x)))
+        parts.append(Part(args, before, (x if outside is None else outside) if held else None))
+    return [] if all(part.is_own for part in parts) else parts
+
+
+def _share(a: Any, b: Any) -> bool:
+    if isinstance(a, Traced) and isinstance(b, Traced):  # of an outer trace
+        x, y = (None if v._view is None else v._view.storage for v in (a, b))
+        return a is b or (x is not None and y is not None and (x is y or (x.family is not None and y in x.family)))
+    return overlap(a, b._op.val if isinstance(b, Traced) else b)
+
+
+def _refused(x: Any) -> bool:
+    return isinstance(x, Traced) and x._view is not None and bool(x._view.storage.held)
+
+
+def _is_held(x: Any, count: tuple[int, int], arrays: list[Any], known: list[Any], alone: bool) -> bool:
+    """Return whether somebody refers to an array, or to what it is a view of, besides the results and their pullback."""
+    if type(x) is not np.ndarray:
+        return False
+    times = sum(other is x for other in arrays) + sum(other.base is x for other in arrays if type(other) is np.ndarray)
+    if count[0] > (_ALONE if alone else _INSIDE + 2 * (times - 1)) + sum(other is x for other in known):
+        return True
+    views = {id(other) for other in [*arrays, *known] if type(other) is np.ndarray and other.base is x.base}
+    return count[1] > _BASE + len(views) - 1 + sum(other is x.base for other in [*known, *arrays, *arrays])
+
+
+def _of_pullback(pb: Any) -> Iterator[Any]:
+    """Yield what a user's pullback has captured: it may hold the result, and the program cannot get at it there."""
+    stack, seen = [getattr(pb, "fn", None)], set[int]()
+    while stack:
+        fn = stack.pop()
+        if isinstance(fn, functools.partial):
+            stack += [fn.func, *fn.args]
+        elif isinstance(fn, tuple):
+            stack += fn
+        elif isinstance(fn, FunctionType):
+            for cell in fn.__closure__ or ():
+                if id(cell) not in seen and not is_empty(cell):
+                    seen.add(id(cell))
+                    stack.append(cell.cell_contents)
+            stack += fn.__dict__.values()
+        elif type(fn) is np.ndarray:
+            yield fn
+        elif callable(fn) and not isinstance(fn, type) and id(fn) not in seen:
+            seen.add(id(fn))
+            stack += getattr(fn, "__dict__", {}).values()
+
+
+def _apart(val: Any, parts: list[Part]) -> Any:
+    """Return the results of a call with each array that is not its own in memory of its own."""
+    rest = iter(parts)
+
+    def own(x: Any) -> Any:
+        part = next(rest)
+        return x if part.is_own or isinstance(x, Traced) else duplicate(x)
+    return _mapped(own, val)
+
+
+def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
+    """Note on the proxies of the results what each shares its memory with."""
+    made = list(arrays_in(y))
+    for x, part in zip(made, parts):
+        storage = place(x).storage
+        for other in [arg for arg in part.args if isinstance(arg, Traced)] + [made[k] for k in part.parts]:
+            place(other).storage.relate(storage)
+        if part.original is not None:
+            storage.held = f"what {name} returned, and it or the program holds on to, is written to"
+            if not isinstance(part.original, Traced):
+                tracer.lasting.append(Lasting(ref(storage), part.original, duplicate(part.original), name))
+
+
+def note(tracer: Any, y: Any, given: Sequence[Any]) -> None:
+    """Note which arguments and results of a call are arrays that share no memory: once something is written, that is guarded."""
+    args = [x for x in given if isinstance(x, Traced) and x._tracer is tracer and is_memory(plain(x))]
+    tracer.lent += [(x._op, part._op) for part in arrays_in(y) for x in args]
+
+
+def check(tracer: Any) -> None:
+    """Refuse an array that a user's function returned and the program has written to since, past the tape."""
+    for kept in tracer.lasting:
+        if not _unchanged(kept):
+            raise MutationError(f"an array that {kept.name} returned was written to, by another name than that of the result", user_location(), COPY)
+
+
+def renew(tracer: Any) -> None:
+    """Give up the results that a call of a user's function has written to, as one does that returns the same array at every call."""
+    for kept in tracer.lasting:
+        storage = kept.storage()
+        if storage is not None and not _unchanged(kept):
+            storage.lose(f"an array that {kept.name} returned was written to by a later call")
+    tracer.lasting = list(filter(_unchanged, tracer.lasting))
+
+
+def _unchanged(kept: Lasting) -> bool:
+    x, y = kept.original, kept.content
+    return bool(np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")) if type(x) is np.ndarray else bool(x.equal(y))

@@ -1,0 +1,501 @@
+"""Proxy: what a traced function sees instead of a number or an array."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from sys import _getframe
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import INTERNAL, one, unknown
+from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
+from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
+from tapegrad.numbers.text import formats, text_of
+from tapegrad.rules.registry import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
+from tapegrad.tape.tape import NO_KWARGS, Call, Operation
+from tapegrad.trace import views
+from tapegrad.trace.call_arguments import frozen, lost, place_of_out
+from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.tree.flatten import flatten, is_generator, is_leaf, leaves_of
+
+_new = object.__new__
+# A replay may compute with Python's numbers where the program had NumPy's.
+KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
+_set_class = object.__dict__["__class__"].__set__  # Proxy hides it
+
+
+class Proxy(Slotted):
+    """A traced value. It has its type, its methods and its operators; what is done with it goes on the tape.
+
+    `_op` is its operation, `_val` the real value, `_tracer` who records. Only the operators, the protocols and what
+    Python asks of every object live here: methods and functions are found in the registry.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    # -- NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        try:
+            op = FOREIGN.get(ufunc)
+            if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+                if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
+                    return y
+                if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
+                    # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
+                    inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
+                    tracer = tracer_of(inputs)
+                    return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
+                if len(inputs) == 1:
+                    return record_unary(self, op, ufunc)
+                if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
+                    tracer = tracer_of(inputs)
+                    if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
+                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
+                    return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
+            return by_ufunc(ufunc, method, inputs, kwargs)
+        except Exception as err:
+            self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
+            raise
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return apply(self._tracer, func, args, kwargs)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return FOREIGN["torch"](func, args, kwargs or {})
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._tracer.independent(views.peek(self)):
+            return np.array(frozen(self), *args, copy=kwargs.get("copy") or None)
+        raise lost(self, "np.asarray or another C function asked for a plain array",
+                    "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
+                    "tg.value(x) drops the gradient on purpose")
+
+    def _stand(self, view: views.View) -> None:
+        """Stand on a piece of memory that others may stand on."""
+        self._view = view
+        _set_class(self, Tracked)
+
+    # -- attributes and methods: those of the real value, found in the registry
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[misc, override]
+        # isinstance(x, np.ndarray) holds for a proxy of one; where the program asks, a guard remembers the answer
+        cls = self._val.__class__
+        if _getframe(1).f_code.co_filename not in INTERNAL:
+            self._fact("class", KINDS.get(cls, cls))
+        return cls  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        val = behind(self._val)
+        if name.startswith("__array_") or name == "__dlpack__":
+            raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do
+        try:
+            found = getattr(val, name)
+        except AttributeError:  # the program may have asked whether there is such an attribute
+            if _getframe(1).f_code.co_filename not in INTERNAL:
+                self._fact("class", KINDS.get(type(val), type(val)))
+            raise
+        owner = np.ndarray if isinstance(val, np.generic) else type(val)
+        key = getattr(owner, name, None)
+        meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
+        if meaning is None:
+            if name in _STATIC_ATTRIBUTES and isinstance(val, (np.ndarray, np.generic)):
+                self._fact("shape", shape_of(val))
+                self._fact("dtype", dtype_of(val))
+                if name in ("flags", "strides"):
+                    self._fact("strides", val.strides)
+                return found
+            raise unknown(key if key is not None else found, f"{owner.__name__}.{name}")
+        if not callable(found) or type(key).__name__ == "getset_descriptor":
+            return meaning(self)
+        return _Method(self, meaning, f"{owner.__name__}.{name}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape. The program may branch on it, so reading it records a guard."""
+        return self._fact("shape", self._val.shape)  # type: ignore[no-any-return]
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        raise refused("x.shape = ...", "it changes the array itself, and not its numbers", "x = x.reshape(...)")
+
+    @property
+    def ndim(self) -> int:
+        return self._fact("ndim", self._val.ndim)  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        self._fact("shape", self._val.shape)
+        return int(self._val.size)
+
+    @property
+    def dtype(self) -> Any:
+        return self._fact("dtype", self._val.dtype)
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        raise refused("x.dtype = ...", "it changes the array itself, and not its numbers", "x = x.astype(...)")
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        val, tracer = self._val, self._tracer
+        if type(val) is np.ndarray and tracer.special and not tracer.dynamic:
+            return val.shape  # type: ignore[no-any-return]  # guarded already
+        if not hasattr(behind(self), "shape"):
+            return ()
+        self._tracer.specialise(self)
+        return shape_of(self._val)
+
+    @property
+    def _dtype(self) -> Any:
+        val, tracer = self._val, self._tracer
+        if type(val) is np.ndarray and tracer.special and not tracer.dynamic:
+            return val.dtype
+        self._tracer.specialise(self)
+        if not hasattr(behind(self), "dtype"):
+            return None
+        return dtype_of(self._val)
+
+    # `z.imag = x` writes through the view that `z.imag` is
+    real = property(lambda self: self.__getattr__("real"), lambda self, value: self.real.__setitem__(Ellipsis, value))
+    imag = property(lambda self: self.__getattr__("imag"), lambda self, value: self.imag.__setitem__(Ellipsis, value))
+    flat = property(lambda self: self.__getattr__("flat"), lambda self, value: self.flat.__setitem__(slice(None), value))
+
+    def _fact(self, fact: str, value: Any) -> Any:
+        self._tracer.guard(views.known(self), fact, value)
+        return value
+
+    # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
+
+    def __bool__(self) -> Any:
+        return self._steer("bool", bool)
+
+    def __int__(self) -> Any:
+        return self._whole("int", int)
+
+    def __index__(self) -> Any:
+        return self._steer("index", operator.index)
+
+    def __hash__(self) -> Any:
+        if isinstance(behind(self), (float, complex, np.inexact)) and not self._tracer.independent(views.peek(self)):
+            raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
+                        "tg.value(x) as the key; the function without its cache: "
+                        "f.__wrapped__(x)")
+        return self._steer("hash", hash)
+
+    def __floor__(self) -> Any:
+        return self._whole("floor", math.floor)
+
+    def __ceil__(self) -> Any:
+        return self._whole("ceil", math.ceil)
+
+    def __trunc__(self) -> Any:
+        return self._whole("trunc", math.trunc)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if ndigits is None:
+            return self._whole("round", round)
+        return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
+
+    def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
+        value = self._ask(read, self._val)
+        self._tracer.guard(views.peek(self), fact, value)
+        return value
+
+    def _ask(self, fn: Callable[[Any], Any], val: Any) -> Any:
+        try:
+            return fn(val)
+        except Exception as err:
+            self._tracer.raised(fn, (self,), NO_KWARGS, err)
+            raise
+
+    def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
+        """Return an integer near by; a number so large that it is one itself would go on by that, and its gradient would not."""
+        val = behind(self)
+        large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
+        if large and not self._tracer.independent(views.peek(self)):
+            self._ask(read, val)  # OverflowError of what is infinite
+            raise lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
+        return self._steer(fact, read)
+
+    def __float__(self) -> float:
+        self._try(float)
+        if self._tracer.independent(views.peek(self)):
+            return float(self._val)
+        if formats(_getframe(1)):
+            return float(behind(self))
+        raise lost(self, "float(x) or a C function asked for a plain float",
+                    "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
+                    "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
+
+    def _try(self, fn: Callable[[Any], Any]) -> None:
+        """Raise what the plain value would, an array or a complex number where one real number is asked for."""
+        if isinstance(behind(self), (np.ndarray, complex)):
+            self._ask(fn, behind(self))
+
+    def __complex__(self) -> complex:
+        self._try(complex)
+        if self._tracer.independent(views.peek(self)):
+            return complex(self._val)
+        raise lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+
+    def __getstate__(self) -> Any:
+        return self.__reduce_ex__(2)
+
+    def __copy__(self) -> Any:
+        if isinstance(behind(self), np.ndarray):
+            return ops.copy(self)
+        if is_generator(behind(self)):
+            raise lost(self, "a random generator was copied", "two generators, made with seeds of their own")
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
+
+    def __repr__(self) -> str:
+        return f"Proxy({views.label(self)}: {self._val!r})"
+
+    def __str__(self) -> str:
+        return self._as_text(str(behind(self)))
+
+    def __format__(self, spec: str) -> str:
+        return self._as_text(format(behind(self), spec))
+
+    def _as_text(self, found: str) -> str:
+        if not isinstance(behind(self), (int, np.integer, np.bool_)):
+            return text_of(self, found)
+        if not self._tracer.closed:
+            self._steer("int", int)
+        return found
+
+    # -- operators
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+
+_STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])  # they follow from the shape and the dtype, not from numbers
+
+
+def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(x, name)(*args, **kwargs)
+
+
+class _Method:
+    """A method of a traced value, looked up and not yet called."""
+
+    __slots__ = ("_meaning", "_name", "_self")
+
+    def __init__(self, proxy: Proxy, meaning: Callable[..., Any], name: str) -> None:
+        self._self, self._meaning, self._name = proxy, meaning, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return _into_out(self._plainly, self._meaning, (self._self, *args), kwargs)
+        except Exception as err:
+            self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
+            raise
+
+    def _plainly(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return _method(x, self._name.rpartition(".")[2], *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._self!r}>"
+
+
+class Scalar(Proxy):
+    """A proxy of one of NumPy's scalars, which has an index (`x[..., None]`), and is no sequence."""
+
+    __slots__ = ()
+    __iter__: Any = None
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return FOREIGN[operator.getitem](self, index)
+        except Exception as err:
+            self._tracer.raised(operator.getitem, (self, index), NO_KWARGS, err)
+            raise
+
+
+class Items(Scalar):
+    """A proxy of an array. A number's has no length, since a program may ask for it: `hasattr(x, "__len__")`."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        length = len(self._val)
+        self._fact("shape", self._val.shape)
+        return length
+
+    def __iter__(self) -> Iterator[Any]:
+        if getattr(self._val, "ndim", 0) == 0:
+            iter(self._val)  # TypeError as the real value would raise it
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        try:
+            FOREIGN[operator.setitem](self, index, value)
+        except Exception as err:
+            self._tracer.raised(operator.setitem, (self, index, value), NO_KWARGS, err)
+            raise
+
+
+_NUMBERS = (float, int, complex, bool, Fraction, np.random.Generator, np.random.RandomState)
+CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
+CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
+UNTRACKED = frozenset([Proxy, Scalar, Items])
+TENSORS: list[Callable[..., Any]] = []  # what makes the proxy of a tensor: filled by torch's frontend, once torch is imported
+
+
+class Tracked(Items):
+    """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
+
+    __slots__ = ()
+    _op = property(views.op_of)
+    _val = property(views.val_of)
+
+
+PROXIES.update([Proxy, Scalar, Items, Tracked])
+
+
+def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
+    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on; ()
+    for its value alone.
+
+    A view of a storage may have no operation yet.
+    """
+    if type(val) not in ORDINARY and is_tensor(val):
+        proxy = TENSORS[0](op, val, tracer)
+    else:
+        proxy = _new(CLASSES.get(type(val), Items))
+        proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
+    if type(origin) is views.View:
+        proxy._stand(origin)
+    elif type(op) is Call and (op.fn.view or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
+        if op.fn.owns:
+            proxy._stand(views.View(views.Storage(op, val, owned=True)))
+        elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
+            views.alias(proxy, origin[0])
+    return proxy  # type: ignore[no-any-return]
+
+
+def plain(x: Any, tracer: Tracer) -> Any:
+    """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
+    return x._val if isinstance(x, Traced) and x._tracer is tracer else x
+
+
+def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply what a ufunc, or a method of one, means; raise UnknownFunction where that is not known."""
+    result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
+    if result is NotImplemented:
+        raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
+    return result
+
+
+def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
+    """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
+    ctx = tracer.ctx
+    if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either
+        return ctx.op(func).run(*args, **kwargs)
+    meaning = FOREIGN.get(func)
+    if meaning is not None and type(meaning) is not Refusal:
+        try:
+            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else _into_out(func, meaning, args, kwargs)
+        except Exception as err:
+            tracer.raised(func, args, kwargs, err)
+            raise
+    if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
+        return _plainly(tracer, plainly or func, args, kwargs)
+    if meaning is not None:
+        meaning(*args, **kwargs)  # raises
+    raise unknown(func)
+
+
+def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
+    out, given = kwargs.get("out"), (args, kwargs)
+    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+        return meaning(*args, **kwargs)
+    if out is not None:
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+    elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
+        out, args = args[at], (*args[:at], None, *args[at + 1:])
+    else:
+        return meaning(*args, **kwargs)
+    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
+
+
+def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that tapegrad does not know on constants alone; an array that it returns is another constant."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), "", leaves, [])
+    args, kwargs = structure.build([frozen(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves])
+    value = func(*args, **kwargs)
+    return make(tracer.constant(id(value), value, value), value, tracer) if type(value) is np.ndarray and is_leaf(value) else value
+
+
+def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
+    """Return a function of real values; where large ones are looked after, in memory that they have left."""
+    return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)
+
+
+def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
+    tracer = x._tracer
+    if tracer.custom:
+        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val))
+    y = fn(x._val)
+    if type(y) is tuple:
+        return tracer.record(op, (x,), NO_KWARGS, y)
+    return recorded(tracer, op, (x._op,), y)
+
+
+def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Record a call of a proxy and an array that is not traced, whichever comes first; return None for others."""
+    x, array = (b, a) if type(a) is np.ndarray else (a, b)
+    if type(array) is not np.ndarray or type(x) not in PROXIES or x._tracer.custom:
+        return None
+    tracer = x._tracer
+    y = fn(array, x._val) if array is a else fn(x._val, array)
+    if tracer.once is not None:
+        tracer.meet(y)
+    if tracer.custom or type(y) is tuple:
+        return tracer.record(op, (a, b), NO_KWARGS, y)
+    return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
+
+
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS, view: views.View | None = None) -> Any:
+    """Put a call of a single number, or of an array in memory of its own or on a `view`, on the tape: the short way of `record`. Return its proxy."""
+    frame = _getframe(2)
+    while frame.f_code.co_filename in INTERNAL:
+        frame = frame.f_back  # type: ignore[assignment]
+    call = _new(Call)
+    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, kwargs, y, "", None
+    lasti = frame.f_lasti
+    call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
+    tracer.push(call)
+    proxy = _new(CLASSES.get(type(y), Items))
+    proxy._op, proxy._val, proxy._tracer, proxy._view = call, y, tracer, None
+    if view is not None:
+        proxy._stand(view)
+    return proxy

@@ -1,0 +1,271 @@
+"""random_state: where a program holds random generators, their states, and what of a run's draws its tape knows.
+
+A trace records the draws of generators that it can put a stand-in for: arguments, and what stands by name in a module, an object or a dict. One that
+draws all the same moves on, which its state tells.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.equality import parts_of, values_of
+from tapegrad.ops import draw
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, OPS
+from tapegrad.tape.tape import Call, Guard, Tape, value_of
+from tapegrad.trace.interposition import GlobalGenerator, imported, stand_in
+from tapegrad.tree.flatten import Signature, is_empty, is_foreign
+from tapegrad.tree.installed import library_of
+
+SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
+_DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
+WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
+DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
+ITEMS = 64  # of a list or dict that is longer, so many are looked at
+_SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
+State = tuple[Callable[[Any], None], Any]
+"""What sets a generator's state, and the state."""
+
+
+def state_of(x: Any) -> State:
+    """Return what sets a random generator's state, and the state."""
+    if isinstance(x, np.random.Generator):
+        return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
+    return (x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState) else (x.setstate, x.getstate())
+
+
+def print_of(x: Any) -> Any:
+    """Return what tells of a draw that it happened: the state, and how many generators were spawned; None where nothing tells."""
+    if isinstance(x, random.SystemRandom):
+        return None
+    if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
+        bits = x if isinstance(x, np.random.BitGenerator) else x.bit_generator
+        return bits.state, getattr(bits.seed_seq, "n_children_spawned", 0)
+    return x.n_children_spawned if isinstance(x, np.random.SeedSequence) else state_of(x)[1]
+
+
+class Found:
+    """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
+
+    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing that could draw, none.
+    `near` ones are enough for who hears which code runs, and notes what that reads: a library that the program only mentions is not searched.
+    """
+
+    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
+        self.names: list[dict[str, Any]] = []
+        self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
+        self.silent = True
+        for namespace in _reached([f, *args, *kwargs.values()], self._note, self._hear, near):
+            if _holds_stand_in(namespace):
+                self.names.append(namespace)
+        self.watched = watched
+        self.states = {key: print_of(x) for key, (_, x) in self.sources.items()} if watched and not self.silent else {}
+
+    def _hear(self) -> None:
+        self.silent = False
+
+    def _note(self, x: Any) -> None:
+        x = x._generator if type(x) is GlobalGenerator else x
+        self.sources.setdefault(id(x), (f"a {type(x).__name__}", x))
+
+    def meet(self, x: Any) -> None:
+        """Keep the state of a generator that code which is about to run reads."""
+        self._note(x)
+        if self.watched and id(x) in self.sources and id(x) not in self.states:
+            self.states[id(x)] = print_of(x)
+
+    def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
+        """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
+        inputs = {key for part in (signature.function, *signature.args, *signature.kwargs.values()) for key in part.seen}
+        return [names for names in self.names if id(names) not in inputs]
+
+    def unrecorded(self, tape: Tape) -> str:
+        """Return what the program drew from though its tape does not say so, "" for nothing.
+
+        A call that may draw itself does so again in a replay: of a tape with one, nobody can tell.
+        """
+        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING) for op in tape.ops):
+            return ""
+        return next((label for key, (label, x) in self.sources.items() if key in self.states and not _explains(tape, x, self.states[key])), "")
+
+
+def unrecorded_draws(tape: Tape) -> Guard | None:
+    """Return the guard by which a tape says that it lacks random numbers which the program drew: no replay of it is right."""
+    return next((op for op in tape.ops if type(op) is Guard and op.fact == "recorded"), None)
+
+
+def _explains(tape: Tape, source: Any, before: Any) -> bool:
+    """Return whether the draws on a tape leave a generator where it is now."""
+    now = print_of(source)
+    calls = [op for op in _draws(tape) if value_of(op.args[0]) is source]
+    if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None) for op in _draws(tape)):
+        return True  # the generator that draws from it is looked at itself
+    if not calls:
+        return _same(before, now)
+    if isinstance(source, np.random.Generator):
+        (before, children), (now, spawned) = before, now
+        if children != spawned:
+            return False
+    again = np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator) else type(source)(0)
+    state_of(again)[0](before)
+    for op in calls:
+        draw.impl(again, *map(value_of, op.args[1:]), **op.kwargs)
+    return _same(state_of(again)[1], now)
+
+
+def _draws(tape: Tape) -> list[Call]:
+    return [op for op in tape.ops if type(op) is Call and op.fn is draw]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return all(_same(part, b[key]) for key, part in a.items())
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
+
+
+def _holds_stand_in(namespace: dict[str, Any]) -> bool:
+    """Return whether something is replaced in a namespace while a trace runs; of a module that is known."""
+    if type(namespace) is dict and "__builtins__" in namespace:
+        return bool(imported(namespace))
+    return any(stand_in(x) is not x for x in values_of(namespace))
+
+
+def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None], near: bool) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met, and `hear`
+    of what else could draw numbers, or lead to what does.
+
+    Of libraries that are installed, other than the one the program is of, only functions that the program names are looked into, if `near`.
+    """
+    own = ("", library_of(str(getattr(roots[0], "__module__", ""))))
+    stack, known, keep = roots, set[int](), list[Any]()
+    while stack:
+        thing = stack.pop()
+        if type(thing) in _DATA or id(thing) in known:
+            continue
+        known.add(id(thing))
+        keep.append(thing)  # what is known by its id must live
+        if not (_is_silent_code(thing) if type(thing) is FunctionType else _is_silent(thing)):
+            hear()
+        if isinstance(thing, (*WATCHED, GlobalGenerator)):
+            note(thing)
+            stack += _behind(thing)
+        elif isinstance(thing, FunctionType):
+            if is_foreign(thing.__module__):
+                continue
+            stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
+            stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
+            names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
+            held = [thing.__globals__[name] for name in names if name in thing.__globals__]
+            modules = [x for x in held if isinstance(x, ModuleType) and not is_foreign(x.__name__)] if not distant else []
+            held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
+            stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
+            if distant:
+                hear()
+            for scope in (thing.__globals__, *map(vars, modules)):
+                if id(scope) not in known:
+                    known.add(id(scope))
+                    keep.append(scope)
+                    yield scope
+        elif isinstance(thing, (MethodType, BuiltinFunctionType)):
+            stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
+        elif isinstance(thing, type):
+            if not is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
+                stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
+        elif isinstance(thing, (list, tuple, set, frozenset)):
+            stack += _few(parts_of(thing))
+        elif isinstance(thing, dict):
+            stack += _few(values_of(thing))
+            yield thing
+        elif isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
+            stack += [type(thing), *_few(vars(thing).values())]
+            yield vars(thing)
+        else:
+            stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
+            if isinstance(thing, SimpleNamespace):
+                stack += _few(vars(thing).values())
+                yield vars(thing)
+            elif not isinstance(thing, (str, int, float, np.ndarray, ModuleType)) and gc.is_tracked(thing):
+                stack += _parts(thing)
+            if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
+                stack.append(getattr(thing, "__self__", None))
+
+
+_DATA = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.float64, np.float32, np.int64, np.bool_])
+_SILENT_MODULES = ("numpy", "numpy.linalg", "numpy.fft", "math", "cmath")
+_SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min",
+                    "pow", "range", "reversed", "round", "sorted", "sum", "tuple", "zip")
+
+
+def _is_silent(thing: Any) -> bool:
+    """True for what draws no random numbers, nor leads to what does otherwise than by its own names and parts."""
+    kind = type(thing)
+    if kind is np.ndarray:
+        return bool(thing.dtype.kind != "O")
+    if kind in (list, tuple, dict):
+        return len(thing) <= ITEMS
+    if kind is ModuleType:
+        return thing.__name__ in _SILENT_MODULES
+    return _is_meant(thing)
+
+
+def _is_meant(fn: Any) -> bool:
+    """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
+    return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
+
+
+def _is_silent_code(fn: FunctionType) -> bool:
+    """True for a function that names, beside globals, nothing but what is silent. What a global is called may be an attribute as well."""
+    names, (silent, loud) = _names(fn.__code__), _attributes()
+    return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
+
+
+_SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, FunctionType])
+
+
+@functools.cache
+def _attributes() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws random numbers; and the other
+    attributes of NumPy.
+    """
+    modules = [sys.modules[name] for name in _SILENT_MODULES]
+    methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind) if not name.startswith("__")}
+    found = {name: x for module in modules for name, x in vars(module).items()}
+    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or _is_meant(x)}
+    types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
+    silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
+    return silent, frozenset(found) - silent
+
+
+def _behind(source: Any) -> list[Any]:
+    """Return what a generator draws from, which a program may know as well."""
+    bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
+    return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, WATCHED)]
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or their items do:
+    a partial function, a deque, an iterator, slots, a frozen distribution.
+    """
+    found, level = [], [thing]
+    for _ in range(DEPTH):
+        level = [part for parent in level for part in _few(gc.get_referents(parent)) if not isinstance(part, (type, ModuleType, FunctionType, str))]
+        found += [part for part in level if isinstance(part, (*WATCHED, MethodType, BuiltinFunctionType))]
+        level = level[:FOLLOWED]
+    return found
+
+
+def _few(parts: Iterable[Any]) -> list[Any]:
+    return [part for part, _ in zip(parts, range(ITEMS))]
+
+
+def _names(code: CodeType) -> set[str]:
+    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))

@@ -1,0 +1,304 @@
+"""rebinding: while a trace runs, whatever name of an original its program reaches leads to the copy that it was given."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib
+import inspect
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.trace import redirection as redirect
+from tapegrad.trace.interposition import interposition, trampoline
+from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
+from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, current, running
+from tapegrad.tree.flatten import FOREIGN_PACKAGES, Reached, Walk, is_empty
+from tapegrad.tree.modules import Module
+from tapegrad.tree.nodes import Closure, Fresh, Instance
+
+_SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
+_KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_lock = threading.RLock()
+_counts: dict[Any, int] = {}  # of a function, or of a class and the name of an attribute: how many traces want it replaced
+
+
+class Rerouting:
+    """What one trace has replaced, from its beginning to its end."""
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self.functions: list[FunctionType] = []
+        self.attributes: list[tuple[type, str]] = []
+        self.made: list[tuple[Any, Any, list[Any]]] = []  # what leads to originals, its copy, and what was in that
+        self.pairs: list[tuple[Any, Any]] = []  # the copies, and what they were made of
+        self.used: dict[int, Any] = {}  # the originals that were reached by another name
+        self.routes: Routes | None = None
+        self.cells: list[tuple[CellType, CellType, Any]] = []  # captured variables that lead to originals, their copies, and what was in these
+        self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> what rerouted functions have instead
+        self.given: list[tuple[Any, list[Any], str]] = []  # lists and dicts among the arguments, what was in each, and its label
+
+    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]]) -> None:
+        """Find what leads to the originals, and lead it to the copies that were built of them."""
+        copies: dict[int, Any] = {}
+        objects: list[Any] = []
+        roots: list[Any] = []
+        labels: dict[int, str] = {}
+        for walk, memo in zip(walks, memos):
+            roots += walk.called
+            for x, label in walk.keep:
+                key, part = id(x), walk.seen.get(id(x))
+                if type(x) is CellType:
+                    built = memo.get(key)
+                elif type(part) in (Closure, Fresh) or getattr(part, "volatile", False):
+                    built = memo.get(id(part))
+                else:
+                    continue
+                if built is None or key in copies:  # of what two arguments share, either copy will do: the gradients of both add up to its own
+                    continue
+                copies[key], labels[key] = built, label
+                self.pairs.append((built, x))
+                if type(x) is FunctionType:
+                    roots.append(x)
+                elif type(x) is list or type(x) is dict:
+                    self.given.append((x, _content(x), label))
+                elif isinstance(part, (Instance, Module)) and type(x) is not CellType:
+                    objects.append(x)
+                    roots.append(class_of(x))
+        if not copies:
+            return
+        tracer.copies, tracer.rerouting = copies, self
+        self.objects = redirect.begin(objects)
+        self.routes = Routes(copies, labels, roots)
+        if self.routes.search():
+            self._lead(self.routes)
+
+    def _lead(self, routes: Routes) -> None:
+        """Copy what holds originals and cannot hand out copies itself; replace what can."""
+        copies = routes.known
+        made = dict(copies)
+        for x in routes.others.values():
+            new = substituted(x, routes, made)
+            if new is not x and type(new) is FunctionType:
+                x, new = vars(x), vars(new)
+            if new is not x and isinstance(new, (list, dict, set, deque)):
+                self.made.append((x, new, _content(new)))
+        copies.update(made)
+        for fn in routes.readers.values():
+            for cell in fn.__closure__ or ():
+                if id(cell) not in copies and not is_empty(cell) and id(cell.cell_contents) in copies:
+                    copies[id(cell)] = new = CellType(copies[id(cell.cell_contents)])
+                    self.cells.append((cell, new, new.cell_contents))
+        self.objects += redirect.begin(routes.holders)
+        for fn in routes.readers.values():
+            self.replace(fn)
+            if id(fn) in copies:
+                self.replace(copies[id(fn)])
+        for cls, name in routes.attributes:
+            self.stand_in(cls, name)
+
+    def replace(self, fn: FunctionType) -> None:
+        """Give a function code that calls it with other globals, defaults and captured variables in the thread that traces."""
+        with _lock:
+            if fn in interposition.swapped:
+                return  # called as one operation, outside the trace
+            if not _counts.get(fn):
+                code = CODE[fn] = fn.__code__
+                _assign(fn, trampoline(code, partial(_run, fn, code)))
+            _counts[fn] = _counts.get(fn, 0) + 1
+            self.functions.append(fn)
+
+    def stand_in(self, cls: type, name: str) -> None:
+        """Replace an attribute of a class by what gives the copy in the thread that traces."""
+        with _lock:
+            if not _counts.get((cls, name)):
+                type.__setattr__(cls, name, Attribute(cls.__dict__[name]))
+            _counts[cls, name] = _counts.get((cls, name), 0) + 1
+            self.attributes.append((cls, name))
+
+    def end(self) -> None:
+        """Restore what was replaced."""
+        redirect.end(self.objects)
+        with _lock:
+            for fn in self.functions:
+                if _ended(fn):
+                    _assign(fn, CODE.pop(fn))
+            for cls, name in self.attributes:
+                if _ended((cls, name)) and type(there := cls.__dict__.get(name)) is Attribute:
+                    type.__setattr__(cls, name, there.value)
+        self.write_back()
+
+    def write_back(self) -> None:
+        """Do to a list, a dict or a variable that is no argument what the program has done to its copy."""
+        changed = [(x, new) for x, new, then in self.made if _differs(new, then)]
+        assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new) and new.cell_contents is not then]
+        if changed or assigned:
+            originals = {id(new): x for x, new, _ in self.made} | {id(new): x for new, x in self.pairs}
+
+            def part(value: Any) -> Any:
+                return originals.get(id(value), value)
+            for x, new in changed:
+                refill(new, x, part)
+            for cell, new in assigned:
+                cell.cell_contents = part(new.cell_contents)
+
+    def reached(self, walks: Sequence[Walk]) -> Reached | None:
+        """Return the objects that the program reaches by names of its own, and which of the arguments' they are; None if there are none."""
+        if self.routes is None:
+            return None
+        known = {**self.routes.met, **self.routes.hits, **self.used}
+        for root in self.routes.roots:
+            if id(root) not in self.routes.hits:
+                known.pop(id(root), None)
+        known = {key: x for key, x in known.items() if self.routes.can_be_given(x)}
+        return Reached(known, walks) if known else None
+
+    def check(self) -> None:
+        """Refuse a change of an argument by a name that was not found."""
+        for x, then, label in self.given:
+            if _differs(x, then):
+                _restore(x, then)
+                raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while it was differentiated "
+                                    "or traced, by another name than the argument's", None, "change it through the argument, or pass a copy")
+
+
+def _content(x: Any) -> list[Any]:
+    return [*x, *x.values()] if isinstance(x, dict) else list(x)
+
+
+def _differs(x: Any, then: list[Any]) -> bool:
+    now = _content(x)
+    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
+
+
+def _restore(x: Any, then: list[Any]) -> None:
+    """Put back what was in a list or a dict."""
+    if isinstance(x, dict):
+        half = len(then) // 2
+        x.clear()
+        x.update(zip(then[:half], then[half:]))
+    else:
+        x[:] = then
+
+
+def _assign(fn: FunctionType, code: CodeType) -> None:
+    """Give a function other code; from Python 3.13 on, a generator's warns of code that is none."""
+    if not (fn.__code__.co_flags ^ code.co_flags) & _KINDS:
+        fn.__code__ = code
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fn.__code__ = code
+
+
+def _ended(key: Any) -> bool:
+    _counts[key] -= 1
+    if _counts[key]:
+        return False
+    del _counts[key]
+    return True
+
+
+class Namespace(dict[str, Any]):
+    """The globals of a function that leads to an original: Python asks `__getitem__` of such ones, and it gives the copy.
+
+    What asks no one, as the body of a class, has the copies that there were at first.
+    """
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        super().__init__(real)
+        self.real = real
+        for name, value in real.items():
+            for tracer in running.tracers:
+                value = tracer.copies.get(id(value), value)
+            if type(value) is Refused:
+                del self[name]
+            else:
+                self[name] = value
+        self["__builtins__"] = {**vars(builtins), "__import__": _import, "id": _id}
+
+    def __getitem__(self, name: str) -> Any:
+        return seen(self.real[name])
+
+
+def _namespace(real: dict[str, Any]) -> Namespace:
+    """Return the globals that rerouted functions of a module have in the innermost trace."""
+    rerouting = next((tracer.rerouting for tracer in reversed(running.tracers) if tracer.rerouting is not None), None)
+    if rerouting is None:
+        return Namespace(real)
+    if id(real) not in rerouting.spaces:
+        rerouting.spaces[id(real)] = Namespace(real)
+    return rerouting.spaces[id(real)]  # type: ignore[no-any-return]
+
+
+def seen(x: Any) -> Any:
+    """Return what a rerouted function has instead of `x`: the copy; of a module one that hands out copies."""
+    return View(x) if type(x) is ModuleType and (x in _SPECIAL or package_of(x.__name__) not in FOREIGN_PACKAGES) else current(x)
+
+
+class View(ModuleType):
+    """A module whose attributes are the copies."""
+
+    def __init__(self, module: ModuleType) -> None:
+        object.__setattr__(self, "_module", module)
+
+    def __getattribute__(self, name: str) -> Any:
+        module = object.__getattribute__(self, "_module")
+        if module is gc and name in SEARCHES:
+            raise MutationError("gc finds objects of which the traced program has copies, and the copies", user_location(), "keep a list of them")
+        value = getattr(module, name)
+        if name == "__dict__" or value is sys.modules:
+            return Namespace(value)
+        return _import_module if value is importlib.import_module else seen(value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "_module"), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(object.__getattribute__(self, "_module"), name)
+
+
+def _import_module(*args: Any, **kwargs: Any) -> Any:
+    return seen(importlib.import_module(*args, **kwargs))
+
+
+def _import(*args: Any, **kwargs: Any) -> Any:
+    return seen(builtins.__import__(*args, **kwargs))
+
+
+def _id(x: Any) -> int:
+    """Return the id that the program knows of an object: that of the original where `x` is a copy."""
+    for tracer in reversed(running.tracers):
+        pairs = tracer.rerouting.pairs if tracer.rerouting is not None else ()
+        x = next((original for copy, original in pairs if copy is x), x)
+    return id(x)
+
+
+def _run(fn: FunctionType, code: CodeType, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function; in a thread that traces, one with the same code that reads copies."""
+    if not running.tracers:
+        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+        new.__kwdefaults__ = fn.__kwdefaults__
+        return new(*args, **kwargs)
+    copy: Callable[..., Any] = current(fn)
+    if copy is not fn:
+        return copy(*args, **kwargs)
+    if mentioned(code).assigns:
+        raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was captured", user_location(),
+                            "read it through the argument")
+    new = FunctionType(code, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
+    new.__kwdefaults__ = fn.__kwdefaults__ and {name: current(value) for name, value in fn.__kwdefaults__.items()}  # type: ignore[assignment]
+    return new(*args, **kwargs)
+
+
+def _all(parts: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    return parts and tuple(map(current, parts))

@@ -1,0 +1,119 @@
+"""redirection: while a trace runs, an object that was copied stands for its copy, by whatever name the traced program reaches it.
+
+Its class is replaced by a subclass whose every attribute and operator asks `current`: in the thread that traces that is the copy, in others the
+object itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tapegrad.tree.copies import class_of, current
+
+_set_class = object.__dict__["__class__"].__set__  # frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
+_lock = threading.RLock()
+_swapped: dict[int, tuple[Any, type, int]] = {}  # id of an object that redirects: it, its class, and how many traces want it
+
+_KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dict__", "__weakref__", "__slots__",
+                   "__del__", "__init_subclass__", "__subclasshook__", "__class_getitem__", "__set_name__", "__doc__", "__module__", "__reduce_ex__",
+                   "__reduce__", "__hash__"])
+_ALWAYS = ("__eq__", "__ne__")
+
+
+class _Silent:
+    """Stands before the class in a subclass's order of resolution: `__init_subclass__` of the user's is not for that."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+@functools.lru_cache(maxsize=1024)
+def redirecting(cls: Any) -> type:
+    """Return the subclass of `cls` whose objects redirect."""
+    plain = cls.__getattribute__
+
+    def get(self: Any, name: str) -> Any:
+        target = current(self)
+        if target is not self:
+            return getattr(target, name)
+        if name == "__class__" and cls.__dict__.get("__class__") is None:
+            return cls
+        return current(plain(self, name))
+
+    def set_(self: Any, name: str, value: Any) -> None:
+        target = current(self)
+        if target is not self:
+            setattr(target, name, value)
+        else:
+            cls.__setattr__(self, name, value)
+
+    def delete(self: Any, name: str) -> None:
+        target = current(self)
+        if target is not self:
+            delattr(target, name)
+        else:
+            cls.__delattr__(self, name)
+
+    def reduce(self: Any, protocol: Any) -> Any:
+        found = cls.__reduce_ex__(self, protocol)  # of another thread: this one asks the copy
+        if isinstance(found, tuple) and len(found) > 1 and isinstance(found[1], tuple):
+            return (found[0], tuple(cls if part is new else part for part in found[1]), *found[2:])
+        return found
+
+    namespace: dict[str, Any] = {
+        "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs),  # a copy that another thread makes is an ordinary one
+        "__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "_redirects_for": cls,
+        "__getattribute__": get, "__setattr__": set_, "__delattr__": delete, "__reduce_ex__": reduce}
+    for name in dir(cls):
+        if name.startswith("__") and name.endswith("__") and name not in _KEPT:
+            found = getattr(cls, name, None)
+            if callable(found) and (name in _ALWAYS or found is not getattr(object, name, None)) and not isinstance(found, type):
+                namespace[name] = _special(cls, name)
+    hashes = cls.__hash__ is not None and cls.__hash__ is not object.__hash__
+    namespace["__hash__"] = _special(cls, "__hash__") if hashes else cls.__hash__
+    order = {"mro": lambda made: [made, _Silent, *cls.__mro__], "__call__": lambda made, *args, **kwargs: cls(*args, **kwargs)}
+    meta = type.__new__(type, type(cls).__name__, (type(cls),), order)
+    new: type = type.__new__(meta, cls.__name__, (cls,), namespace)
+    return new
+
+
+def _special(cls: type, name: str) -> Callable[..., Any]:
+    """Return a special method that asks the copy: Python looks it up in the class, past `__getattribute__`."""
+    def special(self: Any, *args: Any, **kwargs: Any) -> Any:
+        target = current(self)
+        owner = cls if target is self else class_of(target)
+        return current(getattr(owner, name)(target, *args, **kwargs))
+    special.__name__ = name
+    return special
+
+
+def begin(objects: Iterable[Any]) -> list[Any]:
+    """Make objects redirect; return those that do, to be given to `end`: not those whose class cannot be replaced, as that of SimpleNamespace."""
+    done = []
+    with _lock:
+        for x in objects:
+            _, cls, count = _swapped.get(id(x), (x, class_of(x), 0))
+            if not count:
+                try:
+                    _set_class(x, redirecting(cls))
+                except TypeError:
+                    continue
+            _swapped[id(x)] = x, cls, count + 1
+            done.append(x)
+    return done
+
+
+def end(objects: Iterable[Any]) -> None:
+    """End what `begin` began."""
+    with _lock:
+        for x in objects:
+            _, cls, count = _swapped.pop(id(x))
+            if count > 1:
+                _swapped[id(x)] = x, cls, count - 1
+            else:
+                _set_class(x, cls)

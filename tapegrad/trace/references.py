@@ -1,0 +1,380 @@
+"""references: the other names, besides its arguments, by which a traced program reaches what it was given a copy of.
+
+Objects redirect to their copies by themselves (`redirect`). A plain list or dict, a captured variable, a function that captured some cannot: so the
+functions that can run are followed from name to name (globals, defaults, captured variables, attributes of modules and classes, and what these hold),
+and while the trace runs those that lead to such a one read the copy instead.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from copy import copy
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from tapegrad.trace.interposition import original
+from tapegrad.tree.copies import Attribute, Refused, class_of, code_of
+from tapegrad.tree.flatten import FOREIGN_PACKAGES, is_empty
+from tapegrad.tree.modules import is_module
+
+_OWN = "an attribute"  # of a function's
+SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
+_HEAP, _REPLACEABLE = 1 << 9, 1 << 9 | 1 << 8  # CPython's flags of classes: made while a program runs; and that, or immutable
+MOST = 20_000  # things that are looked at
+LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
+
+_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
+_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype, np.ufunc,
+                    slice, range])
+_UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
+_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator", "queue"])  # modules
+
+
+class Mentioned(NamedTuple):
+    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and whether it assigns globals."""
+
+    names: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+    assigns: bool
+
+
+_mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
+
+
+def mentioned(code: CodeType) -> Mentioned:
+    """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
+    known = _mentioned.get(id(code))  # a code object hashes all that is in it
+    if known is None:
+        if len(_mentioned) > 4096:
+            _mentioned.clear()
+        known = _mentioned[id(code)] = code, _mention(code)
+    return known[1]
+
+
+def _mention(code: CodeType) -> Mentioned:
+    names: set[str] = set()
+    modules: set[str] = set()
+    attributes, assigns = set(code.co_names), False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            names.add(step.argval)
+        elif step.opname == "IMPORT_NAME":
+            modules.add(step.argval)
+        assigns = assigns or step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+    if modules:
+        modules |= attributes  # `from package import module`
+    if not _BY_NAME.isdisjoint(code.co_names):
+        texts = {name for part in code.co_consts if type(part) is str for name in (part, *re.findall(r"\w+", part))}
+        names |= texts
+        attributes |= texts
+        modules |= texts
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            more = mentioned(inner)
+            names |= more.names
+            attributes |= more.attributes
+            modules |= more.modules
+            assigns = assigns or more.assigns
+    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
+
+
+@functools.cache
+def is_foreign(package: str) -> bool:
+    """True for a package that is no user's: one that tapegrad knows, or any that is installed."""
+    if package == "__main__":
+        return False
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    return package in FOREIGN_PACKAGES or "site-packages" in file or "dist-packages" in file
+
+
+def package_of(module: Any) -> str:
+    """Return the name of the package that a module of this name is in."""
+    return str(module).partition(".")[0]
+
+
+def is_a(x: Any, kind: Any) -> bool:
+    """Return whether an object's class is one of these; unlike isinstance it does not ask the object, which may be a proxy of the user's."""
+    return issubclass(type(x), kind)
+
+
+class Routes:
+    """What leads to originals: `readers` are functions to run with other globals, defaults and variables, `holders` objects that hand out copies,
+    `attributes` names of classes; of `others` copies must be made.
+    """
+
+    def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any]) -> None:
+        self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
+        self.roots = roots
+        self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} - FOREIGN_PACKAGES
+        self.parents: dict[int, list[tuple[Any, str]]] = {}
+        self.met: dict[int, Any] = {}
+        self.hits: dict[int, Any] = {}
+        self.readers: dict[int, FunctionType] = {}
+        self.holders: list[Any] = []
+        self.attributes: list[tuple[type, str]] = []
+        self.others: dict[int, Any] = {}
+
+    def search(self) -> bool:
+        """Follow the names from the functions that can run; return whether any leads to an original."""
+        self.met = {id(root): root for root in self.roots}
+        todo = deque(self.met.values())
+        known, parents, met = self.known, self.parents, self.met
+        while todo and len(met) < MOST:
+            node = todo.popleft()
+            for child, how in self.children(node):
+                key = id(child)
+                if key in known:
+                    self.hits[key] = child
+                parents.setdefault(key, []).append((node, how))
+                if key not in known and key not in met:
+                    met[key] = child
+                    todo.append(child)
+        self._lead()
+        return bool(self.readers or self.holders or self.attributes or self.hits)
+
+    def _lead(self) -> None:
+        """Sort what leads to the originals: a function, an object and a class hand out copies themselves, what holds others must be copied."""
+        todo, marked = list(self.hits), set(self.hits)
+        for key in todo:
+            for parent, how in self.parents.get(key, ()):
+                if is_a(parent, FunctionType) and how != _OWN:
+                    self.readers[id(parent)] = parent
+                elif is_a(parent, type):
+                    self.attributes.append((parent, how))
+                elif id(parent) not in marked:
+                    marked.add(id(parent))
+                    if self.can_hold(parent, marked):
+                        self.holders.append(parent)
+                    else:
+                        self.others[id(parent)] = parent
+                        todo.append(id(parent))
+
+    def told(self, x: Any) -> str:
+        """Say what a thing is, by which name a function reaches it, and to which argument it leads."""
+        below, above, names = [x], [x], ("", "")
+        for node in below:
+            label = next((self.labels[id(child)] for child, _ in self.children(node) if id(child) in self.known), None)
+            if label is not None:
+                break
+            below += [child for child, _ in self.children(node) if id(child) in self.others and not any(child is other for other in below)]
+        for node in above:
+            fn, name = next(((parent, how) for parent, how in self.parents.get(id(node), ()) if is_a(parent, (FunctionType, type))), (None, ""))
+            if fn is not None:
+                names = name, f" of {fn.__module__}" if name in getattr(fn, "__globals__", ()) else f" of {fn.__qualname__}"
+                break
+            above += [parent for parent, _ in self.parents.get(id(node), ()) if not any(parent is other for other in above)]
+        where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
+        return f"{where}, a {type(x).__name__}, leads to {label or 'what the function captured'}"
+
+    def is_users(self, x: Any) -> bool:
+        """True for an object of a user's class."""
+        return not self.is_foreign(class_of(x).__module__) or is_module(x)
+
+    def can_hold(self, x: Any, marked: set[int]) -> bool:
+        """True for an object that hands out copies itself, if its class is replaced: what leads to them is its attribute."""
+        if is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType)) or type(x).__flags__ & _REPLACEABLE != _HEAP:
+            return False
+        return self.is_users(x) or any(id(part) in marked for part in (_own(x) or {}).values())
+
+    def can_be_given(self, x: Any) -> bool:
+        """True for a thing that a trace makes a copy of where it is an argument."""
+        if is_a(x, FunctionType):
+            return x.__closure__ is not None
+        return is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType)) or (self.is_users(x) and not is_a(x, type))
+
+    def is_foreign(self, module: Any) -> bool:
+        """True for the name of a module that is neither the user's nor in a package of what the program was given."""
+        package = package_of(module)
+        return is_foreign(package) and package not in self.own
+
+    def children(self, node: Any) -> Iterator[tuple[Any, str]]:
+        """Yield what a thing leads to, and how, apart from what leads nowhere."""
+        if is_a(node, FunctionType):
+            found = self.of_function(node)
+        elif is_a(node, type):
+            found = _of_class(node)
+        elif is_a(node, (WeakKeyDictionary, WeakSet)):
+            found = ((part, "") for part in [*node, *(node.values() if is_a(node, WeakKeyDictionary) else ())])
+        elif is_a(node, ReferenceType):
+            found = iter([(node(), "")])
+        elif is_a(node, ContextVar):
+            found = iter([(node.get(None), "")])
+        elif type(node) is threading.local:
+            found = ((part, "") for part in vars(node).values())
+        elif is_a(node, (list, tuple, dict, set, frozenset, deque)) and len(node) > LARGE:
+            parts, known = gc.get_referents(node), self.known
+            if all(type(part) in _ATOMS for part in parts[:LARGE]):
+                return
+            found = iter([(part, "") for part in parts if id(part) in known])
+        elif self.is_users(node) or type(node).__module__ in _OPENED:
+            found = _of_object(node)
+        else:
+            found = ((part, "") for part in list((_own(node) or {}).values()) if id(part) in self.known)
+        for child, how in found:
+            if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in _UNTRACKED):
+                continue  # what the garbage collector does not follow leads nowhere
+            if is_a(child, (FunctionType, type)):
+                if self.is_foreign(child.__module__) and id(child) not in self.known:
+                    continue
+            elif is_a(child, ModuleType) or (is_a(child, BuiltinMethodType) and isinstance(child.__self__, (ModuleType, type))):
+                continue
+            yield child, how
+
+    def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
+        code, namespace = code_of(fn), fn.__globals__
+        names, attributes, modules, _ = mentioned(code)
+        for name in names:
+            if name in namespace:
+                value = namespace[name]
+                if value is gc and not SEARCHES.isdisjoint(attributes):
+                    self.readers[id(fn)] = fn
+                elif type(value) is ModuleType:
+                    if not self.is_foreign(value.__name__):
+                        yield from self.of_module(value, attributes)
+                elif type(value) not in _ATOMS:
+                    yield original(value), name
+            elif name == "id":
+                self.readers[id(fn)] = fn
+        for name in modules:
+            for full in (name, f"{namespace.get('__package__')}.{name}"):
+                if isinstance(module := sys.modules.get(full), ModuleType):
+                    yield from self.of_module(module, attributes)
+        for cell in fn.__closure__ or ():
+            if id(cell) in self.known:
+                if id(fn) not in self.known:
+                    yield cell, ""
+            elif not is_empty(cell):
+                yield cell.cell_contents, ""
+        for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
+            yield value, ""
+        for value in fn.__dict__.values():
+            yield value, _OWN
+
+    def of_module(self, module: ModuleType, attributes: frozenset[str]) -> Iterator[tuple[Any, str]]:
+        """Yield what the attributes of a user's module that are mentioned lead to."""
+        stack, seen = [module], {id(module)}
+        while stack:
+            top = stack.pop()
+            if self.is_foreign(top.__name__):
+                continue
+            own = vars(top)
+            for name in attributes & own.keys():
+                value = original(own[name])
+                if not isinstance(value, ModuleType):
+                    yield value, f"{top.__name__}.{name}"
+                elif id(value) not in seen:
+                    seen.add(id(value))
+                    stack.append(value)
+
+
+def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
+    for base in cls.__mro__[1:]:
+        yield base, ""
+    yield type(cls), ""
+    for name, value in list(cls.__dict__.items()):
+        if not isinstance(value, FunctionType) and name.startswith("__") and name.endswith("__"):
+            continue  # annotations, slots, the fields of a dataclass
+        yield (value.value if type(value) is Attribute else value), name
+
+
+def _own(x: Any) -> dict[str, Any] | None:
+    """Return the attributes that an object keeps in a dict of its own."""
+    try:
+        found = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
+def _of_object(x: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the attributes of an object of a user's class, and its class."""
+    yield class_of(x), ""
+    own = _own(x)
+    if own is not None:
+        yield from ((value, name) for name, value in list(own.items()))
+    for part in gc.get_referents(x):
+        if part is not own and part is not type(x):
+            yield part, ""
+
+
+# -- what others read instead
+
+
+def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
+    """Return a thing that leads to originals, with their copies in it; `made` gets it before its parts, which may refer to it."""
+    key = id(x)
+    if key in made:
+        return made[key]
+    if key not in routes.others:
+        return x
+    cls = type(x)
+    new: Any
+
+    def part(value: Any) -> Any:
+        return substituted(value, routes, made)
+    if is_a(x, (list, deque, dict, set)):
+        made[key] = new = copy(x)
+        refill(x, new, part)
+        if (own := _own(x)) is not None:
+            vars(new).update({name: part(value) for name, value in own.items()})
+    elif is_a(x, (tuple, frozenset)):
+        base: Any = tuple if is_a(x, tuple) else frozenset
+        made[key] = new = base.__new__(cls, map(part, x))
+        if (own := _own(x)) is not None:
+            vars(new).update({name: part(value) for name, value in own.items()})
+    elif cls is FunctionType:
+        made[key] = new = FunctionType(x.__code__, x.__globals__, x.__name__, x.__defaults__, x.__closure__)
+        new.__kwdefaults__, new.__qualname__ = x.__kwdefaults__, x.__qualname__
+        vars(new).update({name: part(value) for name, value in vars(x).items()})
+    elif cls is SimpleNamespace:
+        made[key] = new = SimpleNamespace()
+        vars(new).update({name: part(value) for name, value in vars(x).items()})
+    elif cls is functools.partial:
+        made[key] = functools.partial(part(x.func), *map(part, x.args), **{name: part(value) for name, value in x.keywords.items()})
+    elif is_a(x, MethodType):
+        made[key] = MethodType(part(x.__func__), part(x.__self__))
+    elif is_a(x, BuiltinMethodType):
+        made[key] = getattr(part(x.__self__), x.__name__)
+    elif is_a(x, ReferenceType):
+        made[key] = ReferenceType(part(x()))
+    elif _is_safe(x, routes, set()):
+        made[key] = x
+    else:
+        made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the original",
+                            "read it through the argument")
+    return made[key]
+
+
+def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
+    """Put into a container what is in another, each part as `part` has it."""
+    if is_a(x, dict):
+        items = [(part(key), part(value)) for key, value in dict.items(x)]
+        dict.clear(new)
+        dict.update(new, items)
+    else:
+        parts = list(map(part, list.__iter__(x) if is_a(x, list) else x))
+        new.clear()
+        (new.extend if is_a(x, (list, deque)) else new.update)(parts)
+
+
+def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
+    """True for a thing of which no copy can be made, and that leads to nothing but objects that redirect by themselves."""
+    if id(x) in routes.known:
+        return "_redirects_for" in type(x).__dict__ and not is_a(x, (dict, list))  # C code reads these past their class
+    if id(x) not in routes.others or id(x) in seen:
+        return True
+    seen.add(id(x))
+    keyed = is_a(x, (dict, set, frozenset, WeakKeyDictionary, WeakSet)) and any(id(part) in routes.known for part in x)
+    return not keyed and all(_is_safe(child, routes, seen) for child, _ in routes.children(x))

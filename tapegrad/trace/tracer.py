@@ -1,0 +1,258 @@
+"""tracer: run a function once on proxies."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
+from tapegrad.errors import MutationError, TapeError, in_our_words
+from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
+from tapegrad.ops.structure import pack
+from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
+from tapegrad.trace import ownership as kept
+from tapegrad.trace import proxy
+from tapegrad.trace.context import DEFAULT, Context, Tracer, plain_array
+from tapegrad.trace.interposition import interposition, stand_in
+from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.random_state import Found
+from tapegrad.trace.rebinding import Rerouting
+from tapegrad.trace.value_retention import Economy, is_large
+from tapegrad.tree.argnums import ALL, Wanted
+from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
+
+SMALL = 4096  # bytes of an array of which all is looked at
+
+
+def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
+    """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
+
+    Numbers and arrays among the arguments, nested in tuples, lists, dicts, dataclasses or objects, become inputs, and
+    so does what a closure, a bound method or a callable object captures. `ctx` decides what is primitive.
+    Raises UnknownFunction for a function that tapegrad has no op for.
+
+    >>> value, tape = trace(lambda a, b: a / (a + b * b), 2.0, 3.0)
+    >>> value
+    0.18181818181818182
+    >>> [op.fn.__name__ for op in tape if op.kind == "call"]
+    ['multiply', 'add', 'divide']
+    """
+    tape = record(f, args, kwargs, ctx or DEFAULT, found=Found(f, args, kwargs))
+    result = tape.result
+    assert result is not None
+    constants = [op.val for op in tape if type(op) is Constant]
+    if isinstance(result, Call) and result.fn is pack:
+        return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args]), tape
+    return apart(result.val, constants), tape
+
+
+def apart(value: Any, constants: list[Any]) -> Any:
+    """Return a result in memory of its own where it lies in that of a tape's constant: its owner may write to it."""
+    if type(value) is np.ndarray and any(type(x) is np.ndarray and np.may_share_memory(value, x) for x in constants):
+        return value.copy(order="K")
+    return value
+
+
+def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
+    """Return how a call's inputs are nested, the inputs in order, and their labels; add to `walks` what was met on the way."""
+    leaves: list[Any] = []
+    labels: list[str] = []
+    if type(f) is Recorded:
+        function = f.structure
+        leaves += f.leaves
+        labels += [""] * len(leaves)
+    else:
+        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks)
+    names = argument_names(f, len(args))
+    positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
+    keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
+    return Signature(f, function, positional, keyword), leaves, labels
+
+
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
+           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True) -> Tape:
+    """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
+
+    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
+    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
+    never `replays` has no guards.
+    """
+    register_imported()
+    walks: list[Walk] = []
+    signature, leaves, labels = flatten_call(f, args, kwargs, walks)
+    signature.wanted = wanted.among(len(args))
+    for i, leaf in enumerate(leaves):
+        if type(leaf) not in ORDINARY:
+            plain_array(leaf, labels[i])
+            leaves[i] = detached(leaf)
+    if grad:
+        signature.refuse_opaque()
+    if copy:
+        leaves = duplicates(leaves)
+    tape = Tape(f)
+    tape.structure = signature
+    tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)
+    inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
+    for number, x in enumerate(inputs, 2):
+        x.id = number
+    tape.ops += inputs
+    proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
+    tracer.inputs = proxies
+    for leaf in filter(is_large, leaves):
+        tracer.meet(leaf)
+    before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
+    nested = [signature.function, *signature.args, *signature.kwargs.values()]
+    memos: list[dict[int, Any]] = [{} for _ in nested]
+    built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
+    fn, given = built[0], built[1: 1 + len(args)]
+    names = [] if found is None else found.apart_from(signature)
+    rerouting = Rerouting() if any(memos) else None
+    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
+    with collector:
+        try:
+            if rerouting is not None:
+                rerouting.begin(tracer, walks, memos)
+            if observer is not None:
+                observer.start(signature)
+            out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
+            _check_shared(nested, memos, proxies)
+            _check_written(leaves, labels, before)
+            kept.check(tracer)
+            if rerouting is not None:
+                rerouting.check()
+                signature.reached = rerouting.reached(walks)
+            put_result(tape, tracer, out)
+            if tracer.refusal is not None:
+                raise tracer.refusal
+            if observer is not None:
+                observer.close()
+            if found is not None and (what := found.unrecorded(tape)):
+                tracer.guard(tape.ops[0], "recorded", f"draws from {what}")
+        except Exception as err:
+            if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
+                raise err.__cause__ from None
+            if tracer.refusal is not None and not isinstance(err, TapeError):
+                raise tracer.refusal from tracer.refusal.__cause__
+            if (refusal := in_our_words(err)) is not None:
+                raise refusal from err
+            raise
+        finally:
+            if observer is not None:
+                observer.close()
+            try:
+                if rerouting is not None:
+                    rerouting.end()
+            finally:
+                tracer.close()
+                leave()
+    if tracer.economy is not None:
+        del out
+        tracer.economy.release(last=True)
+    return tape
+
+
+def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+    """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    if sum(bool(structure.seen) for structure in nested) < 2:
+        return
+    counts = Counter(key for structure in nested for key, part in structure.seen.items() if getattr(part, "volatile", False))
+    shared = {key for key, count in counts.items() if count > 1}
+    for structure, memo in zip(nested, memos) if shared else ():
+        for key in shared & structure.seen.keys():
+            part = structure.seen[key]
+            if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
+                raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and the function, was changed",
+                                    None, "pass it once")
+    held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen if type(memo.get(key)) is CellType]
+    cells = Counter(key for key, _, _ in held)
+    for key, structure, memo in held:
+        if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
+            raise MutationError("a variable that two arguments captured, or an argument and the function, was assigned", None,
+                                "pass one function that captured it")
+
+
+def print_of(x: np.ndarray[Any, Any]) -> bytes:
+    """Return what tells of most writes to an array that they happened: all of a small one, every so many of a large one's rows and columns."""
+    if x.nbytes > SMALL:
+        most = int(512 ** (1 / x.ndim))
+        x = x[tuple(slice(None, None, -(-n // most)) for n in x.shape)]
+    return x.tobytes()
+
+
+def _check_written(leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+    """Refuse an input that is not what it was: the trace writes to copies, so it was written to by another name, which no tape knows of."""
+    for leaf, label, then in zip(leaves, labels, before):
+        if then is not None and print_of(leaf) != then:
+            raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than the argument's", None,
+                                "write to it through the argument, or pass a copy")
+
+
+def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
+    """Make what `f` returned the tape's result: a variable, a constant, or a structure of them."""
+    if isinstance(out, Traced) and out._tracer is tracer:
+        tape.result = out._op
+        return
+    leaves: list[Any] = []
+    structure = flatten(out, "", leaves, [], shared=False)
+    if structure.is_leaf or not leaves:
+        lifted = tracer.lift(out)
+        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(out, "result"))
+        return
+    parts = tuple(map(tracer.lift, leaves))
+    val = structure.build([part.val if isinstance(part, Operation) else part for part in parts])
+    tape.result = tape.push(Call(pack, parts, {"into": structure}, val, note="result"))
+
+
+def argument_names(f: Any, count: int) -> list[str]:
+    """Name positional arguments as the function does, without the cost of inspect.signature."""
+    fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
+    code = getattr(fn, "__code__", None)
+    if code is None and not isinstance(fn, (type, Op)):
+        code, skip = getattr(_call_method(fn), "__code__", None), 1
+    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
+    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
+
+
+def _globals(fn: Any) -> dict[str, Any]:
+    fn = getattr(fn, "__func__", fn)
+    if not isinstance(fn, FunctionType):
+        fn = _call_method(fn)
+    return getattr(fn, "__globals__", {})
+
+
+def _call_method(fn: Any) -> Any:
+    return vars(type(fn)).get("__call__")
+
+
+class _Collector:
+    """Pauses Python's cyclic garbage collector while any trace runs.
+
+    A trace allocates and frees nothing; full collections walk the growing tape again and again, which
+    more than doubled the time of an operation at 10^5 operations.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.was_enabled = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.depth == 0:
+                self.was_enabled = gc.isenabled()
+                gc.disable()
+            self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0 and self.was_enabled:
+                gc.enable()
+
+
+collector = _Collector()

@@ -1,0 +1,169 @@
+"""value_retention: what a trace that is swept once keeps of its large values, and how it computes them.
+
+`grad` reads its tape once, and gives it up. So a large value that no rule reads (see `needs`) is dropped while the program still runs, as soon as
+nobody but the tape holds it: a later use needs a proxy, which holds the value, so a count of references tells. What is dropped gives its memory
+to the next value of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.parallel import in_parts
+from tapegrad.ops.write import setitem
+from tapegrad.rules.registry import FOREIGN, Op, tracer_of
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.trace.residuals import needed
+
+LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
+
+MAPPED = 1 << 25  # bytes, from which on memory that is freed goes back to the system; of less, it would come and go, which costs more than it saves
+SPARE = 4  # dropped arrays that are kept for what comes next
+_LIVE, _DEAD = b"\1", b"\0"
+
+
+class Dropped:
+    """What is left of a large array: its type, shape and dtype, for those who look at no more. Whoever asks for its content gets a TypeError."""
+
+    __slots__ = ("_type_name", "dtype", "ndim", "shape", "size")
+    __array_ufunc__ = None
+
+    def __init__(self, x: np.ndarray[Any, Any]) -> None:
+        self._type_name, self.dtype, self.ndim, self.shape, self.size = type_name(x), x.dtype, x.ndim, x.shape, x.size
+
+    def _read(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"a {self._type_name} was dropped while the gradient was recorded, and is read all the same: an error of tapegrad's")
+
+    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read  # those that Python would have an answer to, or find a way round
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{self._type_name}, dropped>"
+
+
+class Economy:
+    """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them."""
+
+    __slots__ = ("active", "begun", "held", "limit", "read", "spare", "tape")
+    tape: Tape
+    active: bytearray
+    held: list[Operation]
+    limit: int
+    read: set[Operation]
+    spare: list[Any]
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    def begin(self, tape: Tape) -> None:
+        """Look after the values of a tape, as far as it has been recorded."""
+        from tapegrad.transforms.rewrite import activity  # it stands above the trace
+        self.begun = True
+        self.tape, self.active = tape, activity(tape)
+        self.held, self.limit, self.read, self.spare = [], 1, set(), []
+        for op in tape.ops:
+            self._note(op)
+
+    def note(self, op: Operation) -> None:
+        """Take in an operation that was just put on the tape."""
+        live = False
+        if type(op) is Call and op.fn.differentiable:
+            for x in op.args:
+                if isinstance(x, Operation) and self.active[x.id]:
+                    live = True
+                    break
+        self.active[op.id:] = _LIVE if live else _DEAD  # the tape may have been cut before it
+        self._note(op)
+
+    def _note(self, op: Operation) -> None:
+        if type(op) is not Call:
+            return
+        if self.active[op.id]:
+            for x in (op, *op.args):
+                if isinstance(x, Operation) and is_large(x.val):
+                    self.read.update(needed(op, self.active))
+                    break
+        if makes_apart(op, op.val):
+            self.held.append(op)
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return `fn(*args)`, a function of numbers and arrays, in memory that has become free where that fits."""
+        self.release()
+        return in_parts(fn, *args, out=self._take(args))
+
+    def make_room(self) -> None:
+        """Free what is not needed, before something is computed that cannot use its memory."""
+        self.release()
+        self._take(())
+
+    def _take(self, args: tuple[Any, ...]) -> Any:
+        """Return a dropped array like one of the arguments, None where there is none; keep a few of the others, small ones."""
+        found = None
+        for x in args if self.spare else ():
+            if type(x) is np.ndarray:
+                at = next((at for at, y in enumerate(self.spare) if y.shape == x.shape and y.dtype == x.dtype), None)
+                found = None if at is None else self.spare.pop(at)
+                break
+        self.spare = [x for x in self.spare if not is_mapped(x)][-SPARE:]
+        return found
+
+    def release(self, last: bool = False) -> None:
+        """Drop what nobody holds and no rule reads; where much is held, look only when a sixteenth more has come, or at the `last`."""
+        if len(self.held) < self.limit and not last:
+            return
+        held = []
+        for op in self.held:
+            if op in self.read or op is self.tape.result:
+                continue
+            if getrefcount(op.val) > 2:  # what the operation and this call hold
+                held.append(op)
+            else:
+                self.spare.append(op.val)
+                op.val = Dropped(op.val)
+        self.held, self.limit = held, len(held) + len(held) // 16 + 1
+        if last:
+            self.spare = []
+
+
+def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
+    """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is; another cotangent as it is.
+
+    Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an array that nobody else
+    holds in place.
+    """
+    if not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
+        return dy
+    one = dy[(0,) * dy.ndim]
+    return one.item() if all(getattr(x, "dtype", np.float64) == np.float64 for x in (dy, y, *values)) else one
+
+
+@cache
+def is_elementwise(op: Op) -> bool:
+    """True for an op that a ufunc means: each number of its value depends on those in its place alone."""
+    return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None and fn.nout == 1)
+
+
+def is_large(x: Any) -> bool:
+    """True for a large array."""
+    return type(x) is np.ndarray and x.nbytes >= LARGE
+
+
+def is_mapped(x: Any) -> bool:
+    """True for an array so large that its memory goes back to the system when it is freed."""
+    return type(x) is np.ndarray and x.nbytes >= MAPPED
+
+
+def is_apart(x: Any) -> bool:
+    """True for a large array of numbers in memory of its own."""
+    return is_large(x) and x.base is None and x.dtype != object
+
+
+def makes_apart(op: Operation, val: Any) -> bool:
+    """True for a call of a large value in memory of its own, into which nothing is written."""
+    return is_apart(val) and type(op) is Call and not (op.fn.view or op.fn.owns or op.fn is setitem)

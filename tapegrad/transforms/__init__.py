@@ -1,0 +1,1 @@
+"""Transforms: from a tape, the tape of another function."""

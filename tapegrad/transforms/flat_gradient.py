@@ -1,0 +1,120 @@
+"""flatgrad: a primal tape's gradient as a flat tape, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tapegrad.numbers.cotangents import ZERO, conform, dense
+from tapegrad.ops import pack
+from tapegrad.rules.registry import Traced
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Operation, Tape, value_of
+from tapegrad.trace import proxy
+from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.interposition import interposition
+from tapegrad.trace.tracer import collector
+from tapegrad.transforms.blank import Dropping
+from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
+from tapegrad.transforms.primal_copy import Scalars, copy_primal
+from tapegrad.transforms.primitivize import is_flat, primitivize
+from tapegrad.transforms.reverse import start, sweep
+from tapegrad.transforms.rewrite import activity, differentiated
+from tapegrad.transforms.unroll import unroll
+from tapegrad.tree.flatten import ValueAndGradients
+
+
+def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True) -> Tape:
+    """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
+
+    The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
+    the primitive calls they consist of: one step per call, where the stages take several. Raises what `grad` raises.
+
+    `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in use than `grad` takes;
+    what is then on the flat tape is of use to the passes, once it is `typed`, and to nobody else.
+
+    A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible, because it is a sweep's
+    itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
+    >>> flatgrad(tape).play(4.0, 5.0)
+    (20.0, (None, 5.0, 4.0))
+    """
+    tape = tape if is_flat(tape) else primitivize(tape)
+    try:
+        return _flatgrad(tape, seed, release)
+    except NoLoop:
+        if not unrolls:
+            raise
+        return _flatgrad(unroll(tape), seed, release)
+
+
+def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
+    new = tape.blank()
+    tracer = Scalars(new, DEFAULT, proxy.make)
+    leave = interposition.enter(tracer, (), ())
+    with collector:
+        try:
+            shadow = copy_primal(tape, new, tracer, trace_loop)
+            assert shadow.result is not None
+            value, dropping = shadow.result.val, Dropping()
+            if release:
+                _give_up(tape, tracer, dropping)
+            wrt = differentiated(tape)
+            active = activity(tape, wrt)
+            result = tape.result
+            assert result is not None
+            begun = start(result.val, seed)
+
+            def backwards(ops: list[Operation]) -> Iterator[Operation]:
+                for op in reversed(ops):
+                    mark = len(new.ops)
+                    yield op
+                    note = f"pullback of {op.val._op.name if isinstance(op.val, Traced) else op.name}"
+                    for made in new.ops[mark:]:
+                        made.code, made.lasti, made.note = op.code, op.lasti, note
+                    if release and type(op) is Call:
+                        passed = op.val._op if isinstance(op.val, Traced) else op
+                        op.val = op.pb = None
+                        dropping.watch(passed)
+            cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
+            tracer.push = new.ops.append  # what the result is made of stays
+            mark = len(new.ops)
+            found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
+            _put_result(tape, new, tracer, value, [dx if k in wrt else None for k, dx in enumerate(found)])
+            for made in new.ops[mark:]:
+                made.code = None  # no line of the program's
+        finally:
+            tracer.close()
+            leave()
+    return new
+
+
+def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
+    """Drop the values of a tape's calls, but that of its result, which is asked for, and from now on those recorded, when they are not needed."""
+    for op in tape.ops:
+        if type(op) is Call and op is not tape.result:
+            op.val, op.pb = UNKNOWN, None
+
+    def push(op: Operation) -> None:
+        tracer.tape.ops.append(op)
+        dropping.watch(op)
+    tracer.push = push
+
+
+def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
+    """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
+    result = tape.result
+    assert result is not None and tape.structure is not None
+    y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
+    parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
+    into = ValueAndGradients(tape.structure, result.val)
+    for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):  # keyword arguments come last, and have no gradient
+        if dx is None:  # held constant by a module
+            parts.append(None)
+            continue
+        dx = dense(dx)
+        dx = dx if isinstance(dx, Traced) else conform(dx, x.val)
+        made = tracer.lift(dx)
+        parts.append(made if isinstance(made, Operation) else new.push(Constant(dx)))
+    new.result = new.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), note="result"))

@@ -1,0 +1,108 @@
+"""primal_copy: a primal tape copied onto the flat tape of its gradient, and what the reverse sweep reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import getfield, pack
+from tapegrad.ops.loop import Loop, is_loop, taken
+from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.trace.context import Tracer, number_kind
+from tapegrad.transforms.rewrite import leading
+from tapegrad.transforms.walk import own, typed_by_value
+
+
+def guard_type(op: Call, tracer: Tracer) -> None:
+    """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the sweep recorded otherwise."""
+    field = op.fn is getfield and isinstance(op.args[0], Call) and typed_by_value(op.args[0])
+    if field or (own(op.fn) and typed_by_value(op)):
+        if type(op.val) is np.ndarray:
+            tracer.guard(op, "dtype", op.val.dtype)
+        elif type(op.val) is not tuple:
+            tracer.guard(op, "kind", number_kind(op.val))
+
+
+class Scalars(Tracer):
+    """Records a rule's `cos(x)` of a Python number as `math.cos` of it, as the sweep of `grad` computes it."""
+
+    __slots__ = ()
+
+    def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
+        if val is UNKNOWN and op.scalar is not None and not kwargs:
+            given = [arg._val if isinstance(arg, Traced) else arg for arg in args]
+            if all(type(x) is float or type(x) is np.float64 for x in given):
+                val = op(*given)
+        return super().record(op, args, kwargs, val)
+
+
+def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
+    """Return, by loop, the numbers of its results that `results` depend on."""
+    if not any(map(is_loop, tape.ops)):
+        return {}
+    leads = leading(tape.ops, results)
+    found = taken(op for op in tape.ops if leads[op.id])
+    found.update((op, set(range(len(op.fn.results)))) for op in results if is_loop(op))
+    return found
+
+
+def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Sequence[Any] | None = None) -> Tape:
+    """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
+
+    `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape without them; it returns
+    what the loop returns, and its pullback.
+    """
+    shadow = tape.blank()
+    wanted = _taken(tape, [tape.result] if results is None else results)
+    flat: dict[Operation, Operation | None] = {}
+    ghost: dict[Operation, Operation] = {}
+
+    def bind(arg: Any) -> Any:
+        return flat[arg] if isinstance(arg, Operation) else arg
+
+    def haunt(arg: Any) -> Any:
+        return ghost[arg] if isinstance(arg, Operation) else arg
+
+    for op in tape.ops:
+        seen: Any
+        ghost[op] = seen = copy_op(op, haunt)
+        shadow.ops.append(seen)
+        known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or type(op.fn) is Loop or not known):
+            mark = len(new.ops)
+            args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
+            if type(op.fn) is Loop:
+                seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
+            elif op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
+                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
+            else:
+                seen.val = op.fn.run(*args, **op.kwargs)
+            for made in new.ops[mark:]:
+                made.at(op)
+            flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
+            continue
+        flat[op] = made = copy_op(op, bind)
+        new.ops.append(made)
+        made.id = len(new.ops)
+        if isinstance(made, Constant):
+            tracer.constants[id(made.val)] = (made.val, made)
+        elif isinstance(op, Guard):
+            tracer.guarded.add((made.args[0].id, op.fact))
+            if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
+                tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that
+            continue
+        if isinstance(made, Call):
+            mark = len(new.ops)
+            guard_type(made, tracer)
+            for guard in new.ops[mark:]:
+                guard.at(op)
+            tracer.dynamic = tracer.dynamic or getattr(made.fn, "dynamic", False)
+        if isinstance(op, Call) and op.fn is pack:
+            seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
+        elif made.id > 1:
+            seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+    shadow.result = ghost[tape.result]  # type: ignore[index]
+    return shadow

@@ -1,0 +1,121 @@
+"""primitivize: play a tape on proxies, so that everything but primitive calls dissolves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.numbers.formatting import PYTHON, is_python
+from tapegrad.ops import default_rng, draw, pack
+from tapegrad.rules.registry import Op, Traced, rrule
+from tapegrad.tape.error_context import failed
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.trace import proxy
+from tapegrad.trace.context import DEFAULT, Context, Tracer
+from tapegrad.trace.interposition import interposition
+from tapegrad.trace.tracer import collector, put_result
+from tapegrad.transforms.primal_copy import guard_type
+from tapegrad.transforms.unroll import unroll
+from tapegrad.transforms.walk import renumber
+from tapegrad.tree.flatten import ValueAndGradients
+
+
+def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
+    """Return a flat tape of primitive calls: rules, pullbacks and non-primitive functions are traced through.
+
+    Lines and notes of the operations pass to what they dissolve into. The result is specialised to the shapes that
+    the rules read, and guards them. Loops dissolve as well.
+    """
+    ctx, tape = ctx or DEFAULT, unroll(tape)
+    new = tape.blank()
+    tracer = Tracer(new, ctx, proxy.make)
+    values: dict[Operation, Any] = {}
+    leave = interposition.enter(tracer, (), ())
+    with collector:
+        try:
+            for op in tape:
+                start = len(new)
+                values[op] = made = _play(op, new, tracer, ctx, values)
+                if isinstance(op, Call) and isinstance(made, Traced):
+                    _as_recorded(made, op)
+                    if type(made._op) is Call:
+                        guard_type(made._op, tracer)
+                for made in new.ops[start:]:
+                    made.at(op)
+                    made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))
+            _put_result(new, tracer, tape.result, values)
+        except TapeError:
+            raise
+        except Exception as err:  # of a rule, or of a function that is traced through
+            raise failed(tape, op, err) from err
+        finally:
+            tracer.close()
+            leave()
+    return new
+
+
+def flattened(tape: Tape) -> Tape:
+    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
+    from tapegrad.replay.interpreter import fill
+    filled = fill(tape.check())
+    return filled if is_flat(filled) else primitivize(filled)
+
+
+def is_flat(tape: Tape) -> bool:
+    """True for a tape without triples and calls of pullbacks."""
+    return not any(type(op) is Call and (op.fn is rrule or isinstance(op.fn, Operation)) for op in tape.ops)
+
+
+def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:
+    """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
+    assert result is not None
+    start = len(new)
+    into = result.kwargs.get("into") if isinstance(result, Call) else None
+    if not isinstance(into, ValueAndGradients):
+        put_result(new, tracer, values[result])
+    else:
+        parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
+        new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+    for made in new.ops[start:]:
+        made.at(result)  # and not at the line that called primitivize
+
+
+def _as_recorded(made: Traced, op: Call) -> None:
+    """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
+    call = made._op
+    if type(op.val) in PYTHON and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
+            and (call.fn.scalar is not None or all(is_python(value_of(arg)) for arg in call.args)):
+        call.val = made._val = made._val.item()
+
+
+def _name(number: int, tape: Tape, values: dict[Operation, Any]) -> str:
+    stands_for = values.get(tape[number])
+    return stands_for._op.name if isinstance(stands_for, Traced) else ""
+
+
+def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:
+    if isinstance(op, Input):
+        made = new.push(copy_op(op, lambda arg: arg))
+        return op.val if made.id == 1 else proxy.make(made, op.val, tracer)
+    if isinstance(op, Constant):
+        return op.val
+    if isinstance(op, Guard):
+        subject = values[op.args[0]]
+        if op.fact in ("raises", "apart"):  # facts about several values
+            subject = tracer.pack(subject)
+        if op.args[0].id == 1:
+            tracer.guard(new.ops[0], op.fact, op.expected)
+        elif isinstance(subject, Traced):
+            tracer.guard(subject._op, op.fact, op.expected)
+        return None
+    if not isinstance(op, Call):
+        raise TypeError(f"no way to play a {op.kind}")
+    fn = values[op.fn] if isinstance(op.fn, Operation) else op.fn
+    args = [values[arg] if isinstance(arg, Operation) else arg for arg in op.args]
+    if fn is draw or fn is default_rng:
+        return tracer.record(fn, tuple(args), op.kwargs, op.val)  # drawn afresh by a replay, though nothing traced goes in
+    if fn is pack or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
+        return fn.impl(*args, **op.kwargs)
+    return fn.run(*args, **op.kwargs) if isinstance(fn, Op) else fn(*args, **op.kwargs)

@@ -1,0 +1,91 @@
+"""unroll: loops become the calls that their runs consist of."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.ops import getfield
+from tapegrad.ops.loop import Loop, Runs, is_loop
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
+from tapegrad.transforms.blank import blank
+from tapegrad.transforms.walk import Walk
+
+
+def unroll(tape: Tape) -> Tape:
+    """Return a tape without loops; each call of a body is there as often as it runs.
+
+    Values are computed from those of the inputs, where these have some; where not, the calls of a body have those of one run.
+
+    >>> import tapegrad as tg
+    >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
+    >>> rolled = tg.roll(tape, saved=0)
+    >>> len(tape), len(rolled), len(unroll(rolled)), unroll(rolled).play(2.0)
+    (42, 6, 42, 1048575.0)
+    """
+    if not any(map(is_loop, tape.ops)):
+        return tape
+    while any(map(is_loop, tape.ops)):
+        tape = _unrolled(tape)
+    _value(tape)
+    return tape
+
+
+def _value(tape: Tape) -> None:
+    """Give each call the value that it has for the inputs on the tape; what was drawn stays.
+
+    It stops where these would take another path: they are the caller's arrays, which he may have written to since.
+    """
+    from tapegrad.replay.interpreter import Run, lacks
+    if not any(lacks(x.val) for x in tape.inputs):
+        run = Run(tape, [x.val for x in tape.inputs], redraw=False)
+        with np.errstate(all="ignore"), suppress(TapeError):
+            for op in run:
+                if type(op) is Call:
+                    op.val, op.pb = run.values[op.id], None
+
+
+def _unrolled(tape: Tape) -> Tape:
+    walk = Walk(tape)
+    results: dict[Operation, tuple[Any, ...]] = {}
+    lists: dict[Operation, tuple[Any, ...]] = {}  # what stands for each element of what a loop collected
+    for op in tape.ops:
+        if is_loop(op):
+            results[op] = _runs(walk, op, lists)  # type: ignore[arg-type]
+        elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
+            made = results[op.args[0]][op.args[1]]
+            if type(made) is tuple:
+                lists[op] = made
+            else:
+                walk.stand_in(op, made)
+        elif not (isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation)):
+            walk.keep(op)
+    return walk.done()
+
+
+def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Put the calls of a loop's runs on the new tape; return what stands for its results."""
+    loop: Loop = op.fn
+    steps, given, listed, carried = loop.parts()
+    args = [lists.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
+    runs = Runs(loop, args[len(args) - len(carried):])
+    for k in loop.runs:
+        at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *runs.now]))
+        at |= {x: step[k] for x, step in zip(steps, loop.steps)}
+        at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
+        _run(walk, loop.body, at, "pullback of a loop" if op.note.startswith("pullback of ") else "")
+        runs.add(k, [at[part] if isinstance(part, Operation) else part for part in loop.results])
+    return runs.result
+
+
+def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
+    for op in body.ops:
+        known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
+        if not (known or isinstance(op, Input) or op is body.result):
+            at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+            made.note = made.note or note
+            if type(made.val) is np.ndarray and made.val.dtype != object:
+                made.val = blank(made.val)  # that of the first run lies in one place for all

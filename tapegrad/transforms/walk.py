@@ -1,0 +1,240 @@
+"""Walk: one pass over a tape, into a new one."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import pow
+from tapegrad.ops.loop import Loop
+from tapegrad.rules.registry import OPS, Op
+from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
+from tapegrad.transforms.blank import blank, is_blank
+
+_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
+_UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
+_UNSTEADY = _TYPED_BY_VALUE | {pow}  # what other ops return has the type that follows from their arguments', unless that is dynamic
+
+
+def copy_tape(tape: Tape) -> Tape:
+    """Return a tape of copies of the operations; values are shared."""
+    walk = Walk(tape)
+    for op in tape.ops:
+        walk.keep(op)
+    return walk.done()
+
+
+def own(fn: Any) -> bool:
+    """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's function may do what it likes."""
+    return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop
+
+
+def pure(fn: Any) -> bool:
+    """True for an op that may be run once instead of twice, or when the tape is optimised: no chance in it, no structure."""
+    return type(fn) is Op and OPS.get(fn.__name__) is fn and fn not in _UNSURE
+
+
+def _steady(fn: Op) -> bool:
+    return OPS.get(fn.__name__) is fn and not fn.dynamic and fn not in _UNSTEADY
+
+
+def same_type(a: Any, b: Any) -> bool:
+    """True if two values have one type, shape and dtype, so that one may stand for the other."""
+    if type(a) is not type(b) or a is UNKNOWN:
+        return False
+    return not hasattr(a, "dtype") or (a.dtype == b.dtype and a.shape == b.shape)
+
+
+def literal(x: Any) -> bool:
+    """True for a number that may stand among a call's arguments itself."""
+    return isinstance(x, (int, float, complex, np.generic))
+
+
+def renumber(note: str, name: Callable[[int], str]) -> str:
+    """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it is gone: then so is the note."""
+    head, percent, number = note.rpartition("%")
+    if not percent:
+        return note
+    if number.isdecimal() and "%" not in head:
+        stands_for = name(int(number))
+        return head + stands_for if stands_for else ""
+    parts = list(_split(note))
+    parts[1::2] = [name(int(number)) for number in parts[1::2]]
+    return "".join(parts) if all(parts[1::2]) else ""
+
+
+@functools.lru_cache(1 << 16)
+def _split(note: str) -> list[str]:
+    return re.split(r"%(\d+)", note)
+
+
+_new = object.__new__
+
+
+class Walk:
+    """What the operations of a tape have become on the new one that a pass writes.
+
+    By position: `at` holds for each operation of the old tape its stand-in, an operation or a plain number, None as long as there is none;
+    `uses` how many operations use one of the new; `known` whether the type, shape and dtype of one of the new are the recorded ones on
+    every replay, because guards say so of what it is computed from (a pass that asks for it says `learn`).
+    """
+
+    __slots__ = ("_notes", "_used", "at", "known", "learn", "new", "old", "uses")
+
+    def __init__(self, tape: Tape, learn: bool = False, count: bool = False) -> None:
+        self.old, self.new, self.learn = tape, tape.blank(), learn
+        self.at: list[Any] = [None] * (len(tape.ops) + 1)
+        self.known = bytearray(1)
+        self.uses = [0]
+        self._used: list[int] = count_uses(tape) if count else []  # of the old operations
+        self._notes: dict[str, str] = {}
+
+    def bind(self, arg: Any) -> Any:
+        """Return what stands for an argument of an old operation on the new tape."""
+        return self.at[arg.id] if isinstance(arg, Operation) else arg
+
+    def args(self, op: Operation) -> tuple[Any, ...]:
+        """Return what stands for all of them."""
+        at = self.at
+        return tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args])
+
+    def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
+        """Put a copy of an old operation on the new tape; return it."""
+        at, ops = self.at, self.new.ops
+        if type(op) is Call:  # copy_op, unrolled: every pass copies all of them
+            new: Any = _new(Call)
+            fn = op.fn
+            new.fn, new.kwargs, new.pb = at[fn.id] if isinstance(fn, Operation) else fn, op.kwargs, op.pb
+            new.code, new.lasti, new.note, new.val = op.code, op.lasti, op.note, op.val
+        else:
+            new = copy_op(op, _itself)
+        new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]) if args is None else args
+        if op.note:
+            new.note = self.note(op.note)
+        ops.append(new)  # _push and stand_in, unrolled
+        new.id = len(ops)
+        at[op.id] = new
+        if self._used:
+            self.uses.append(self._used[op.id])
+        if self.learn:
+            self.known.append(0)
+            self._know(new)
+        return new  # type: ignore[no-any-return]
+
+    def note(self, note: str) -> str:
+        """Return a note as the new tape's."""
+        found = self._notes.get(note)
+        if found is None:
+            found = renumber(note, self._name)
+            if found:  # what has no name yet may get one
+                self._notes[note] = found
+        return found
+
+    def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
+        """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
+        if val is UNKNOWN and all(arg.val is not UNKNOWN for arg in args if isinstance(arg, Operation)):
+            with np.errstate(all="ignore"):
+                val = fn.run(*map(value_of, args), **kwargs)
+            if any(is_blank(arg.val) for arg in args if isinstance(arg, Operation)):
+                val = _nothing_like(val)
+        return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
+
+    def constant(self, like: Operation, val: Any) -> Any:
+        """Return what stands for a constant value: a number itself, or an operation."""
+        return val if literal(val) else self._push(Constant(val, self.note(like.note)).at(like))
+
+    def once(self, op: Operation) -> bool:
+        """True if one operation only uses what stands here for one of the old tape; asked by a pass that says `count`."""
+        return self.uses[op.id] < 2
+
+    def stand_in(self, old: Operation, made: Any) -> None:
+        """Put something else in the place of an old operation."""
+        self.at[old.id] = made
+        if self._used and isinstance(made, Operation):
+            self.uses[made.id] += self._used[old.id]
+
+    def done(self) -> Tape:
+        """Give the new tape its result, and return it."""
+        result = self.old.result
+        if result is not None:
+            made = self.at[result.id]
+            self.new.result = made if isinstance(made, Operation) else self._push(Constant(made, result.note).at(result))
+        return self.new
+
+    def _push(self, op: Operation) -> Operation:
+        ops = self.new.ops
+        ops.append(op)
+        op.id = len(ops)
+        if self._used:
+            self.uses.append(0)
+        if self.learn:
+            self.known.append(0)
+            self._know(op)
+        return op
+
+    def _know(self, op: Operation) -> None:
+        known = self.known
+        kind = type(op)
+        if kind is Call:
+            fn = op.fn  # type: ignore[attr-defined]
+            if op.val is UNKNOWN or not (type(fn) is Loop or (type(fn) is Op and (_steady(fn) or (fn is pow and not typed_by_value(op))))):
+                return
+            for arg in op.args:
+                if isinstance(arg, Operation) and not known[arg.id]:
+                    return
+            known[op.id] = 1
+        elif kind is Constant:
+            known[op.id] = 1
+        elif kind is Guard:
+            x = op.args[0]
+            if op.fact == "type" or (op.fact == "shape" and _dtype_follows(x, known)):  # type: ignore[attr-defined]
+                known[x.id] = 1
+            elif op.fact == "dtype" and isinstance(x, Input):  # type: ignore[attr-defined]
+                known[x.id] = 1  # specialise writes it behind that of the shape
+
+    def _name(self, number: int) -> str:
+        made = self.at[number] if 0 < number < len(self.at) else None
+        return made.name if isinstance(made, Operation) else ""
+
+
+def _nothing_like(val: Any) -> Any:
+    """Return a value of that type for one that was computed of blank ones."""
+    if type(val) is np.ndarray:
+        return blank(val)
+    return type(val)("nan") if isinstance(val, (float, complex, np.inexact)) else val
+
+
+def _itself(arg: Any) -> Any:
+    return arg
+
+
+def count_uses(tape: Tape) -> list[int]:
+    """Return, by position, how many operations use each, one that uses it twice counted twice."""
+    uses = [0] * (len(tape.ops) + 1)
+    for op in tape.ops:
+        for arg in op.args:
+            if isinstance(arg, Operation):
+                uses[arg.id] += 1
+        if type(op) is Call and isinstance(op.fn, Operation):
+            uses[op.fn.id] += 1
+    return uses
+
+
+def _dtype_follows(x: Operation, known: bytearray) -> bool:
+    """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
+    return isinstance(x, Call) and own(x.fn) and not typed_by_value(x) and all(known[arg.id] for arg in operands(x))
+
+
+def typed_by_value(op: Operation) -> bool:
+    """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
+    fn = op.fn  # type: ignore[attr-defined]
+    return fn in _TYPED_BY_VALUE or (fn is pow and not hasattr(op.val, "dtype") and not (type(op.args[1]) is int and op.args[1] >= 0))
+
+
+def is_call(x: Any, fn: Any) -> bool:
+    """True for a call of an op on a tape; one that goes through a view's path is no plain one."""
+    return type(x) is Call and x.fn is fn and not x.kwargs.get("through")

@@ -1,0 +1,1 @@
+"""Nested arguments: to leaves and back."""

@@ -1,0 +1,222 @@
+"""A torch.nn.Module among the arguments: the tensors that it holds are inputs, and whatever else it holds is part of a tape's key."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.tree.copies import class_of
+from tapegrad.tree.nodes import Leaf, Record
+
+_PLAIN = frozenset([bool, int, float, complex, str, type(None)])
+_TABLES = ("_parameters", "_buffers", "_modules")
+_EMPTY = frozenset([dict, OrderedDict, list, set])
+_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"])  # compute nothing
+
+
+def is_module(x: Any) -> bool:
+    """True for a torch.nn.Module, without importing torch."""
+    nn = getattr(sys.modules.get("torch"), "nn", None)
+    return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
+
+
+class Held(Leaf):
+    """The place of a tensor or an array that a module holds and that has no gradient: a buffer, a parameter that is frozen, a plain attribute."""
+
+    __slots__ = ()
+    leafy = False
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        leaf = leaves[self.index]
+        if is_proxy(leaf):
+            leaf.__dict__["_held"] = True  # for a trace inside this one
+        return leaf
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return None
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("held", self.index)  # a tape has no gradient by it; and by what was frozen since, none may be given
+
+
+class Reference:
+    """A module's weak reference, to a tensor or a module that it holds or to something else: what is computed does not depend on it."""
+
+    __slots__ = ("children", "original")
+    leafy, volatile = False, True
+
+    def __init__(self, original: Any, child: Any) -> None:
+        self.original, self.children = original, [] if child is None else [child]
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return weakref.ref(self.children[0].build(leaves, memo)) if self.children else self.original
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return None
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("reference",)
+
+
+class Module(Record):
+    """A torch.nn.Module: its parts are named by where it keeps them, a table of its own (`_parameters`) or its `__dict__` (""), and by their names.
+
+    Built is a module of the same class around other tensors: no `__init__` runs, and nothing is shared that a program could change.
+    Its gradient is a dict like its `named_parameters()`; None for what is frozen. Behind them come other tensors that require a gradient, as a
+    plain attribute may hold one: torch would give them theirs.
+    """
+
+    __slots__ = ("extra", "hooks", "label", "plain")
+    volatile = True
+
+    def __init__(self, module: Any, label: str) -> None:
+        refuse(module, label)
+        super().__init__(module, [])
+        self.leafy, self.label, self.hooks = True, label, hooks_of_all()
+        self.extra: list[tuple[str, Leaf]] = []
+        self.plain: dict[Any, Any] = {}
+
+    def take_apart(self) -> Iterator[tuple[Any, str]]:
+        """Yield the parts with their labels, its own parameters, buffers and modules first; keep what is plain."""
+        own = vars(self.prototype)
+        for table in _TABLES:
+            for name, value in own.get(table, {}).items():
+                if value is None:
+                    self.plain[table, name] = None
+                else:
+                    self.names.append((table, name))
+                    yield value, f"{self.label}.{name}" if self.label else name
+        others = []
+        for name, value in own.items():
+            kind = type(value)
+            if kind in _PLAIN or (kind is tuple and all(type(part) in _PLAIN for part in value)):
+                self.plain[name] = value
+            elif name not in _TABLES and name not in _OF_FILES and not (kind in _EMPTY and not value):
+                others.append(name)
+        for name in sorted(others):  # the order in which they were assigned is nobody's business
+            self.names.append(("", name))
+            yield own[name], f"{self.label}.{name}" if self.label else name
+
+    def kind(self) -> tuple[Any, ...]:
+        return (class_of(self.prototype), self.plain, self.hooks)
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        new: Any = object.__new__(class_of(self.prototype))
+        memo[id(self)] = new  # before its parts, which may refer to it
+        own = vars(new)
+        for name, value in vars(self.prototype).items():
+            own[name] = type(value)() if type(value) in _EMPTY and not value else value
+        for table in (*_TABLES, *_OF_FILES):
+            if own.get(table):
+                own[table] = type(own[table])(own[table])
+        for (table, name), child in zip(self.names, self.children):
+            value = child.build(leaves, memo)
+            if table == "_parameters":
+                value = memo.setdefault(id(child), as_parameter(value, child.leafy))
+            (own[table] if table else own)[name] = value
+        return new
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return {name: leaf.mirror(leaves, memo) for name, leaf in self.named()}
+
+    def named(self) -> Iterator[tuple[str, Any]]:
+        """Yield what has a place in the gradient: each parameter once, under its first name, as `named_parameters` does; then other tensors."""
+        seen: set[int] = set()
+        for node, prefix in self.below("", set()):
+            for (table, name), child in zip(node.names, node.children):
+                if table == "_parameters" and id(child) not in seen:
+                    seen.add(id(child))
+                    yield prefix + name, child
+        for name, child in self.extra:
+            if id(child) not in seen:
+                yield name, child
+
+    def below(self, prefix: str, seen: set[int]) -> Iterator[tuple[Module, str]]:
+        """Yield this module and those in it, each once, with the prefixes of their parts' names."""
+        if id(self) not in seen:
+            seen.add(id(self))
+            yield self, prefix
+            for (table, name), child in zip(self.names, self.children):
+                if table == "_modules":
+                    yield from child.below(f"{prefix}{name}.", seen)
+
+
+def difference(recorded: Module, given: Module) -> str:
+    """Say how two modules are configured differently, "" where they are not."""
+    kinds = type(recorded.prototype).__name__, type(given.prototype).__name__
+    if kinds[0] != kinds[1]:
+        return f"{given.label} was a {kinds[0]}, and is a {kinds[1]}"
+    for key in {**recorded.plain, **given.plain}:
+        was, now = recorded.plain.get(key, _NOTHING), given.plain.get(key, _NOTHING)
+        if was != now:
+            return f"{given.label}.{key[1] if type(key) is tuple else key} was {was!r}, and is {now!r}"
+    for (_, name), was, now in zip(given.names, recorded.children, given.children):
+        if isinstance(was, Leaf) and isinstance(now, Leaf) and was.leafy != now.leafy:
+            return f"{given.label}.{name} was {'trained' if was.leafy else 'held constant'}, and is {'trained' if now.leafy else 'held constant'}"
+    return ""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "not there"
+
+
+_NOTHING = _Nothing()
+
+
+def hooks_of_all() -> tuple[Any, ...]:
+    """Return the hooks that torch runs around the call of any module."""
+    own = vars(sys.modules["torch.nn.modules.module"])
+    return (*own["_global_forward_pre_hooks"].values(), *own["_global_forward_hooks"].values())
+
+
+def is_proxy(x: Any) -> bool:
+    """True for a traced tensor."""
+    return hasattr(type(x), "_tracer") and is_tensor(x)
+
+
+def as_parameter(x: Any, trained: bool) -> Any:
+    """Return a tensor as a parameter of a module: isinstance(x, torch.nn.Parameter) holds."""
+    if is_proxy(x):
+        x.__dict__["_is_param"] = True
+    elif is_tensor(x) and x.requires_grad:  # a leaf of torch's own tape
+        x._is_param = True
+    elif is_tensor(x):
+        return sys.modules["torch"].nn.Parameter(x, requires_grad=trained)
+    return x
+
+
+def is_parameter(x: Any) -> bool:
+    """True for a torch.nn.Parameter, or a traced one."""
+    return is_tensor(x) and isinstance(x, sys.modules["torch"].nn.Parameter)
+
+
+def trained(x: Any, parameter: bool) -> bool:
+    """True for a tensor that a module holds and that has a gradient; in a trace around this one, as that says."""
+    if is_proxy(x):
+        return not x._held and (parameter or x._op.kind == "input")
+    return bool(x.requires_grad and (parameter or x.is_leaf))
+
+
+def refuse(module: Any, label: str) -> None:
+    """Raise ArgumentError for a module whose gradient would not be torch's, or whose tensors cannot be exchanged."""
+    torch, own = sys.modules["torch"], vars(module)
+    label = label or type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ArgumentError(f"{label} is compiled by torch.jit, which computes where no trace sees it", None, "pass the module that it was made of")
+    if own.get("_backward_hooks") or own.get("_backward_pre_hooks"):
+        raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
+                            "remove it, and look at the gradient that is returned, or at that tape")
+    for name, x in (own.get("_parameters") or {}).items():
+        if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
+            raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
+        if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
+            raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
+                                "remove it, and do to the gradient that is returned what it does")

@@ -1,0 +1,294 @@
+"""The parts of nested arguments: each builds itself around other leaves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from types import CellType, FunctionType, MethodType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import optree
+
+from tapegrad.numbers.equality import snapshot
+from tapegrad.tree.copies import class_of, code_of
+
+NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
+_OPEN = object()  # stands for the mirror of a part that is being made
+
+
+class Leaf:
+    """The place of one leaf."""
+
+    __slots__ = ("index",)
+    leafy = True
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return leaves[self.index]
+
+    mirror = build
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("*", self.index)
+
+
+class Static:
+    """An immutable part without leaves: it stays as it is, and has no gradient."""
+
+    __slots__ = ("value",)
+    leafy = False
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return self.value
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return self.value if _is_hollow(self) else None
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("static", self.value)
+
+
+class Function(Static):
+    """A Python function that captured nothing: any other of the same code and defaults stands for it."""
+
+    __slots__ = ()
+
+    def key(self, seen: dict[int, int]) -> Any:
+        fn = self.value
+        return ("function", code_of(fn), id(fn.__globals__), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
+
+
+class Content(Static):
+    """A mutable part that is passed on as it is, such as an array of strings: it holds for a tape while its content is what it was."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.then = value, snapshot(value)
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return ("content", self.then)
+
+
+class Fresh(Static):
+    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's, and lest the caller change it."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        self.value = value.copy()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return memo.setdefault(id(self), self.value.copy())
+
+
+class Level(NamedTuple):
+    """A container taken apart, as optree does it: its parts, what else it is made of, the names of the parts, and what puts it together."""
+
+    children: Sequence[Any]
+    metadata: Any
+    entries: Iterable[Any]
+    make: Callable[[Any, Any], Any]
+
+
+_PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts), list: lambda metadata, parts: list(parts)}
+
+
+def is_container(x: Any) -> bool:
+    """True for what optree can take apart."""
+    return type(x) in _PLAIN or not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
+
+
+def level(x: Any) -> Level:
+    """Take a container apart; tuples and lists in a tenth of the time that it takes to look for their type."""
+    make = _PLAIN.get(type(x))
+    if make is not None:
+        return Level(x, None, range(len(x)), make)
+    children, metadata, entries, make = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:4]
+    return Level(children, metadata, entries, make)
+
+
+class Container:
+    """A tuple, list, dict, namedtuple or registered type: whatever optree can take apart."""
+
+    __slots__ = ("children", "leafy", "make", "metadata", "type", "volatile")
+
+    def __init__(self, x: Any, parts: Level | None = None) -> None:
+        self.leafy, self.volatile = False, not isinstance(x, tuple)
+        self.type = type(x)
+        self.children: list[Any] = []
+        parts = level(x) if parts is None else parts
+        self.metadata, self.make = parts.metadata, parts.make
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = self.make(self.metadata, tuple([child.build(leaves, memo) for child in self.children]))
+        return memo[id(self)]
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if not self.leafy and not _is_hollow(self):
+            return None
+        return self.make(self.metadata, tuple([child.mirror(leaves, memo) for child in self.children]))
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return _first(self, seen) or (self.type, repr(self.metadata), self.order(), tuple(child.key(seen) for child in self.children))
+
+    def order(self) -> list[Any]:
+        """Return the keys of a dict in its own order, which `children` has not; of another container, nothing."""
+        if not issubclass(self.type, dict):
+            return []
+        return list(self.make(self.metadata, tuple(self.children)))  # type: ignore[call-overload]
+
+
+def _is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
+    """True for an empty container, and one of such alone: its gradient is like it."""
+    if isinstance(part, Container):
+        return id(part) not in inside and all(_is_hollow(child, (*inside, id(part))) for child in part.children)
+    return isinstance(part, Static) and isinstance(part.value, tuple) and all(_is_hollow(Static(child)) for child in part.value)
+
+
+def _first(node: Any, seen: dict[int, int]) -> Any:
+    """Number a part of a key where it occurs first; return what stands for it where it occurs again."""
+    if id(node) in seen:
+        return ("again", seen[id(node)])
+    seen[id(node)] = len(seen)
+    return None
+
+
+class Record:
+    """An object with named parts: attributes, or what a function captured. It may refer to itself."""
+
+    __slots__ = ("children", "leafy", "names", "prototype")
+    volatile = False
+
+    def __init__(self, prototype: Any, names: list[Any]) -> None:
+        self.prototype, self.names, self.leafy = prototype, names, False
+        self.children: list[Any] = []
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            shell, fill = self.shell(memo)
+            memo[id(self)] = shell  # before its parts, which may refer to it
+            fill({name: child.build(leaves, memo) for name, child in zip(self.names, self.children)})
+        return memo[id(self)]
+
+    def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
+        raise NotImplementedError
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        """Return the gradients by name; a reference back to this part, or to one around it, has none of its own."""
+        if not self.leafy:
+            return None
+        if id(self) not in memo:
+            memo[id(self)] = _OPEN
+            memo[id(self)] = {name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children)
+                              if child.leafy and memo.get(id(child)) is not _OPEN}
+        return memo[id(self)]
+
+    def key(self, seen: dict[int, int]) -> Any:
+        return _first(self, seen) or (type(self), *self.kind(), tuple(self.names), tuple(child.key(seen) for child in self.children))
+
+    def kind(self) -> tuple[Any, ...]:
+        """Return what must agree, apart from the parts."""
+        return (class_of(self.prototype),)
+
+
+class Instance(Record):
+    """An object of the user's class; its gradient is an object of the same class."""
+
+    __slots__ = ()
+    volatile = True
+
+    def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
+        cls = class_of(self.prototype)
+        new = cls() if cls is SimpleNamespace else object.__new__(cls)
+
+        def fill(parts: dict[str, Any]) -> None:
+            for name, part in parts.items():
+                object.__setattr__(new, name, part)  # frozen dataclasses too
+        return new, fill
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if self.leafy and id(self) not in memo:
+            memo[id(self)], fill = self.shell(memo)
+            fill({name: child.mirror(leaves, memo) for name, child in zip(self.names, self.children)})
+        return memo.get(id(self))
+
+
+class Extended(Instance):
+    """An object of the user's kind of dict or list: named are its items, as `[key]`, and its attributes."""
+
+    __slots__ = ()
+
+    def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
+        base = dict if isinstance(self.prototype, dict) else list
+        new: Any = base.__new__(class_of(self.prototype))
+
+        def fill(parts: dict[Any, Any]) -> None:
+            for name, part in parts.items():
+                if type(name) is not Item:
+                    object.__setattr__(new, name, part)
+                elif base is dict:
+                    dict.__setitem__(new, name.key, part)
+                else:
+                    list.append(new, part)
+        return new, fill
+
+
+class Item(NamedTuple):
+    """The name of an item of a container."""
+
+    key: Any
+
+
+class Closure(Record):
+    """A Python function with captured variables."""
+
+    __slots__ = ()
+
+    def kind(self) -> tuple[Any, ...]:
+        fn = self.prototype
+        return (code_of(fn), fn.__defaults__, fn.__kwdefaults__)
+
+    def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
+        fn, code = self.prototype, code_of(self.prototype)
+        cells = {}
+        for name, cell in zip(code.co_freevars, fn.__closure__):
+            # one cell for all functions that share the variable, so that `nonlocal` means what it means
+            cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell  # an empty one is assigned later, or never
+        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[name] for name in code.co_freevars))
+        new.__kwdefaults__, new.__qualname__ = fn.__kwdefaults__, fn.__qualname__
+        new.__dict__.update(fn.__dict__)
+
+        def fill(parts: dict[str, Any]) -> None:
+            for name, part in parts.items():
+                cells[name].cell_contents = part
+        return new, fill
+
+
+class Bound(Record):
+    """A bound method; its gradient is that of the object it is bound to."""
+
+    __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        fn, owner = (child.build(leaves, memo) for child in self.children)
+        return MethodType(fn, owner)
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return self.children[1].mirror(leaves, memo)
+
+
+class Partial(Record):
+    """A functools.partial."""
+
+    __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        fn, args, keywords = (child.build(leaves, memo) for child in self.children)
+        return functools.partial(fn, *args, **keywords)

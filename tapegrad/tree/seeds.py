@@ -1,0 +1,78 @@
+"""Cotangents and seeds of nested values, taken apart: each part goes to its leaf, or the nesting is another and is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optree
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import Absorbing, accumulate
+from tapegrad.numbers.formatting import brief
+from tapegrad.tree.modules import Module
+from tapegrad.tree.nodes import NAMESPACE, Bound, Container, Extended, Instance, Item, Leaf
+
+
+def is_nothing(cotangent: Any) -> bool:
+    """True for what stands for a cotangent of nothing, of whatever nesting."""
+    return cotangent is None or isinstance(cotangent, Absorbing)
+
+
+def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "", inside: tuple[int, ...] = ()) -> None:
+    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
+    if is_nothing(value) or not node.leafy or id(node) in inside:
+        return
+    inside = (*inside, id(node))
+    if isinstance(node, Leaf):
+        known = parts[node.index]
+        parts[node.index] = value if known is None else accumulate(known, value)
+    elif isinstance(node, Container):
+        for number, (child, field) in enumerate(zip(node.children, _fields(node, value, whole, path))):
+            unmirror(child, field, parts, whole, f"{path}[{number}]", inside)
+    elif isinstance(node, Bound):
+        unmirror(node.children[1], value, parts, whole, path, inside)
+    else:
+        named = dict(node.named() if isinstance(node, Module) else zip(node.names, node.children))
+        given = _named(node, value, path)
+        for name in given:
+            if name not in named:
+                raise _another(node, value, path, f", which has no {getattr(name, 'key', name)!r}")
+        for name, child in named.items():
+            unmirror(child, given.get(name), parts, whole, f"{path}.{name}", inside)
+
+
+def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
+    """Return the parts of what was given for a container, in its order: those of a dict by their keys."""
+    n = len(node.children)
+    if issubclass(node.type, dict):
+        at: Any = node.make(node.metadata, tuple(range(n)))  # type: ignore[arg-type]
+        keys = sorted(at, key=at.__getitem__)
+        if not isinstance(value, dict) or any(key not in at for key in value) or (whole and len(value) != n):
+            raise _another(node, value, path)
+        return [value.get(key) for key in keys]
+    alike: Any = (list, tuple) if issubclass(node.type, (list, tuple)) else node.type
+    found = optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[0] if isinstance(value, alike) else []
+    if len(found) != n:
+        raise _another(node, value, path)
+    return found
+
+
+def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
+    """Return what was given for an object or a function by name: a dict, or for an object another of its kind."""
+    if isinstance(node, Extended) and isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {**{Item(key): part for key, part in items}, **getattr(value, "__dict__", {})}
+    if isinstance(value, dict):
+        return value
+    if not isinstance(node, Instance) or not isinstance(value, type(node.prototype)):
+        raise _another(node, value, path)
+    return {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in node.names if hasattr(value, name)}}
+
+
+def _another(node: Any, value: Any, path: str, why: str = "") -> ArgumentError:
+    if isinstance(node, Container):
+        of = f" of {list(node.order())!r}" if issubclass(node.type, dict) else f" of {len(node.children)}"
+        what = f"a {node.type.__name__}{of}"
+    else:
+        what = f"a {getattr(type(getattr(node, 'prototype', None)), '__name__', 'nesting')}"
+    return ArgumentError(f"{path or 'the value'} is {what}{why}, and what was given for it is {brief(value)}", try_="give the same nesting")
