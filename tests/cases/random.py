@@ -1,4 +1,4 @@
-"""Cases of random draws, from generators that the function seeds itself; tests/test_random.py has the others."""
+"""Cases of random draws, from generators that the function seeds itself; tests/trace/test_random.py has the others."""
 
 from __future__ import annotations
 

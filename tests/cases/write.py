@@ -1,4 +1,4 @@
-"""Cases of the ops that make arrays to be written to, and of writing; tests/test_write.py has the programs."""
+"""Cases of the ops that make arrays to be written to, and of writing; tests/trace/test_write.py has the programs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,175 @@
+"""compile and value_and_grad: every op, every kind of argument, paths, what a function reads, memory, threads."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tapegrad as tg
+from tapegrad.testing import contract
+from tapegrad.tree.flatten import leaves_of
+from tests.cases import CASES
+from tests.cases.case import Case
+from tests.ops.test_ops import differentiable
+
+ROWS = [pytest.param(case, id=case.name) for case in CASES]
+
+
+def same(found: Any, expected: Any, tolerance: float = 1e-11) -> None:
+    """Check that results agree in nesting, type, dtype, shape and value."""
+    ours, theirs = leaves_of(found), leaves_of(expected)
+    assert len(ours) == len(theirs), (found, expected)
+    for a, b in zip(ours, theirs):
+        assert type(a) is type(b) or {type(a), type(b)} == {float, np.float64}, (type(a), type(b))
+        assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype, (a, b)
+        if np.asarray(a).dtype.kind in "fc":
+            loose = 1e-4 if np.asarray(a).dtype.itemsize <= 4 * (1 + (np.asarray(a).dtype.kind == "c")) else tolerance
+            np.testing.assert_allclose(a, b, loose, loose)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def served_by_one_trace(case: Case, args: tuple[Any, ...]) -> None:
+    """Check the compiled gradient of a sample, where it has one: three calls, and one trace."""
+    if differentiable(case, args):
+        def f(*xs: Any, fn: Any = case.fn) -> Any:  # by default: what it captured would be differentiated too
+            return contract(fn(*xs))
+        step, expected = tg.value_and_grad(f), tg.grad(f, *args)
+        for _ in range(3):  # from the trace, into fresh memory, then into what the last call left
+            same(step(*args), expected)
+        assert step.stats.traces == 1 or step.stats.guards[STANDS_ASIDE]
+
+
+STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests: then no tape serves that lacks a call which may warn
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_every_case(case: Case) -> None:
+    for args in case.samples:
+        value, tape = tg.trace(case.fn, *args)
+        if tape.result is not None and "draw" not in case.name and "random" not in case.name:
+            fast = tg.compile(case.fn)
+            same(fast(*args), value)
+            same(fast(*args), value)
+        served_by_one_trace(case, args)
+
+
+def test_shapes_that_values_decide() -> None:
+    def f(x: Any) -> Any:
+        positive = x[x > 0]
+        return np.sum(positive.reshape(-1, 1) ** 2 * np.mean(positive)) + np.sum(x[np.nonzero(x < -1)[0]])
+    step = tg.value_and_grad(f)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = rng.normal(size=8) + 0.5
+        same(step(x), tg.grad(f, x))
+
+
+def test_paths_and_stats() -> None:
+    def f(x: float) -> Any:
+        while x < 10.0:
+            x = x * 2.0
+        return x * x
+    step = tg.value_and_grad(f)
+    for x in (1.0, 3.0, 6.0, 20.0, 1.5, 3.5):
+        same(step(x), tg.grad(f, x))
+    assert step.stats.traces == 5 and step.stats.hits == len(step.tapes) == 1  # a path that came once has no tape
+    for x in (1.1, 6.1, 20.1, 1.6, 3.6):
+        same(step(x), tg.grad(f, x))
+    assert step.stats.traces == 5 == len(step.tapes) and step.stats.hits == 6
+
+
+def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:
+    tape = tg.trace(lambda x: x * 2.0, 1.0)[1]
+    fast: Any = tg.compile(tape)
+    file = fast.__code__.co_filename
+    assert linecache.getlines(file) == fast.source.splitlines(True)
+    del fast
+    gc.collect()
+    linecache.checkcache()  # as a debugger does: nothing may vanish from under it
+    tg.compile(tape)
+    assert file not in linecache.cache
+
+
+def test_many_reads_of_an_argument_are_reads_of_a_list() -> None:
+    def f(x: Any, n: int) -> Any:
+        total = 0.0
+        for i in range(n):
+            total = total * x[-i - 1] + np.sin(x[i])
+        return total
+    x = np.linspace(0.1, 1.0, 90)
+    for n, listed in ((40, True), (10, False)):
+        step = tg.compile(tg.flatgrad(tg.trace(f, x, n)[1]))
+        assert ("tolist()" in step.source) is listed
+        for point in (x, x[::-1], np.asfortranarray(x) * 2):
+            value, (_, dx, _) = tg.grad(f, point, n)
+            found, (_, found_dx, _) = step(point, n)
+            assert type(found) is type(value) and found == pytest.approx(value, 1e-12)
+            np.testing.assert_allclose(found_dx, dx, 1e-12)
+
+
+@pytest.mark.parametrize("z", [1 + 2j, np.complex128(1 + 2j), np.array([1 + 2j, 3 - 1j])])
+def test_a_conjugate_is_no_copy(z: Any) -> None:
+    def f(z: Any) -> Any:
+        return np.sum((z * z.conjugate() + z.conjugate()).real)
+    fast, step = tg.compile(f), tg.value_and_grad(f)
+    for _ in range(2):
+        same(fast(z), f(z))
+        same(step(z), tg.grad(f, z))
+
+
+def test_a_power_that_turns_complex() -> None:
+    def f(s: Any) -> Any:
+        return abs(s ** 0.5)
+    step = tg.value_and_grad(f)
+    for s in (0.5, 0.5, -0.3, -0.3, 0.7):
+        same(step(s), tg.grad(f, s))
+    assert step.stats.traces == 2
+    for tape in (tg.flatgrad(tg.trace(f, 0.5)[1]), tg.primitivize(tg.gradtape(f, 0.5))):
+        same(tape.play(0.7), tg.grad(f, 0.7))
+        with pytest.raises(tg.GuardError, match="'complex'"):
+            tape.play(-0.3)
+
+
+NESTED: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "made on the way": (lambda x: ((x * x).sum(), {"y": np.tanh(3.0 * x)}), (1.0, None)),
+    "a single precision copy": (lambda x: {"r": (x * x).sum(), "y": x.astype(np.float32)}, {"r": 1.0, "y": None}),
+    "what the passes find to be an argument": (lambda x: ((x * x).sum(), [x * 1.0, x + 0.0]), (1.0, None)),
+    "a constant, twice": (lambda x: ((x * x).sum(), {"a": np.ones(3), "b": {"c": np.ones(3)}}), (1.0, None)),
+    "a write in place": (lambda x: ((x * x).sum(), (written(x),)), (1.0, None)),
+}
+
+
+def written(x: Any) -> Any:
+    """Return an array that was written to after it was made."""
+    y = np.zeros(3)
+    y[:2] = x[0]
+    y *= 1.5
+    return y
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("name", NESTED)
+def test_what_a_nested_value_holds_lies_in_memory_of_its_own(name: str, backend: str) -> None:
+    f, seed = NESTED[name]
+    step = tg.value_and_grad(f, seed=seed, backend=backend)
+    points = [np.array([1.0, 2.0, 3.0]) * k for k in (1, 1, 1, 2, 3)]
+    if backend == "torch":
+        step(points[0])  # a program in NumPy's words is recorded with arrays
+        points = [torch.from_numpy(x) for x in points]
+    plain = [leaves_of(tg.grad(f, np.asarray(x), seed=seed)) for x in points]
+    found = [leaves_of(step(x)) for x in points]
+    for ours, theirs in zip(found, plain):
+        for a, b in zip(ours, theirs):
+            np.testing.assert_allclose(a, b, 1e-6)
+    for y in (y for ours in found for y in ours if np.ndim(y)):  # they are the caller's, who may write to them
+        y[...] = -1
+    np.testing.assert_array_equal(points[-1], np.array([3.0, 6.0, 9.0]))
+    for a, b in zip(leaves_of(step(points[0])), plain[0]):
+        np.testing.assert_allclose(a, b, 1e-6)

@@ -1,0 +1,103 @@
+"""to_python: modules that compute the same without tapegrad."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from bench.problems import gmm
+from tapegrad.testing import contract
+from tapegrad.tree.flatten import leaves_of
+from tests.cases import CASES
+from tests.cases.case import Case
+from tests.compile.test_compile import same
+from tests.ops.test_ops import differentiable
+
+ROWS = [pytest.param(case, id=case.name) for case in CASES]
+
+
+def module(text: str) -> dict[str, Any]:
+    """Execute a module's source."""
+    names: dict[str, Any] = {"__name__": "exported"}
+    exec(compile(text, "<exported>", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_every_case(case: Case) -> None:
+    for args in case.samples[:4]:
+        if not differentiable(case, args):
+            continue
+
+        def f(*xs: Any, fn: Any = case.fn) -> Any:
+            return contract(fn(*xs))
+        tape = tg.flatgrad(tg.trace(f, *args)[1])
+        text = tape.to_python("exported")
+        assert "tapegrad" not in text.partition('"""\n')[2].replace("What tapegrad recorded", "")
+        same(module(text)["exported"](*args), tg.grad(f, *args))
+
+
+def test_the_mixture_in_a_process_without_tapegrad(tmp_path: Path) -> None:
+    problem = gmm.PROBLEM.made(d=3, K=4, n=60)
+    tape = tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1])
+    value, (_, *dxs) = tg.grad(problem.objective, *problem.args, **problem.given)
+    for buffers in (False, True):
+        (tmp_path / "gmm_gradient.py").write_text(tape.to_python("gmm_gradient", buffers=buffers))
+        np.savez(tmp_path / "data.npz", *problem.args, x=problem.given["x"])
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); sys.modules['tapegrad'] = None\n"
+                "import numpy as np, gmm_gradient as g\n"
+                "d = np.load(sys.argv[1] + '/data.npz'); a = [d[f'arr_{i}'] for i in range(3)]\n"
+                "for _ in range(2): value, (_, *dxs) = g.gmm_gradient(*a, x=d['x'], gamma=1.0, m=0)\n"
+                "np.savez(sys.argv[1] + '/found.npz', value, *dxs)")
+        subprocess.run([sys.executable, "-I", "-c", code, str(tmp_path)], check=True)
+        with np.load(tmp_path / "found.npz") as found:
+            for name, expected in zip(found.files, (value, *dxs)):
+                np.testing.assert_allclose(found[name], expected, 1e-12, 1e-12)
+
+
+def test_what_has_no_source_says_so() -> None:
+    opaque = tg.primitive(np.vectorize(lambda x: x * 2.0))
+    tape = tg.trace(lambda x: opaque(x).sum(), np.ones(2))[1]
+    with pytest.raises(tg.ArgumentError, match="no source"):
+        tape.to_python()
+    with pytest.raises(tg.ArgumentError, match="no name"):
+        tape.to_python("two words")
+
+
+def test_other_arguments_and_paths_are_refused() -> None:
+    f = module(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1].to_python("f"))["f"]
+    np.testing.assert_array_equal(f(3.0, np.arange(3.0)), 3.0 * np.arange(3.0))
+    for args in ((-1.0, np.ones(3)), (2.0, np.ones(4)), (2, np.ones(3))):
+        with pytest.raises(ValueError, match="recorded"):
+            f(*args)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("buffers", [False, True])
+@pytest.mark.parametrize("f", [lambda x: x[0] / x[1], lambda x: np.sum(x) / x[1] + x[0] ** 2, lambda x: np.log(x[0]) * x[1], lambda x: x[0] * 1e300 * 1e300])
+def test_single_elements_are_numpys_numbers(f: Any, buffers: bool) -> None:
+    good, bad = np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 3.0])
+    for tape, run in ((tg.trace(f, good)[1], f), (tg.gradtape(f, good), lambda x: tg.grad(f, x))):
+        namespace: dict[str, Any] = {}
+        exec(tape.to_python(name="written", buffers=buffers), namespace)
+        for x in (good, bad):
+            found, expected = leaves_of(namespace["written"](x)), leaves_of(run(x))
+            assert [type(part) for part in found] == [type(part) for part in expected]
+            for a, b in zip(found, expected):
+                np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_dicts_by_number() -> None:
+    def f(d: Any) -> Any:
+        return {0: d[1] * 2.0, -3: [d[5].sum()]}
+    _, tape = tg.trace(f, {1: 2.0, 5: np.ones(2)})
+    exported = module(tape.to_python("f"))["f"]
+    assert exported({1: 3.0, 5: np.arange(2.0)}) == {0: 6.0, -3: [1.0]}
+    with pytest.raises(ValueError, match="recorded"):
+        exported({1: 3.0, 6: np.arange(2.0)})

@@ -1,0 +1,165 @@
+"""Hidden state: what steers a program and is no argument. A compiled function answers as plain Python does, or traces; it never lies at a later call.
+
+Each program is a module of its own: `f(x)` is called eight times, `act(k)` is the script that changes something after call k.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import calendar
+import collections
+import contextvars
+import ctypes
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import importlib
+import inspect
+import itertools
+import logging
+import math
+import operator
+import os
+import queue
+import random
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+import types
+import typing
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.compile import cache
+from tapegrad.tree import installed
+from tests.compile import hidden_reads
+from tests.compile.hidden_programs import PROGRAMS
+
+LIBRARIES = [abc, builtins, calendar, collections, contextvars, ctypes, dataclasses, datetime, decimal, enum, functools, importlib, inspect, itertools,
+             logging, math, operator, os, queue, random, sqlite3, sys, tempfile, threading, time, types, typing, warnings, weakref]
+
+
+def program(name: str, text: str, folder: Path) -> Any:
+    """Return a new module that holds the program."""
+    module = types.ModuleType(f"hidden_{name.replace(' ', '_')}")
+    module.__dict__.update({library.__name__: library for library in LIBRARIES}, np=np, tg=tg, FOLDER=str(folder), act=lambda k: None,
+                           helper=helper, given=())
+    sys.modules[module.__name__] = module
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    return module
+
+
+def helper(name: str, text: str) -> Any:
+    """Return a new module of a program's, which can be imported."""
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    return module
+
+
+PROGRAMS |= hidden_reads.PROGRAMS
+
+
+@pytest.mark.parametrize("warmup", [1, 2, None])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WARMUP", None)
+    before = np.geterr(), decimal.getcontext().copy()
+    monkeypatch.setattr(builtins, "myrate", 2.0, raising=False)
+
+    def called(make: Any) -> list[float]:
+        module = program(name, PROGRAMS[name], tmp_path)
+        fn, found = make(module.f), []
+        for k in range(8):
+            found.append(float(fn(2.0 + 0.25 * k, *module.given)))
+            module.act(k)
+        return found
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tg.RetraceWarning)
+            expected = called(lambda f: f)
+            assert called(lambda f: tg.compile(f, warmup=warmup)) == pytest.approx(expected, rel=1e-12)
+
+            def value(f: Any) -> Any:
+                step = tg.value_and_grad(f, warmup=warmup)
+                return lambda *args: step(*args)[0]
+            assert called(value) == pytest.approx(expected, rel=1e-12)
+    finally:
+        np.seterr(**before[0])
+        decimal.setcontext(before[1])
+
+
+def test_what_steers_and_is_no_input_is_named_once() -> None:
+    state = {"calls": 0}
+
+    def step(x: Any) -> Any:
+        COUNTS["n"] += 1
+        return x * COUNTS["n"]
+    COUNTS["n"] = 0
+    fast = tg.value_and_grad(step)
+    assert fast(2.0)[0] == 2.0 and not state["calls"]
+    with pytest.warns(tg.RetraceWarning) as caught:
+        found = [fast(2.0)[0] for _ in range(5)]
+    assert found == [4.0, 6.0, 8.0, 10.0, 12.0] and len(caught) == 1
+    text = str(caught[0].message)
+    assert "multiply(·, 1) before, and multiply(·, 2) now" in text and "return x * COUNTS" in text and caught[0].filename == __file__
+    assert fast.stats.hits == 0  # type: ignore[attr-defined]
+
+
+COUNTS = {"n": 0}
+
+
+def test_a_path_is_compiled_though_a_library_is_mentioned() -> None:
+    import rich
+
+    def f(x: Any) -> Any:
+        if SHOW:
+            rich.print(x)
+        return x * x
+    globals()["rich"] = rich
+    fast = tg.value_and_grad(f)
+    assert [fast(float(k))[0] for k in range(4)] == [0.0, 1.0, 4.0, 9.0] and fast.stats.hits == 3  # type: ignore[attr-defined]
+
+
+SHOW = False
+
+
+@pytest.mark.parametrize("noise", ["x * RNG.random()", "x * 2 if RNG.random() < 0.2 else x"])
+def test_a_library_that_draws_deep_inside_is_heard(noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "noisy.py").write_text("import noisy_parts\ndef noise(x): return noisy_parts.noise(x)\n")
+    (tmp_path / "noisy_parts.py").write_text("import noisy_deep\ndef noise(x): return noisy_deep.noise(x)\n")
+    (tmp_path / "noisy_deep.py").write_text(f"import numpy as np\nRNG = np.random.default_rng(7)\ndef noise(x): return {noise}\n")
+    for name in ("noisy", "noisy_parts", "noisy_deep"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(installed, "_FOLDERS", (*installed._FOLDERS, str(tmp_path)))
+    installed.library_of.cache_clear()
+    noisy: Any = importlib.import_module("noisy")
+    monkeypatch.setitem(globals(), "noisy", noisy)
+
+    def f(x: Any) -> Any:
+        return x + noisy.noise(x)
+    expected, again = [f(1.0) for _ in range(40)], np.random.default_rng(7)
+    sys.modules["noisy_deep"].__dict__["RNG"] = again
+    step = tg.value_and_grad(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.RetraceWarning)
+        assert [step(1.0)[0] for _ in range(40)] == expected
+
+
+def test_a_function_gives_up_where_each_call_takes_another_path() -> None:
+    fast = tg.value_and_grad(lambda x, n: x * int(n))
+    with pytest.warns(tg.RetraceWarning, match="another path") as caught:
+        for n in range(100):
+            assert fast(2.0, n)[0] == 2.0 * n
+    assert not fast.tapes and len(caught) == 1 and fast.stats.traces == 100  # type: ignore[attr-defined]

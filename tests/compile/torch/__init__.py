@@ -1,0 +1,1 @@
+"""Tapes on torch."""

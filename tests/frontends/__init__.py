@@ -1,0 +1,1 @@
+"""How NumPy, SciPy and torch spell the ops."""

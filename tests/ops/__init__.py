@@ -1,0 +1,1 @@
+"""Every op, by the table of cases."""

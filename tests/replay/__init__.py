@@ -1,0 +1,1 @@
+"""Tapes that run again."""

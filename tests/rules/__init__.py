@@ -1,0 +1,1 @@
+"""Ops and rules."""

@@ -1,0 +1,1 @@
+"""Tapes as one sees them."""

@@ -1,0 +1,1 @@
+"""Gradients, and other tapes made of a tape."""

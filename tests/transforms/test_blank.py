@@ -1,0 +1,149 @@
+"""blank: large values that are dropped while a gradient is recorded, and what passes and the writer make of their types."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from bench.problems import PROBLEMS
+from tapegrad.compile import backend, cache
+from tapegrad.compile.numpy.source import write_source
+from tapegrad.tape.tape import Constant, Unknown
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms import blank
+from tapegrad.transforms.blank import drop, is_blank, is_released, typed
+from tests.cases.case import Case
+from tests.compile.test_compile import ROWS, same, served_by_one_trace
+from tests.lazily import lazy
+
+SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence": {"iterations": 5}, "rk4": {"steps": 5}, "filling": {"n": 10},
+         "gp": {"n": 20}, "mlp": {"batch": 4}, "mlp32": {"batch": 4}, "fft_filter": {"n": 64}}
+
+
+@pytest.mark.parametrize("x", [
+    np.ones((3, 4)), np.ones((3, 4)).T, np.ones((6, 8))[::2, ::-1], np.broadcast_to(1.0, (3, 4)), np.ones((2, 3, 4), np.float32).transpose(1, 2, 0),
+    np.ones((0, 3)), np.ones(()), np.ones(5, complex)])
+def test_a_blank_lies_as_the_array(x: np.ndarray[Any, Any]) -> None:
+    y = blank.blank(x)
+    assert (y.shape, y.dtype, y.strides, y.nbytes) == (x.shape, x.dtype, x.strides, x.nbytes)
+    assert (y.flags.c_contiguous, y.flags.f_contiguous, y.flags.writeable) == (x.flags.c_contiguous, x.flags.f_contiguous, False)
+    assert y is blank.blank(x.copy(order="K") if 0 not in x.strides and x.base is None else x)
+    assert is_blank(y) and not is_blank(x) and not is_blank(y.copy()) and not y.any()
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_every_case_with_all_values_dropped(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blank, "LARGE", 0)
+    for args in case.samples[:1]:
+        served_by_one_trace(case, args)
+
+
+@pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code
+def test_the_source_is_the_same_as_of_a_tape_with_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blank, "LARGE", 0)
+    problem = PROBLEMS[name].made(**SMALL.get(name, {}))
+
+    def source(release: bool) -> list[str]:
+        tape = tg.flatgrad(record(problem.objective, problem.args, problem.given, DEFAULT, grad=True), release=release)
+        if release:
+            drop(tape)
+            assert not any(type(op.val) is np.ndarray and op.kind == "call" and not op.fn.owns and op.fn.__name__ != "setitem"
+                           and not getattr(op.args[0], "fn", op.fn).owns for op in tape)
+            typed(tape)
+        written = write_source(backend.choose("numpy", None, "auto", cache.PASSES).finish(tape))
+        return [*written.setup, *written.body, written.result]
+    assert source(True) == source(False)
+
+
+def test_a_dropped_value_shows_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones(1 << 18)
+    monkeypatch.setattr(cache, "WARMUP", None)
+    step = lazy(tg.value_and_grad(lambda x: np.sum(np.exp(x) * x)))
+    step(x)
+    step(x)
+    for _ in range(2):  # as recorded, and as compiled
+        dropped = [op for op in step.tapes[0] if isinstance(op.val, Unknown)]
+        assert dropped
+        assert {op.type for op in dropped} <= {"float64[262144]", "tuple"}  # the tuple is the result
+        assert all(len(op.val) == x.size for op in dropped if op.type != "tuple")
+        step(x)
+
+
+def test_a_tape_of_the_users_keeps_its_values() -> None:
+    x = np.ones(1 << 18)
+    tape = tg.trace(lambda x: np.sum(np.exp(x) * x), x)[1]
+    flat = tg.flatgrad(tape)
+    assert all(not isinstance(op.val, Unknown) for each in (tape, flat) for op in each)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "gmm", "filling"])
+def test_a_released_tape_is_compiled_without_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blank, "LARGE", 64)
+    problem = PROBLEMS[name].made(**SMALL.get(name, {}))
+    released, whole = [tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1], release=release) for release in (True, False)]
+    assert is_released(released) and not is_released(whole)
+    run = tg.compile(released)
+    assert is_released(released)  # as it was
+    assert run.source == tg.compile(whole).source
+    same(run(*problem.args, **problem.given), whole.play(*problem.args, **problem.given))
+
+
+def peak(call: Callable[[], Any]) -> tuple[int, int]:
+    """Return the most bytes that a call has in use, and how many it leaves."""
+    tracemalloc.start()
+    kept = call()
+    now, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return most, now
+
+
+def test_a_first_call_takes_the_memory_of_grad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WARMUP", None)
+    problem = PROBLEMS["elementwise"].made(n=1 << 18)
+    array = problem.args[0].nbytes
+    once, _ = peak(lambda: tg.grad(problem.objective, *problem.args))
+    step = lazy(tg.value_and_grad(problem.objective))
+    for _ in range(2):  # calls that are traced, the second observed
+        first, left = peak(lambda: step(*problem.args))
+        assert first <= once + 0.1 * array
+        assert left <= 1.1 * array  # the gradient
+    second, _ = peak(lambda: step(*problem.args))  # which records the gradient
+    assert second <= once + 2.5 * array
+    third, _ = peak(lambda: step(*problem.args))
+    assert third <= 1.1 * array
+
+
+TABLE = np.arange(3.0)
+WIDE = np.broadcast_to(np.arange(4.0), (1 << 16, 4))
+
+
+def test_constants_that_were_there_for_a_moment() -> None:
+    def f(x: Any) -> Any:
+        for k in (1.0, 2.0, 0.0, -0.0, 3.0):  # each product is freed at once, and the next may get its place
+            x = x + np.arctan2(TABLE * k, -1.0 - x * x)
+            x = x + (TABLE * k).astype(np.float32)
+        return x
+    x = np.array([0.1, 0.2, 0.3])
+    value, tape = tg.trace(f, x)
+    np.testing.assert_array_equal(value, f(x))
+    np.testing.assert_array_equal(tape.play(x), f(x))
+    assert {op.val.dtype.name for op in tape if type(op) is Constant} == {"float64", "float32"}
+
+
+def test_a_large_stretched_constant_stays_stretched(tmp_path: Path) -> None:
+    x = np.ones((1 << 16, 4))
+    value, tape = tg.trace(lambda x: np.sum(x * WIDE), x)
+    constant, = (op.val for op in tape if type(op) is Constant)
+    assert constant.strides == (0, 8) and not np.may_share_memory(constant, WIDE)
+    tape.save(tmp_path / "wide.tape")
+    for each in (tape, tg.load(tmp_path / "wide.tape")):
+        np.testing.assert_allclose(each.play(2 * x), 2 * value)
+    same(tg.value_and_grad(lambda x: np.sum(x * WIDE))(x), (value, (tg.grad(lambda x: np.sum(x * WIDE), x)[1])))
