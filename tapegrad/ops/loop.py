@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
-from tapegrad.ops import getfield, pack, setitem
+from tapegrad.ops import getfield, nest_result, setitem
 from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
 
@@ -132,9 +132,7 @@ def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:
     """Make the tuple of `parts` what a body returns."""
-    into = flatten(tuple([0] * len(parts)), "", [], [])
-    val = tuple([part.val if isinstance(part, Operation) else part for part in parts])
-    body.result = body.push(Call(pack, tuple(parts), {"into": into}, val))
+    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], []), note="")
 
 
 def step_label(number: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import ZERO
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules.registry import define
+from tapegrad.tape.tape import Call, Tape, value_of
 from tapegrad.tree.flatten import Structure
 
 
@@ -29,6 +30,11 @@ def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
 
 pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp, torch=lambda *leaves, into: into.build(list(leaves)))
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key])
+
+
+def nest_result(tape: Tape, parts: Sequence[Any], into: Any, note: str = "result") -> None:
+    """Make a nest of operations and plain values the result of a tape."""
+    tape.result = tape.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), note))
 
 
 # -- constants that follow from integers: a minibatch's data

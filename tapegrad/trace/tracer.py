@@ -14,7 +14,7 @@ import numpy as np
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
-from tapegrad.ops.structure import pack
+from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.registry import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import ownership as kept
@@ -205,9 +205,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
         lifted = tracer.lift(out)
         tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(out, "result"))
         return
-    parts = tuple(map(tracer.lift, leaves))
-    val = structure.build([part.val if isinstance(part, Operation) else part for part in parts])
-    tape.result = tape.push(Call(pack, parts, {"into": structure}, val, note="result"))
+    nest_result(tape, list(map(tracer.lift, leaves)), structure)
 
 
 def argument_names(f: Any, count: int) -> list[str]:

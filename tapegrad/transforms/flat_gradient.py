@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from tapegrad.numbers.cotangents import ZERO, conform, dense
-from tapegrad.ops import pack
+from tapegrad.ops import nest_result
 from tapegrad.rules.registry import Traced
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Operation, Tape, value_of
+from tapegrad.tape.tape import UNKNOWN, Call, Constant, Operation, Tape
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.interposition import interposition
@@ -17,7 +16,7 @@ from tapegrad.transforms.blank import Dropping
 from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
-from tapegrad.transforms.reverse import start, sweep
+from tapegrad.transforms.reverse import record_sweep, start
 from tapegrad.transforms.rewrite import activity, differentiated
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import ValueAndGradients
@@ -64,20 +63,15 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
             active = activity(tape, wrt)
             result = tape.result
             assert result is not None
-            begun = start(result.val, seed)
 
-            def backwards(ops: list[Operation]) -> Iterator[Operation]:
-                for op in reversed(ops):
-                    mark = len(new.ops)
-                    yield op
-                    note = f"pullback of {op.val._op.name if isinstance(op.val, Traced) else op.name}"
-                    for made in new.ops[mark:]:
-                        made.code, made.lasti, made.note = op.code, op.lasti, note
-                    if release and type(op) is Call:
-                        passed = op.val._op if isinstance(op.val, Traced) else op
-                        op.val = op.pb = None
-                        dropping.watch(passed)
-            cot = sweep(shadow, begun if active[result.id] else None, active, order=backwards)
+            def note(op: Call, made: list[Operation]) -> None:
+                call = op.val._op if isinstance(op.val, Traced) else op
+                for each in made:
+                    each.note = f"pullback of {call.name}"
+                if release:
+                    op.val = op.pb = None
+                    dropping.watch(call)
+            cot = record_sweep(shadow, start(result.val, seed), active, new, note)
             tracer.push = new.ops.append  # what the result is made of stays
             mark = len(new.ops)
             found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
@@ -117,4 +111,4 @@ def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: l
         dx = dx if isinstance(dx, Traced) else conform(dx, x.val)
         made = tracer.lift(dx)
         parts.append(made if isinstance(made, Operation) else new.push(Constant(dx)))
-    new.result = new.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+    nest_result(new, parts, into)

@@ -92,13 +92,12 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Ca
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep: with an `economy` the last
     one, which leaves in place of each call's value what `left` makes of it.
     """
-    thrifty = economy is not None and economy.begun
     result = tape.result
     assert result is not None
     wrt = differentiated(tape)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun if active[result.id] else None, active, last=economy is not None, thrifty=thrifty, left=left)
+    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun, passed=left)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.interposition import interposition
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
-from tapegrad.transforms.reverse import sweep
+from tapegrad.transforms.reverse import record_sweep
 from tapegrad.transforms.rewrite import activity, has_gradient, leading
 
 TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
@@ -130,14 +129,8 @@ class _Gradient:
                 dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO for j in range(len(carried))]
                 first = 1 + loop.sizes[0]  # steps have no gradient
                 active = activity(loop.body, range(first, first + len(given) + len(carried)))
-
-                def backwards(ops: list[Operation]) -> Iterator[Operation]:
-                    for op in reversed(ops):
-                        mark = len(new.ops)
-                        yield op
-                        for made in new.ops[mark:]:
-                            made.at(op)
-                cot = sweep(shadow, shadow.result.kwargs["into"].mirror(dys), active, order=backwards)  # type: ignore[union-attr]
+                seed = shadow.result.kwargs["into"].mirror(dys)  # type: ignore[union-attr]
+                cot = record_sweep(shadow, seed, active, new, lambda op, made: None)
                 mark = len(new.ops)
                 found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON, is_python
-from tapegrad.ops import default_rng, draw, pack
+from tapegrad.ops import default_rng, draw, nest_result, pack
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
@@ -76,8 +76,7 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result])
     else:
-        parts = tuple(tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args)
-        new.result = new.push(Call(pack, parts, {"into": into}, into.build(list(map(value_of, parts))), note="result"))
+        nest_result(new, [tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args], into)
     for made in new.ops[start:]:
         made.at(result)  # and not at the line that called primitivize
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from sys import getrefcount
 from typing import Any
 
@@ -14,7 +14,7 @@ from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, ZeroTangent,
 from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
-from tapegrad.ops import add, getfield, pack
+from tapegrad.ops import add, getfield, nest_result
 from tapegrad.rules.registry import Op, as_numpy, rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
@@ -22,7 +22,6 @@ from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import activity, differentiated, has_gradient, leading, placed, pullback_of
 from tapegrad.tree.flatten import ValueAndGradients, flatten, is_leaf
 
-_REALS = frozenset([float, int])
 _FLOATS = frozenset([float, np.float64])
 _OPERATIONS = frozenset([Call, Input, Constant])
 _LAZY = frozenset([Scatter, Accumulator])
@@ -45,26 +44,16 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     pullbacks = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
     places = differentiated(tape)
-    wrt = [x for k, x in enumerate(new.inputs) if k in places]
-    flows = {*triples, *(x for x in wrt if has_gradient(x.val))}  # what has a cotangent
-    cot: dict[Operation, Operation] = {}
+    wrt = {x for k, x in enumerate(new.inputs) if k in places}
+    active = bytearray(len(new) + 1)
+    primal = new.blank()
+    for op in new.ops:
+        active[op.id] = op in triples or (op in wrt and has_gradient(op.val))
+        primal.ops.append(_primal(new, op, *triples[op]) if op in triples else op)
+    primal.result = primal.ops[y.id - 1]
     begun = start(y.val, seed)
-    if y in flows:
-        cot[y] = new.push(Constant(begun, "seed"))
-    for op in reversed(new.ops[:len(tape)]):
-        if op not in triples or op not in cot:
-            continue
-        rr, pb = triples[op]
-        dxs = _call(new, pb, (cot[op],), f"pullback of {op.name}", op)
-        for i, x in enumerate(rr.args[1:]):
-            if not isinstance(x, Operation) or x not in flows or nothing_flows(rr.args[0], i):
-                continue
-            dx = _call(new, getfield, (dxs, i), f"d{x.name}", op)
-            if x in cot:
-                fn = accumulate if isinstance(dx.val, _OWN_SUM) or type(cot[x].val) in _LAZY else add
-                dx = _call(new, fn, (cot[x], dx), f"accumulate d{x.name}", op)
-            cot[x] = dx
-    _append_result(new, y, set(wrt), cot)
+    cot = sweep(primal, _Appended(new, new.push(Constant(begun, "seed"))) if active[y.id] else None, active)
+    _append_result(new, y, wrt, cot)
     return new
 
 
@@ -86,35 +75,52 @@ def is_triple(op: Any) -> bool:
     return isinstance(op, Call) and op.fn is rrule
 
 
-def _call(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, line: Operation) -> Operation:
-    known = fn.val if isinstance(fn, Operation) else fn
-    given = [arg.val if isinstance(arg, Operation) else arg for arg in args]
+def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:
+    """Return the call that a triple stands for, in the place of its value; its pullback appends what it does to the tape."""
+    call: Any = Call(rr.args[0], rr.args[1:], rr.kwargs, y.val)
+    call.at(y).id, call.pb = y.id, lambda dy: _append(tape, pb, (dy.op,), f"pullback of {y.name}", rr)
+    return call  # type: ignore[no-any-return]
+
+
+class _Appended:
+    """What stands for a value where the sweep is written down: an operation at the end of the tape, and the triple that it is for."""
+
+    __slots__ = ("op", "rr", "tape")
+
+    def __init__(self, tape: Tape, op: Operation, rr: Any = None) -> None:
+        self.tape, self.op, self.rr = tape, op, rr
+
+    def __getitem__(self, i: int) -> _Appended:
+        return _append(self.tape, getfield, (self.op, i), f"d{self.rr.args[1 + i].name}", self.rr)
+
+    def __add__(self, other: _Appended) -> _Appended:
+        fn = accumulate if isinstance(other.op.val, _OWN_SUM) or type(self.op.val) in _LAZY else add
+        return _append(self.tape, fn, (self.op, other.op), f"accumulate {other.op.note}", other.rr)
+
+
+def _append(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, rr: Call) -> _Appended:
     try:
-        val = known(*given)
+        val = value_of(fn)(*map(value_of, args))
     except TapeError:
         raise
     except Exception as err:
-        triple = line.args[0] if is_triple(line.args[0]) else line
-        raise failed(tape, triple, err, pullback=True) from err
-    return tape.push(Call(fn, args, None, val, note).at(line))
+        raise failed(tape, rr, err, pullback=True) from err
+    return _Appended(tape, tape.push(Call(fn, args, None, val, note).at(rr)), rr)
 
 
-def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: dict[Operation, Operation]) -> None:
+def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[Any]) -> None:
     """Give every input that is differentiated by its gradient, zeros where nothing flowed, and nest them as the inputs were."""
     parts: list[Any] = []
     for x in placed(tape):
         if x not in wrt:
             parts.append(None)
             continue
-        dx: Any = cot.get(x, ZERO)
-        val = conform(dx.val if isinstance(dx, Operation) else dx, x.val)
-        parts.append(tape.push(Call(conform, (dx, x), None, val, f"gradient of {x.label or x.name}")))
-    if tape.structure is None:
-        tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *[part.val for part in parts]), "result"))
-        return
-    into = ValueAndGradients(tape.structure, y.val)
-    val = into.build([y.val, *map(value_of, parts)])
-    tape.result = tape.push(Call(pack, (y, *parts), {"into": into}, val, "result"))
+        dx = ZERO if cot[x.id] is None else cot[x.id].op
+        parts.append(tape.push(Call(conform, (dx, x), None, conform(value_of(dx), x.val), f"gradient of {x.label or x.name}")))
+    if tape.structure is not None:
+        nest_result(tape, (y, *parts), ValueAndGradients(tape.structure, y.val))
+    else:
+        tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *map(value_of, parts)), "result"))
 
 
 def _flat_result(y: Any, *dxs: Any) -> Any:
@@ -163,67 +169,40 @@ def _array(seed: Any, y: Any) -> Any:
         raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape") from err
 
 
-def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
-          order: Callable[[list[Operation]], Iterable[Operation]] = reversed, thrifty: bool = False,
-          left: Callable[[Call], Any] | None = None) -> list[Any]:
-    """Run the reverse sweep at once on a primal tape, and return the cotangents by position.
+def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty: bool = False,
+          passed: Callable[[Call], Any] | None = None) -> list[Any]:
+    """Make the reverse sweep over a primal tape, and return the cotangents by position.
 
-    The same order and the same sums as `back` writes down, without the writing: what `grad` does once. Each
-    cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next: in its place is what `left` makes of the call. A `thrifty` sweep makes no large arrays that
-    it need not make. `order` walks the operations backwards: what records the sweep follows it there.
+    What a step does follows from what the tape holds. Of values it is computed at once, as `grad` does; of proxies it is recorded, see
+    `record_sweep`; and the pullbacks of triples append their calls to the tape that `back` writes.
+
+    Each cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
+    and its memory is there for what comes next: in its place is what `passed` makes of the call. A `thrifty` sweep makes no large arrays that
+    it need not make.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     op: Any = tape.result
     assert op is not None
-    cot[op.id] = seed
+    cot[op.id] = seed if active[op.id] else None
     kinds = {type(op.val) for op in tape.ops} - ORDINARY
     tensors = bool(kinds) and any(map(is_tensor_type, kinds))  # their rules see them as arrays: Op.cotangent
     try:
-        passed = None
-        for op in order(tape.ops):
-            if last:
-                if type(passed) is Call:
-                    passed.val, passed.pb = None if left is None else left(passed), None
-                passed = op
+        for op in reversed(tape.ops):
+            if type(op) is not Call:
+                continue
             dy = cot[op.id]
-            if dy is None or type(dy) is ZeroTangent or type(op) is not Call:
-                continue
-            cot[op.id] = None
-            if not active[op.id]:
-                continue
-            fn, args, kwargs = op.fn, op.args, op.kwargs
-            if type(dy) in _LAZY and not fn.accumulates:
-                dy = dy.dense()
-            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
-                if thrifty:
-                    _pass_thriftily(op, dy, active, cot)
-                    y = None if is_mapped(op.val) else op.val  # until the next: memory that is freed at once comes and goes
-                    continue
-                y = op.val
-                values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
-                for partial, arg, x in zip(fn.partials, args, values):
-                    if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
-                        try:
-                            dx = partial(dy, y, *values, **kwargs) if kwargs else partial(dy, y, *values)
-                        except ArithmeticError as err:
-                            dx = as_numpy(partial, dy, y, values, kwargs, err)
-                        if type(dx) is ndarray is type(x):
-                            if dx.dtype is not x.dtype or dx.shape != x.shape:
-                                dx = project(dx, x)
-                        elif type(dx) not in _REALS or type(x) not in _REALS:
-                            dx = project(dx, x)
-                        i = arg.id
-                        known = cot[i]
-                        cot[i] = dx if known is None else accumulate(known, dx)
-                continue
-            pb = op.pb if op.pb is not None else pullback_of(op)
-            dxs = pb(dy)
-            for i, arg in enumerate(args):
-                if type(arg) in _OPERATIONS and active[arg.id]:
-                    dx = dxs[i]
-                    known = cot[arg.id]
-                    cot[arg.id] = dx if known is None else accumulate(known, dx)
+            if dy is not None:
+                cot[op.id] = None
+                fn = op.fn
+                if type(dy) in _LAZY and not fn.accumulates:
+                    dy = dy.dense()
+                if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
+                    _pass_by_partials(op, dy, active, cot, thrifty)
+                else:
+                    _pass_by_pullback(op, dy, active, cot)
+                held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841  (past the next: memory freed at once comes and goes)
+            if last:
+                op.val, op.pb = None if passed is None else passed(op), None
     except ReplayError:  # it names an operation of the tape that the rule played
         raise
     except TapeError as err:  # refused by a rule: the line is that of the call
@@ -233,22 +212,64 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     return cot
 
 
-def _pass_thriftily(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> None:
-    """Pass a cotangent through a call by its partials, as `sweep` does: without arrays of one number, and with sums in place."""
-    values = [arg.val if type(arg) in _OPERATIONS else arg for arg in op.args]
-    one = unstretched(dy, op.fn, op.val, values)
-    for partial, arg, x in zip(op.fn.partials, op.args, values):
-        if type(arg) in _OPERATIONS and active[arg.id] and partial is not None:
+def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape, then: Callable[[Call, list[Operation]], None]) -> list[Any]:
+    """Record the sweep over a primal tape of proxies on the `new` tape that they are of; return the cotangents by position.
+
+    What is recorded has the line of the call that it is for; `then` is told of both.
+    """
+    mark = len(new.ops)
+
+    def passed(op: Call) -> None:
+        nonlocal mark
+        made, mark = new.ops[mark:], len(new.ops)
+        for each in made:
+            each.at(op)
+        then(op, made)
+    return sweep(tape, seed, active, last=True, passed=passed)
+
+
+def _pass_by_pullback(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> None:
+    dxs = (op.pb if op.pb is not None else pullback_of(op))(dy)
+    for i, arg in enumerate(op.args):
+        if type(arg) in _OPERATIONS and active[arg.id] and not nothing_flows(op.fn, i):
+            dx = dxs[i]
+            if type(dx) is not ZeroTangent:
+                cot[arg.id] = dx if cot[arg.id] is None else accumulate(cot[arg.id], dx)
+
+
+def _pass_by_partials(op: Call, dy: Any, active: bytearray, cot: list[Any], thrifty: bool) -> None:
+    """Pass a cotangent through a call by its partials; a thrifty sweep makes no arrays of one number, and adds in place."""
+    y, args, kwargs = op.val, op.args, op.kwargs
+    values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
+    one = unstretched(dy, op.fn, y, values) if thrifty else dy
+    for partial, arg, x in zip(op.fn.partials, args, values):
+        if arg is not x and partial is not None and active[arg.id]:  # an operation is not its value
             try:
-                dx = partial(one, op.val, *values, **op.kwargs)
+                dx = partial(one, y, *values, **kwargs) if kwargs else partial(one, y, *values)
             except ArithmeticError as err:
-                dx = as_numpy(partial, one, op.val, values, op.kwargs, err)
-            dx = project(dx if one is dy or shape_of(dx) == dy.shape else np.broadcast_to(dx, dy.shape), x)
+                dx = as_numpy(partial, one, y, values, kwargs, err)
+            if one is not dy and shape_of(dx) != dy.shape:
+                dx = np.broadcast_to(dx, dy.shape)
+            if type(dx) is ndarray is type(x):
+                if dx.dtype is not x.dtype or dx.shape != x.shape:
+                    dx = project(dx, x)
+            elif not type(dx) is float is type(x):
+                if type(dx) is ZeroTangent:
+                    continue
+                dx = project(dx, x)
             i = arg.id
-            if cot[i] is not None and is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx):  # the list holds it, and this line
-                np.add(cot[i], dx, out=cot[i])
-            else:
-                cot[i] = dx if cot[i] is None else accumulate(cot[i], dx)
+            if cot[i] is None:
+                cot[i] = dx
+            elif not (thrifty and _added_in_place(cot, i, dx)):
+                cot[i] = accumulate(cot[i], dx)
+
+
+def _added_in_place(cot: list[Any], i: int, dx: Any) -> bool:
+    """Add to a large cotangent that nobody else holds, and return whether there is one."""
+    if not (is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx)):  # the list holds it, and this line
+        return False
+    np.add(cot[i], dx, out=cot[i])
+    return True
 
 
 def taken(cot: list[Any], i: int, x: Any) -> Any:
