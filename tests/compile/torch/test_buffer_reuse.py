@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile.torch import masks
+from tapegrad.compile.torch import buffer_reuse, masks
 from tests.cases import CASES
 from tests.cases.case import draw
 from tests.compile.torch import test_compile as test_torch_compile
