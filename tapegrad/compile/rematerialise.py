@@ -16,8 +16,8 @@ from tapegrad.ops import draw, pack
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import Op
+from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Guard, Input, Tape, Unknown
-from tapegrad.trace.residuals import needed
 from tapegrad.trace.value_retention import Dropped, makes_apart
 from tapegrad.transforms.blank import blank
 

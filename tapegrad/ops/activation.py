@@ -26,17 +26,17 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     A slope that is the same `by_value`, of y instead of x, keeps no x, as torch does not.
     """
-    def by_x(d2: Any, g: Any, dy: Any, x: Any, **how: Any) -> Any:
+    def by_x(d2: Any, _g: Any, dy: Any, x: Any, **how: Any) -> Any:
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
-                  (lambda d2, g, dy, x, **how: back(d2, x, **how), by_x if curvature else None), torch=_beside(backward))
+                  (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), torch=_beside(backward))
 
     def of_reals(x: Any, **how: Any) -> Any:
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
-    rule = (lambda dy, y, x, **how: back(dy, y, **how)) if by_value else (lambda dy, y, x, **how: back(dy, x, **how))
+    rule = (lambda dy, y, _x, **how: back(dy, y, **how)) if by_value else (lambda dy, _y, x, **how: back(dy, x, **how))
     return define(name, of_reals, (rule,), direct=True, torch=on_torch)
 
 

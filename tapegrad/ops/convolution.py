@@ -146,16 +146,16 @@ def _within(y: Any, like: Any) -> Any:
     return y if shape_of(y) == shape else y[tuple(map(slice, shape))]
 
 
-def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:
+def _by_bias(dy: Any, _y: Any, _x: Any, _w: Any, _b: Any, **_: Any) -> Any:
     return sum(dy, axis=(0, *range(2, len(shape_of(dy)))))
 
 
 conv = define("conv", _convolution, (
-    lambda dy, y, x, w, b=None, **how: conv_input(dy, conj(w), shape=shape_of(x), **how),
-    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), direct=True, torch=_on_torch)
+    lambda dy, _y, _x, w, _b=None, **how: conv_input(dy, conj(w), shape=shape_of(_x), **how),
+    lambda dy, _y, x, _w, _b=None, **how: conv_weight(dy, conj(x), shape=shape_of(_w), **how), _by_bias), direct=True, torch=_on_torch)
 conv_input = define("conv_input", _conv_input, (
-    lambda dx, y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
-    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), direct=True, torch=_input_on_torch)
+    lambda dx, _y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
+    lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)), direct=True, torch=_input_on_torch)
 conv_weight = define("conv_weight", _conv_weight, (
-    lambda dw, y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
-    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), direct=True, torch=_weight_on_torch)
+    lambda dw, _y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
+    lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)), direct=True, torch=_weight_on_torch)

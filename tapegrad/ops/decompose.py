@@ -72,7 +72,7 @@ def _on_triangle(dx: Any, upper: bool) -> Any:
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
-    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))),
+    lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))),
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
 
 
@@ -149,7 +149,7 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 
 _solved = tensors.matrix_function("linalg.solve")
 solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, torch=_solve_tensors)
-inv = define("inv", np.linalg.inv, (lambda dy, y, x: -adjoint(y) @ dy @ adjoint(y),), raises=True, torch=tensors.matrix_function("linalg.inv"))
+inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True, torch=tensors.matrix_function("linalg.inv"))
 pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, torch=_pinv_tensor)
 
 
@@ -215,7 +215,7 @@ def _cofactors(x: Any) -> Any:
         return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * np.conj(u * _all_but_one(s)[..., None, :] @ vh)
 
 
-def _cofactors_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _cofactors_cotangent(dy: Any, _y: Any, x: Any) -> Any:
     # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on it, Π' = Π s_k without i and j
     u, s, vh = svd(x)
     others = _off_diagonal(_all_but_one(where(_eye(s), 1.0, s[..., None, :])))
@@ -240,14 +240,14 @@ def _cofactors_tensor(x: Any) -> Any:
         return (det.torch(u) * det.torch(vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
 
 
-det = define("det", np.linalg.det, (lambda dy, y, x: _over(dy, x) * conj(cofactors(x)),), torch=tensors.matrix_function("linalg.det"))
+det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),), torch=tensors.matrix_function("linalg.det"))
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), torch=_cofactors_tensor)
 slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), torch=tensors.matrix_function("linalg.slogdet"))
 
 # -- triangular factors
 
 
-def _cholesky_cotangent(dy: Any, y: Any, x: Any, upper: bool = False) -> Any:
+def _cholesky_cotangent(dy: Any, y: Any, _x: Any, upper: bool = False) -> Any:
     return adjoint(cholesky_pullback(adjoint(dy), adjoint(y))) if upper else cholesky_pullback(dy, y)
 
 
@@ -293,7 +293,7 @@ def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
     return eigh_pullback
 
 
-def _eigvalsh_cotangent(dy: Any, y: Any, x: Any, UPLO: str = "L") -> Any:
+def _eigvalsh_cotangent(dy: Any, _y: Any, x: Any, UPLO: str = "L") -> Any:
     v = eigh(x, UPLO=UPLO)[1]
     return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
 
@@ -344,7 +344,7 @@ def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]
     return svd_pullback
 
 
-def _svdvals_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _svdvals_cotangent(dy: Any, _y: Any, x: Any) -> Any:
     u, _, vh = svd(x, full_matrices=False)
     return u * dy[..., None, :] @ vh
 

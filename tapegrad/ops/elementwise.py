@@ -3,7 +3,8 @@
 An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
 (a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name is the
 implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is formed in one
-place, so every formula is plain calculus; broadcasting is undone elsewhere.
+place, so every formula is plain calculus; broadcasting is undone elsewhere. A formula does not read what begins with an underscore, and
+that need not be kept for it.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
@@ -51,11 +52,11 @@ def chain(derivative: Callable[..., Any] | float) -> Partial:
     """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
     if not callable(derivative):
         if derivative == 1:
-            return lambda dy, y, *x: dy
+            return lambda dy, *_: dy
         if derivative == -1:
-            return lambda dy, y, *x: -dy
-        return lambda dy, y, *x: dy * derivative
-    return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())  # it reads what the derivative does: see needs
+            return lambda dy, *_: -dy
+        return lambda dy, *_: dy * derivative
+    return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())  # it reads what the derivative does: see residuals
 
 
 def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> Any:
@@ -93,13 +94,13 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
-multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
+multiply = define("multiply", operator.mul, (lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a)),
                   means=(np.multiply, operator.mul), direct=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
-divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -(dy * conj(y / b))),
+divide = define("divide", operator.truediv, (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),
                 means=(np.divide, operator.truediv), direct=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
-reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, x: -y * y, means=(np.reciprocal,))
+reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,))
 
 
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,13 +112,13 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv))
-remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod),
+remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod),
                         on_torch=_of_integers(operator.mod))
-fmod = elementwise("fmod", np.fmod, 1, lambda y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
-square = elementwise("square", np.square, lambda y, x: 2 * x, means=(np.square,))
+fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
+square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
 
 
-def _by_base(y: Any, x: Any, p: Any) -> Any:
+def _by_base(_y: Any, x: Any, p: Any) -> Any:
     if type(p) is int and p == 2:
         # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
@@ -126,7 +127,7 @@ def _by_base(y: Any, x: Any, p: Any) -> Any:
     return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))
 
 
-def _by_exponent(y: Any, x: Any, p: Any) -> Any:
+def _by_exponent(y: Any, x: Any, _p: Any) -> Any:
     return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1, x)))
 
 
@@ -135,7 +136,7 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 
 # -- powers, exponentials, logarithms
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
+sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
 
 
 def _cbrt(x: Any) -> Any:
@@ -144,31 +145,31 @@ def _cbrt(x: Any) -> Any:
     return torch.where(torch.isfinite(better), better, y)
 
 
-cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
-exp = elementwise("exp", np.exp, lambda y, x: y, means=(np.exp,), scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
-expm1 = elementwise("expm1", np.expm1, lambda y, x: y + 1, means=(np.expm1,), scalar=math.expm1)
-log = elementwise("log", np.log, lambda y, x: 1 / x, means=(np.log,), scalar=math.log)
-log2 = elementwise("log2", np.log2, lambda y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
-log10 = elementwise("log10", np.log10, lambda y, x: 1 / (x * LN10), means=(np.log10,), scalar=math.log10)
-log1p = elementwise("log1p", np.log1p, lambda y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
-logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, b: exp(a - y), lambda y, a, b: exp(b - y), means=(np.logaddexp,))
-logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, b: exp2(a - y), lambda y, a, b: exp2(b - y), means=(np.logaddexp2,))
+cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
+exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), scalar=math.exp)
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * LN2, means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
+expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
+log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log)
+log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * LN10), means=(np.log10,), scalar=math.log10)
+log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
+logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y), means=(np.logaddexp,))
+logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y), means=(np.logaddexp2,))
 
 # -- trigonometric and hyperbolic functions, and their inverses
 
-sin = elementwise("sin", np.sin, lambda y, x: cos(x), means=(np.sin,), scalar=math.sin)
-cos = elementwise("cos", np.cos, lambda y, x: -sin(x), means=(np.cos,), scalar=math.cos)
-tan = elementwise("tan", np.tan, lambda y, x: 1 + y * y, means=(np.tan,), scalar=math.tan)
-asin = elementwise("asin", np.asin, lambda y, x: 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
-acos = elementwise("acos", np.acos, lambda y, x: -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
-atan = elementwise("atan", np.atan, lambda y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
-sinh = elementwise("sinh", np.sinh, lambda y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
-cosh = elementwise("cosh", np.cosh, lambda y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
-tanh = elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
-asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
-acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
-atanh = elementwise("atanh", np.atanh, lambda y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
+sin = elementwise("sin", np.sin, lambda _y, x: cos(x), means=(np.sin,), scalar=math.sin)
+cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), scalar=math.cos)
+tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), scalar=math.tan)
+asin = elementwise("asin", np.asin, lambda _y, x: 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
+acos = elementwise("acos", np.acos, lambda _y, x: -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
+atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
+sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
+cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
+tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
+asinh = elementwise("asinh", np.asinh, lambda _y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
+acosh = elementwise("acosh", np.acosh, lambda _y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
+atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
 
 
 def _square_length(a: Any, b: Any) -> Any:
@@ -176,9 +177,9 @@ def _square_length(a: Any, b: Any) -> Any:
     return where(equal(s, 0), 1, s)
 
 
-atan2 = elementwise("atan2", np.atan2, lambda y, a, b: b / _square_length(a, b), lambda y, a, b: -a / _square_length(a, b),
+atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b), lambda _y, a, b: -a / _square_length(a, b),
                     means=(np.atan2,), scalar=math.atan2)
-hypot = elementwise("hypot", np.hypot, lambda y, a, b: a / where(equal(y, 0), 1, y), lambda y, a, b: b / where(equal(y, 0), 1, y),
+hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y), lambda y, _a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)
 sinc = elementwise("sinc", np.sinc, lambda y, x: where(equal(x, 0), 0.0, (cos(math.pi * x) - y) / where(equal(x, 0), 1, x)), means=(np.sinc,),
                    on_torch=tensors.number_function("sinc"))
@@ -208,7 +209,7 @@ abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),
              torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
-copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
+copysign = define("copysign", np.copysign, (lambda dy, _y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
                   means=(np.copysign,), scalar=math.copysign, torch=of_tensors("copysign", np.copysign))
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
@@ -238,9 +239,9 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
+ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
-frexp = define("frexp", np.frexp, (lambda dy, y, x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
+frexp = define("frexp", np.frexp, (lambda dy, y, _x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
                means=(np.frexp,), scalar=math.frexp,
                torch=of_tensors("frexp", np.frexp, on_torch=lambda x: tuple(torch.frexp(x))))
 
@@ -250,13 +251,13 @@ def _modf(x: Any) -> Any:
     return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
 
 
-modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
-nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,), torch=of_tensors("nextafter", np.nextafter))
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,),
+modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
+nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), torch=of_tensors("nextafter", np.nextafter))
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,),
                    torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
-def _of_numbers(dy: Any, y: Any, x: Any, **_: Any) -> Any:
+def _of_numbers(dy: Any, _y: Any, x: Any, **_: Any) -> Any:
     if not is_complex(x):
         return where(isfinite(x), dy, 0.0)
     return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)  # each part is replaced for itself
@@ -268,10 +269,10 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num)
 
-real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True, torch=lambda x: x.real)
-imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True,
+real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, torch=lambda x: x.real)
+imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), means=(np.imag,), view=True,
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x))
-conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, y, x: conj(dy),),
+conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
                    means=(np.conjugate,), torch="conj_physical")  # Python's number stays one
 
 # -- comparison, logic and bits
@@ -309,7 +310,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
     return torch.where(tensors.to_tensor(c, device, torch.bool), a, b)
 
 
-where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)),
+where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
                torch=_where)
 
 
@@ -341,9 +342,9 @@ clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (l
 # -- what a user says of a value
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
-array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone")
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,),
+array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone")
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
+copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,),
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, y, x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))
+                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))

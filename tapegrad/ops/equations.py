@@ -81,7 +81,7 @@ def matrix_function(name: str) -> Op:
 
     The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is that at xᴴ: f is its own rule.
     """
-    op = define(name, implementation(name), (lambda dy, y, x: corner(op, adjoint(x), dy),), raises=True,
+    op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 
@@ -101,7 +101,7 @@ sinhm, coshm, tanhm = map(matrix_function, ("sinhm", "coshm", "tanhm"))
 # an error of rounding, has another root than x has: the rules follow the one that was computed, y.
 
 
-def _sqrtm_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _sqrtm_cotangent(dy: Any, y: Any, _x: Any) -> Any:
     return solve_sylvester(adjoint(y), adjoint(y), dy)  # from y y = x
 
 

@@ -37,17 +37,17 @@ def _inner(y: Any, n: int, axis: int) -> Any:
 
 
 def _full(adjoint: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda dy, y, x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=_ADJOINT[norm]), x, axis)
+    return lambda dy, _y, _x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=_ADJOINT[norm]), _x, axis)
 
 
-def _rfft_cotangent(dy: Any, y: Any, x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    n = shape_of(x)[axis] if n is None else n
-    return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=_ADJOINT[norm]), x, axis)
+def _rfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    n = shape_of(_x)[axis] if n is None else n
+    return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=_ADJOINT[norm]), _x, axis)
 
 
-def _irfft_cotangent(dy: Any, y: Any, x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _irfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     dx = rfft(dy, axis=axis, norm=_ADJOINT[norm])
-    return _fit(where(_inner(dx, shape_of(y)[axis], axis), 2 * dx, dx), x, axis)
+    return _fit(where(_inner(dx, shape_of(_y)[axis], axis), 2 * dx, dx), _x, axis)
 
 
 def _of_tensor(name: str) -> Callable[..., Any]:

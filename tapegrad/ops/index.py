@@ -193,7 +193,7 @@ def _getitem_tensor(x: Any, *index: Any, through: Path = ()) -> Any:
     return tensor_index.read(follow(_array(x, index), through), index)
 
 
-def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
+def _getitem_cotangent(dy: Any, _y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
     return sparse(x, dy, index, through)
 
 
@@ -216,7 +216,7 @@ def read(x: Any, index: tuple[Any, ...], through: Path = ()) -> Any:
     return op(x, *index, **({"through": through} if through else {}))
 
 
-def _take_cotangent(dy: Any, y: Any, x: Any, indices: Any, axis: int = 0) -> Any:
+def _take_cotangent(dy: Any, _y: Any, x: Any, indices: Any, axis: int = 0) -> Any:
     return sparse(x, dy, (slice(None),) * (axis % len(shape_of(x))) + (indices,))
 
 
@@ -240,5 +240,5 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
-    lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
+    lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
     raises=True, torch=_take_along)

@@ -46,15 +46,15 @@ def _linear_weight_tensor(dy: Any, x: Any) -> Any:
     return torch.mm(dy.reshape(n, dy.shape[-1]).t(), x.reshape(n, x.shape[-1]))
 
 
-def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any) -> Any:
+def _by_bias(dy: Any, _y: Any, _x: Any, _w: Any, _b: Any) -> Any:
     axes = tuple(range(len(shape_of(dy)) - 1))
     return sum(dy, axis=axes) if axes else dy
 
 
-linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)),
-                                    lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
+linear = define("linear", _linear, (lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
+                                    lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
                 direct=True, torch=_linear_tensor)
-linear_weight = define("linear_weight", _linear_weight, (lambda dw, y, dy, x: linear(conj(x), dw), lambda dw, y, dy, x: matmul(conj(dy), dw)),
+linear_weight = define("linear_weight", _linear_weight, (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
                        direct=True, torch=_linear_weight_tensor)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
@@ -98,7 +98,8 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
     return torch.zeros_like(logp).scatter_(axis, at.unsqueeze(axis), share.to(logp.dtype).unsqueeze(axis))
 
 
-nll_loss = define("nll_loss", _nll_loss, (lambda dy, y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
+nll_loss = define("nll_loss", _nll_loss, (lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
                   direct=True, torch=_nll_loss_tensor)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True, torch=_nll_backward_tensor)
+                           (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True,
+                           torch=_nll_backward_tensor)

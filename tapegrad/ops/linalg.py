@@ -43,8 +43,8 @@ def _rows(x: Any) -> Any:
 # -- products of matrices: NumPy's rules for vectors (no axis of their own) and stacks (leading axes broadcast)
 
 
-def _matmul_left(dy: Any, y: Any, a: Any, b: Any) -> Any:
-    m, n = _ndim(a), _ndim(b)
+def _matmul_left(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
+    m, n = _ndim(_a), _ndim(b)
     if n == 1:
         return dy * conj(b) if m == 1 else dy[..., None] * conj(b)
     if m == 1:
@@ -55,8 +55,8 @@ def _matmul_left(dy: Any, y: Any, a: Any, b: Any) -> Any:
     return matmul(dy, _adjoint(b))
 
 
-def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
-    m, n = _ndim(a), _ndim(b)
+def _matmul_right(dy: Any, _y: Any, a: Any, _b: Any) -> Any:
+    m, n = _ndim(a), _ndim(_b)
     if m == 1:
         return dy * conj(a) if n == 1 else conj(a)[:, None] * dy[..., None, :]
     if n == 1:
@@ -69,19 +69,19 @@ def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True,
                 torch=product("matmul"))
 vecdot = define("vecdot", np.vecdot, (
-    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
+    lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
     torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
-    lambda dy, y, a, b: conj(dy) * reshape(b, shape_of(a)), lambda dy, y, a, b: dy * reshape(a, shape_of(b))),
+    lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
     torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
 
 matvec = define("matvec", np.matvec, (
-    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,),
+    lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))), means=(np.matvec,),
     torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
-    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,),
+    lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,),
     torch=lambda v, a: matmul.torch(v.conj()[..., None, :], a)[..., 0, :])
 
 # -- products over any axes
@@ -105,16 +105,16 @@ def _arrange(dx: Any, axes: list[int]) -> Any:
     return dx if order == tuple(range(len(axes))) else permute_dims(dx, axes=order)
 
 
-def _tensordot_left(dy: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
-    m, n = _ndim(a), _ndim(b)
+def _tensordot_left(dy: Any, _y: Any, _a: Any, b: Any, axes: Any = 2) -> Any:
+    m, n = _ndim(_a), _ndim(b)
     of_a, of_b = _summed(axes, m, n)
     mine, free = [i for i in range(m) if i not in of_a], tuple(i for i in range(n) if i not in of_b)
     dx = tensordot(dy, conj(b), axes=(tuple(range(len(mine), _ndim(dy))), free))
     return _arrange(dx, mine + [i for _, i in sorted(zip(of_b, of_a))])
 
 
-def _tensordot_right(dy: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
-    m, n = _ndim(a), _ndim(b)
+def _tensordot_right(dy: Any, _y: Any, a: Any, _b: Any, axes: Any = 2) -> Any:
+    m, n = _ndim(a), _ndim(_b)
     of_a, of_b = _summed(axes, m, n)
     mine, free = [i for i in range(n) if i not in of_b], tuple(i for i in range(m) if i not in of_a)
     dx = tensordot(conj(a), dy, axes=(free, tuple(range(len(free)))))
@@ -136,8 +136,8 @@ def _dot(a: Any, b: Any) -> Any:
 
 
 tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot)
-dot = define("dot", np.dot, (lambda dy, y, a, b: _tensordot_left(dy, y, a, b, _dot_axes(a, b)),
-                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))), torch=_dot)  # of stacks: of each pair
+dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
+                             lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot)  # of stacks: of each pair
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -192,7 +192,7 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True,
+    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True,
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
 
 
@@ -200,5 +200,5 @@ def _triangle(x: Any) -> Any:
     return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
 
 
-tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
-triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))

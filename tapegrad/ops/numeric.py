@@ -58,12 +58,12 @@ def _convolve(a: Any, v: Any, mode: str, reversed_: bool = False) -> Any:
 
 
 convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
-    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), b, mode="valid"),
-    lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), a, mode="valid")),
+    lambda dy, _y, _a, b, mode="full": correlate(_whole(dy, _a, b, mode), b, mode="valid"),
+    lambda dy, _y, a, _b, mode="full": correlate(_whole(dy, a, _b, mode), a, mode="valid")),
     torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode))
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
-    lambda dy, y, a, v, mode="full": convolve(_whole(dy, a, v, mode, _swapped(a, v)), v, mode="valid"),
-    lambda dy, y, a, v, mode="full": correlate(a, _whole(dy, a, v, mode, _swapped(a, v)), mode="valid")),
+    lambda dy, _y, _a, v, mode="full": convolve(_whole(dy, _a, v, mode, _swapped(_a, v)), v, mode="valid"),
+    lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
     torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at the last one to its left
@@ -81,13 +81,13 @@ def _piece(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
     return i, k, t, slope
 
 
-def _by_place(dy: Any, y: Any, x: Any, xp: Any, fp: Any) -> Any:
+def _by_place(dy: Any, _y: Any, x: Any, xp: Any, fp: Any) -> Any:
     i, k, t, slope = _piece(x, xp, fp)
     dx = dy * conj(slope)
     return assemble(xp, [real(dx * (t - 1)), real(-dx * t)], [(i,), (k,)])
 
 
-def _by_value(dy: Any, y: Any, x: Any, xp: Any, fp: Any) -> Any:
+def _by_value(dy: Any, _y: Any, x: Any, xp: Any, fp: Any) -> Any:
     i, k, t, _ = _piece(x, xp, fp)
     return assemble(fp, [dy * (1 - t), dy * t], [(i,), (k,)])
 
@@ -104,12 +104,12 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
     return torch.where(torch.isnan(x), math.nan, y)
 
 
-interp = define("interp", np.interp, (lambda dy, y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value), torch=_interp)
+interp = define("interp", np.interp, (lambda dy, _y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value), torch=_interp)
 
 # -- elementwise
 
 
-def _angle_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _angle_cotangent(dy: Any, _y: Any, x: Any) -> Any:
     if getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") != "c":
         return ZERO
     square = real(x) ** 2 + imag(x) ** 2
@@ -124,7 +124,7 @@ def _angle(x: Any) -> Any:
 
 angle = define("angle", np.angle, (_angle_cotangent,), torch=_angle)
 # SciPy's i0 differs from NumPy's by a rounding
-numpy_i0 = elementwise("numpy_i0", np.i0, lambda y, x: i1(x), on_torch=tensors.number_function("special.i0"))
+numpy_i0 = elementwise("numpy_i0", np.i0, lambda _y, x: i1(x), on_torch=tensors.number_function("special.i0"))
 
 # -- of Python's numbers, exact, and raising what math raises: on a tape of calls that are rounded they would be neither
 
@@ -144,10 +144,10 @@ def _toward(i: int, dy: Any, y: Any, *xs: Any) -> Any:
 euclidean_norm = define("euclidean_norm", math.hypot, _toward,
                         torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
 fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
-ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
+ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
                         torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
-item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None),
+item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None),
               torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())

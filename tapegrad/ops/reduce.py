@@ -41,9 +41,9 @@ def _to_integer(dtype: Any) -> bool:
     return dtype is not None and not is_inexact(dtype)
 
 
-def _summed(x: Any, dtype: Any) -> Any:
-    """Return what `dtype=` left of `x`: a real one takes the real part."""
-    return real(x) if dtype is not None and np.dtype(dtype).kind == "f" and is_complex(x) else x
+def _cast(x: Any, y: Any) -> Any:
+    """Return what `dtype=` left of `x`: of a complex one the real part, where the output is real."""
+    return real(x) if is_complex(x) and not is_complex(y) else x
 
 
 def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any], **kind: Any) -> Op:
@@ -51,8 +51,8 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
-        return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see needs
+        return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see residuals
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,10 +115,10 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
     return where(ties, dy, 0.0) / (astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n)
 
 
-sum = reduction("sum", np.sum, lambda dy, y, x, axis: stretched(dy, shape_of(x)),
+sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True)  # of integers and bools torch's is int64 too
-prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, y, x, axis: stretched(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
+prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
+mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)), over_axes(_mean), direct=True)
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
@@ -150,7 +150,7 @@ nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, torc
 
 
 def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
-    """Define a running total along an axis by `rule(dy, x, axis) -> dx`."""
+    """Define a running total along an axis by `rule(dy, y, x, axis) -> dx`."""
     def impl(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         y = ufunc.accumulate(x, axis=axis, dtype=dtype)
         if not include_initial:
@@ -161,7 +161,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
     def cotangent(dy: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         if _to_integer(dtype):
             return ZERO
-        return rule(dy[along(axis, slice(1, None))] if include_initial else dy, _summed(x, dtype), axis)
+        return rule(dy[along(axis, slice(1, None))] if include_initial else dy, y, x, axis)
 
     def on_torch(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         x = _total(x) if dtype is None else tensors.convert(x, dtype)
@@ -170,7 +170,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (cotangent,), torch=on_torch)
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch)
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -178,12 +178,13 @@ def _before(x: Any, axis: int) -> Any:
     return cumulative_prod(x, axis=axis, include_initial=True)[along(axis, slice(None, -1))]
 
 
-def _back_prod(dy: Any, x: Any, axis: int) -> Any:
+def _back_prod(dy: Any, _y: Any, x: Any, axis: int) -> Any:
     # d y[k] / d x[i] = before[i] x[i+1] ⋯ x[k] for k >= i, and the sum over k of dy[k] x[i+1] ⋯ x[k] is a recurrence
+    x = _cast(x, _y)
     return conj(_before(x, axis)) * recurrence(conj(x), dy, axis=axis, reverse=True)
 
 
-cumulative_sum = running("cumulative_sum", np.add, lambda dy, x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
+cumulative_sum = running("cumulative_sum", np.add, lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
 cumulative_prod = running("cumulative_prod", np.multiply, _back_prod)
 
 
@@ -231,7 +232,7 @@ def _recurrence_tensor(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> 
     return (y.flip(0) if reverse else y).movedim(0, axis)
 
 
-def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+def _by_factor(dy: Any, y: Any, a: Any, _b: Any, axis: int = 0, reverse: bool = False) -> Any:
     db = recurrence(conj(a), dy, axis=axis, reverse=not reverse)
     ahead, behind = (conj(y), db) if reverse else (db, conj(y))
     ndim = len(shape_of(y))
@@ -240,5 +241,5 @@ def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = F
 
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
-    _by_factor, lambda dy, y, a, b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
+    _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
     torch=_recurrence_tensor)

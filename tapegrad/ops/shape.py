@@ -25,18 +25,18 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True, direct=True,
+reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None), view=True, direct=True,
                  torch=lambda x, shape: x.reshape(numbers_of(shape)))
 
 
-def _permute_cotangent(dy: Any, y: Any, x: Any, axes: tuple[int, ...] | None = None) -> Any:
+def _permute_cotangent(dy: Any, _y: Any, _x: Any, axes: tuple[int, ...] | None = None) -> Any:
     if axes is None:
         return permute_dims(dy)
     return permute_dims(dy, axes=tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))))  # the inverse permutation
 
 
-def _squeeze_cotangent(dy: Any, y: Any, x: Any, axis: Any = None) -> Any:
-    return reshape(dy, shape_of(x)) if axis is None else expand_dims(dy, axis=axis)
+def _squeeze_cotangent(dy: Any, _y: Any, _x: Any, axis: Any = None) -> Any:
+    return reshape(dy, shape_of(_x)) if axis is None else expand_dims(dy, axis=axis)
 
 
 
@@ -57,13 +57,13 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
 
 permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True,
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, direct=True, torch=_expand_dims)
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), view=True, direct=True, torch=_expand_dims)
 squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, torch=_squeeze)
-flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True, direct=True,
+flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), view=True, direct=True,
               torch=lambda x, axis=None: x.flip(dims(x, axis)))
 
 
-def _roll_cotangent(dy: Any, y: Any, x: Any, shift: Any, **kw: Any) -> Any:
+def _roll_cotangent(dy: Any, _y: Any, _x: Any, shift: Any, **kw: Any) -> Any:
     return roll(dy, tuple(-n for n in shift) if isinstance(shift, tuple) else -shift, **kw)
 
 
@@ -79,7 +79,7 @@ roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True, direct=True,
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), view=True, direct=True,
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)))  # the sweep sums what was stretched
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
@@ -93,16 +93,16 @@ def stretched(dy: Any, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape))
 
 
-def _tile_cotangent(dy: Any, y: Any, x: Any, reps: int | tuple[int, ...]) -> Any:
-    shape, counts = shape_of(x), reps if isinstance(reps, tuple) else (reps,)
+def _tile_cotangent(dy: Any, _y: Any, _x: Any, reps: int | tuple[int, ...]) -> Any:
+    shape, counts = shape_of(_x), reps if isinstance(reps, tuple) else (reps,)
     ndim = max(len(shape), len(counts))
     sizes, counts = (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(counts)) + counts
     copies = reshape(dy, tuple(n for pair in zip(counts, sizes) for n in pair))
     return reshape(copies.sum(axis=tuple(range(0, 2 * ndim, 2))), shape)
 
 
-def _repeat_cotangent(dy: Any, y: Any, x: Any, repeats: int, axis: int | None = None) -> Any:
-    shape = shape_of(x)
+def _repeat_cotangent(dy: Any, _y: Any, _x: Any, repeats: int, axis: int | None = None) -> Any:
+    shape = shape_of(_x)
     at = len(shape) if axis is None or not shape else axis % len(shape) + 1
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
@@ -112,9 +112,9 @@ repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True,
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
-def _pad_value_cotangent(dy: Any, y: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
+def _pad_value_cotangent(dy: Any, _y: Any, _x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
     # the border alone, and not all less the centre, which would cancel
-    return where(np.pad(np.zeros(shape_of(x), bool), widths, constant_values=True), dy, 0.0)
+    return where(np.pad(np.zeros(shape_of(_x), bool), widths, constant_values=True), dy, 0.0)
 
 
 def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
@@ -126,7 +126,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 
 
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
-    lambda dy, y, x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
+    lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
              torch=_pad)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).

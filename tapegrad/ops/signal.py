@@ -30,7 +30,7 @@ def _full(dy: Any, a: Any, b: Any, mode: str) -> Any:
 
 
 def _by_factor(a_first: bool) -> Callable[..., Any]:
-    def cotangent(dy: Any, y: Any, a: Any, b: Any, mode: str = "full", method: str = "direct") -> Any:
+    def cotangent(dy: Any, _y: Any, a: Any, b: Any, mode: str = "full", method: str = "direct") -> Any:
         other = b if a_first else a
         return convolution(_full(dy, a, b, mode), flip(conj(other)), mode="valid", **({} if method == "direct" else {"method": method}))
     return cotangent

@@ -105,16 +105,17 @@ def _polygamma(x: Any, n: int) -> Any:
 
 
 gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
-gammaln = special("gammaln", lambda y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
-loggamma = special("loggamma", lambda y, x: digamma(x))
+gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
+loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
-digamma = special("digamma", lambda y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1), on_torch="digamma")
+digamma = special("digamma", lambda _y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1),
+                  on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
-                   (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),),
+                   (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),),
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
-zeta = special("zeta", "x", lambda y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
+zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
-betaln = special("betaln", lambda y, a, b: digamma(a) - digamma(a + b), lambda y, a, b: digamma(b) - digamma(a + b))
+betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
 binom = special("binom", lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
                 lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)))
 poch = special("poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m))
@@ -132,51 +133,51 @@ def _t_density(df: Any, t: Any) -> Any:
     return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
 
 
-gammainc = special("gammainc", "a", lambda y, a, x: _gamma_density(a, x), on_torch="special.gammainc", strong=True)
-gammaincc = special("gammaincc", "a", lambda y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc", strong=True)
-gammaincinv = special("gammaincinv", "a", lambda x, a, y: 1 / _gamma_density(a, x))
-gammainccinv = special("gammainccinv", "a", lambda x, a, y: -1 / _gamma_density(a, x))
-betainc = special("betainc", "a", "b", lambda y, a, b, x: _beta_density(a, b, x))
-betaincc = special("betaincc", "a", "b", lambda y, a, b, x: -_beta_density(a, b, x))
-betaincinv = special("betaincinv", "a", "b", lambda x, a, b, y: 1 / _beta_density(a, b, x))
-chdtr = special("chdtr", "v", lambda y, v, x: _gamma_density(v / 2, x / 2) / 2, on_torch=lambda v, x: torch.special.gammainc(v / 2, x / 2))
-chdtrc = special("chdtrc", "v", lambda y, v, x: -_gamma_density(v / 2, x / 2) / 2,
+gammainc = special("gammainc", "a", lambda _y, a, x: _gamma_density(a, x), on_torch="special.gammainc", strong=True)
+gammaincc = special("gammaincc", "a", lambda _y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc", strong=True)
+gammaincinv = special("gammaincinv", "a", lambda x, a, _y: 1 / _gamma_density(a, x))
+gammainccinv = special("gammainccinv", "a", lambda x, a, _y: -1 / _gamma_density(a, x))
+betainc = special("betainc", "a", "b", lambda _y, a, b, x: _beta_density(a, b, x))
+betaincc = special("betaincc", "a", "b", lambda _y, a, b, x: -_beta_density(a, b, x))
+betaincinv = special("betaincinv", "a", "b", lambda x, a, b, _y: 1 / _beta_density(a, b, x))
+chdtr = special("chdtr", "v", lambda _y, v, x: _gamma_density(v / 2, x / 2) / 2, on_torch=lambda v, x: torch.special.gammainc(v / 2, x / 2))
+chdtrc = special("chdtrc", "v", lambda _y, v, x: -_gamma_density(v / 2, x / 2) / 2,
                  on_torch=lambda v, x: torch.special.gammaincc(v / 2, x / 2))
-stdtr = special("stdtr", "df", lambda y, df, t: _t_density(df, t))
-stdtrit = special("stdtrit", "df", lambda t, df, p: 1 / _t_density(df, t))
+stdtr = special("stdtr", "df", lambda _y, df, t: _t_density(df, t))
+stdtrit = special("stdtrit", "df", lambda t, df, _p: 1 / _t_density(df, t))
 
 # -- error functions and the normal distribution
 
-erf = special("erf", lambda y, x: 2 / SQRT_PI * exp(-x * x), scalar=math.erf, on_torch="erf")
-erfc = special("erfc", lambda y, x: -2 / SQRT_PI * exp(-x * x), scalar=math.erfc, on_torch="erfc")
+erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), scalar=math.erf, on_torch="erf")
+erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), scalar=math.erfc, on_torch="erfc")
 erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx")
-erfi = special("erfi", lambda y, x: 2 / SQRT_PI * exp(x * x))
-erfinv = special("erfinv", lambda y, x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv")
-erfcinv = special("erfcinv", lambda y, x: -SQRT_PI / 2 * exp(y * y))
+erfi = special("erfi", lambda _y, x: 2 / SQRT_PI * exp(x * x))
+erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv")
+erfcinv = special("erfcinv", lambda y, _x: -SQRT_PI / 2 * exp(y * y))
 dawsn = special("dawsn", lambda y, x: 1 - 2 * x * y)
-ndtr = special("ndtr", lambda y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr")
-ndtri = special("ndtri", lambda y, p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri")
+ndtr = special("ndtr", lambda _y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr")
+ndtri = special("ndtri", lambda y, _p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri")
 log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr")
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 # -- logistic functions
 
-expit = special("expit", lambda y, x: y * (1 - y), on_torch="special.expit")
-logit = special("logit", lambda y, x: 1 / (x * (1 - x)), on_torch="special.logit")
-log_expit = special("log_expit", lambda y, x: expit(-x), on_torch="nn.functional.logsigmoid")
+expit = special("expit", lambda y, _x: y * (1 - y), on_torch="special.expit")
+logit = special("logit", lambda _y, x: 1 / (x * (1 - x)), on_torch="special.logit")
+log_expit = special("log_expit", lambda _y, x: expit(-x), on_torch="nn.functional.logsigmoid")
 
 # -- entropies, and products with a logarithm: 0 log 0 = 0
 
 
-def _by_factor(y: Any, x: Any, z: Any) -> Any:
+def _by_factor(_y: Any, x: Any, z: Any) -> Any:
     nothing = logical_and(equal(x, 0), less_equal(z, 0))
     return where(nothing, 0.0, log(where(nothing, 1.0, z)))
 
 
-xlogy = special("xlogy", _by_factor, lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy", strong=True)
+xlogy = special("xlogy", _by_factor, lambda _y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy", strong=True)
 xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z),
-                  lambda y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py", strong=True)
-entr = special("entr", lambda y, x: -log(x) - 1, on_torch="special.entr")
+                  lambda _y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py", strong=True)
+entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr")
 
 
 def _rel_entr(a: Any, b: Any) -> Any:
@@ -189,18 +190,18 @@ def _kl_div(a: Any, b: Any) -> Any:
     return torch.where((a == 0) & (b >= 0), b, _rel_entr(a, b) - a + b)
 
 
-rel_entr = special("rel_entr", lambda y, a, b: log(a / b) + 1, lambda y, a, b: -a / b, on_torch=_rel_entr)
-kl_div = special("kl_div", lambda y, a, b: log(a / b), lambda y, a, b: 1 - a / b, on_torch=_kl_div)
+rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr)
+kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div)
 
 # -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that their
 #    derivatives have no difference that cancels near 0
 
-exp10 = special("exp10", lambda y, x: y * LN10, on_torch=lambda x: 10.0 ** x)
-exprel = special("exprel", lambda y, x: _exprel_slope(x))
-powm1 = special("powm1", lambda y, x, p: p * x ** (p - 1), lambda y, x, p: (y + 1) * log(x))
-cosm1 = special("cosm1", lambda y, x: -sin(x), on_torch=lambda x: -2 * torch.sin(x / 2) ** 2)
-hyp1f1 = special("hyp1f1", "a", "b", lambda y, a, b, x: a / b * hyp1f1(a + 1, b + 1, x))
-hyp2f1 = special("hyp2f1", "a", "b", "c", lambda y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))
+exp10 = special("exp10", lambda y, _x: y * LN10, on_torch=lambda x: 10.0 ** x)
+exprel = special("exprel", lambda _y, x: _exprel_slope(x))
+powm1 = special("powm1", lambda _y, x, p: p * x ** (p - 1), lambda y, x, _p: (y + 1) * log(x))
+cosm1 = special("cosm1", lambda _y, x: -sin(x), on_torch=lambda x: -2 * torch.sin(x / 2) ** 2)
+hyp1f1 = special("hyp1f1", "a", "b", lambda _y, a, b, x: a / b * hyp1f1(a + 1, b + 1, x))
+hyp2f1 = special("hyp2f1", "a", "b", "c", lambda _y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))
 
 
 def _exprel_slope(x: Any) -> Any:
@@ -229,18 +230,18 @@ def _inv_boxcox1p(y: Any, lam: Any) -> Any:
     return torch.expm1(_grown(torch.log1p, y, lam))
 
 
-boxcox = special("boxcox", lambda y, x, lam: x ** (lam - 1), lambda y, x, lam: log(x) ** 2 * _exprel_slope(lam * log(x)), on_torch=_boxcox)
-boxcox1p = special("boxcox1p", lambda y, x, lam: (1 + x) ** (lam - 1), lambda y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
+boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: log(x) ** 2 * _exprel_slope(lam * log(x)), on_torch=_boxcox)
+boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1), lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
                    on_torch=_boxcox1p)
-inv_boxcox = special("inv_boxcox", lambda x, y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
+inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
                      on_torch=_inv_boxcox)
-inv_boxcox1p = special("inv_boxcox1p", lambda x, y, lam: (1 + x) ** (1 - lam),
+inv_boxcox1p = special("inv_boxcox1p", lambda x, _y, lam: (1 + x) ** (1 - lam),
                        lambda x, y, lam: -(1 + x) * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2, on_torch=_inv_boxcox1p)
 
 # -- robust losses
 
 
-def _by_width(y: Any, delta: Any, r: Any) -> Any:
+def _by_width(_y: Any, delta: Any, r: Any) -> Any:
     h = hypot(delta, r)
     return r ** 4 / (h * (h + delta) ** 2)
 
@@ -256,9 +257,9 @@ def _pseudo_huber(delta: Any, r: Any) -> Any:
     return torch.where(delta < 0, math.inf, torch.where((delta == 0) | (r == 0), 0.0, y))
 
 
-huber = special("huber", lambda y, delta, r: where(greater(abs(r), delta), abs(r) - delta, 0.0),
-                lambda y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
-pseudo_huber = special("pseudo_huber", _by_width, lambda y, delta, r: delta * r / hypot(delta, r), on_torch=_pseudo_huber)
+huber = special("huber", lambda _y, delta, r: where(greater(abs(r), delta), abs(r) - delta, 0.0),
+                lambda _y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
+pseudo_huber = special("pseudo_huber", _by_width, lambda _y, delta, r: delta * r / hypot(delta, r), on_torch=_pseudo_huber)
 
 # -- Bessel functions, by their argument: DLMF 10.6.1 and 2, 10.29.1 and 2
 
@@ -268,33 +269,33 @@ def _over(y: Any, x: Any) -> Any:
     return where(equal(x, 0), 0.5, y / where(equal(x, 0), 1.0, x))
 
 
-j0 = special("j0", lambda y, x: -j1(x), on_torch="special.bessel_j0")
+j0 = special("j0", lambda _y, x: -j1(x), on_torch="special.bessel_j0")
 j1 = special("j1", lambda y, x: j0(x) - _over(y, x), on_torch="special.bessel_j1")
-y0 = special("y0", lambda y, x: -y1(x), on_torch="special.bessel_y0")
+y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
-jv = special("jv", "v", lambda y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
-yv = special("yv", "v", lambda y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
-yn = special("yn", "n", lambda y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
-i0 = special("i0", lambda y, x: i1(x), on_torch="special.i0")
+jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
+yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
+yn = special("yn", "n", lambda _y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
+i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0")
 i1 = special("i1", lambda y, x: i0(x) - _over(y, x), on_torch="special.i1")
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
 i1e = special("i1e", lambda y, x: i0e(x) - _over(y, x) - sign(x) * y, on_torch="special.i1e")
-iv = special("iv", "v", lambda y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
+iv = special("iv", "v", lambda _y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
 ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
-k0 = special("k0", lambda y, x: -k1(x), on_torch="special.modified_bessel_k0")
+k0 = special("k0", lambda _y, x: -k1(x), on_torch="special.modified_bessel_k0")
 k1 = special("k1", lambda y, x: -k0(x) - y / x, on_torch="special.modified_bessel_k1")
 k0e = special("k0e", lambda y, x: y - k1e(x), on_torch="special.scaled_modified_bessel_k0")
 k1e = special("k1e", lambda y, x: y - k0e(x) - y / x, on_torch="special.scaled_modified_bessel_k1")
-kn = special("kn", "n", lambda y, n, x: -(kv(n - 1, x) + kv(n + 1, x)) / 2)
-kv = special("kv", "v", lambda y, v, x: -(kv(v - 1, x) + kv(v + 1, x)) / 2)
+kn = special("kn", "n", lambda _y, n, x: -(kv(n - 1, x) + kv(n + 1, x)) / 2)
+kv = special("kv", "v", lambda _y, v, x: -(kv(v - 1, x) + kv(v + 1, x)) / 2)
 kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 2)
 
 # -- integrals
 
-expi = special("expi", lambda y, x: exp(x) / x)
-exp1 = special("exp1", lambda y, x: -exp(-x) / x)
-expn = special("expn", "n", lambda y, n, x: -expn(n - 1, x))
-spence = special("spence", lambda y, x: where(equal(x, 1), -1.0, log(x) / where(equal(x, 1), 1.0, 1 - x)))
+expi = special("expi", lambda _y, x: exp(x) / x)
+exp1 = special("exp1", lambda _y, x: -exp(-x) / x)
+expn = special("expn", "n", lambda _y, n, x: -expn(n - 1, x))
+spence = special("spence", lambda _y, x: where(equal(x, 1), -1.0, log(x) / where(equal(x, 1), 1.0, 1 - x)))
 
 # -- sums of exponentials along axes
 
@@ -375,7 +376,7 @@ def _softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
     return conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True))
 
 
-def _softmax_back_by_y(d2: Any, g: Any, dy: Any, y: Any, axis: Any = None) -> Any:
+def _softmax_back_by_y(d2: Any, _g: Any, dy: Any, y: Any, axis: Any = None) -> Any:
     return d2 * (dy - sum(y * dy, axis=axis, keepdims=True)) - dy * sum(y * d2, axis=axis, keepdims=True)
 
 
@@ -392,15 +393,17 @@ def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-softmax_backward = define("softmax_backward", _softmax_back, (lambda d2, g, dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
+softmax_backward = define("softmax_backward", _softmax_back, (
+    lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
                           torch=_kernel("_softmax_backward_data", _softmax_back))
 log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
-    lambda d2, g, dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
-    lambda d2, g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)), torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
+    lambda d2, _g, _dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
+    lambda d2, _g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)),
+    torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
 
 
 def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda dy, y, x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
+    return lambda dy, y, _x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
 
 
 softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True, torch=_softmax)

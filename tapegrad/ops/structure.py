@@ -22,7 +22,7 @@ def _pack_vjp(y: Any, *leaves: Any, into: Structure) -> Callable[[Any], tuple[An
     return pack_pullback
 
 
-def _getfield_cotangent(dy: Any, y: Any, x: Any, key: Any) -> Any:
+def _getfield_cotangent(dy: Any, _y: Any, x: Any, key: Any) -> Any:
     if isinstance(x, dict):
         return {key: dy}
     return tuple(dy if i == key else ZERO for i in range(len(x)))

@@ -19,8 +19,8 @@ from tapegrad.numbers.parallel import in_parts
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import FOREIGN, Op, tracer_of
+from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.trace.residuals import needed
 
 LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
 
