@@ -1,13 +1,12 @@
 """value_retention: what a trace that is swept once keeps of its large values, and how it computes them.
 
-`grad` reads its tape once, and gives it up. So a large value that no rule reads (see `needs`) is dropped while the program still runs, as soon as
-nobody but the tape holds it: a later use needs a proxy, which holds the value, so a count of references tells. What is dropped gives its memory
-to the next value of its kind.
+`grad` reads its tape once, and gives it up. So a large value that no rule reads (see residuals) is dropped while the program still runs, as soon
+as nobody but the tape holds it. What is dropped gives its memory to the next value of its kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -48,14 +47,39 @@ class Dropped:
         return f"<{self._type_name}, dropped>"
 
 
+class Held:
+    """Operations of large values that are to be dropped as soon as nobody but the tape holds them.
+
+    Whoever may use a value has a proxy that holds it, and so does a sweep while it needs the value: so a count of references tells. All are
+    looked at again when there are a sixteenth more of them, which takes time linear in their number.
+    """
+
+    __slots__ = ("limit", "ops")
+
+    def __init__(self) -> None:
+        self.ops: list[Operation] = []
+        self.limit = 1
+
+    def let_go(self, kept: Container[Operation] = (), last: bool = False) -> list[Operation]:
+        """Return those whose values nobody else holds, and forget them and what is `kept`; the `last` time however few there are."""
+        if len(self.ops) < self.limit and not last:
+            return []
+        held: list[Operation] = []
+        free: list[Operation] = []
+        for op in self.ops:
+            if op not in kept:
+                (held if getrefcount(op.val) > 2 else free).append(op)  # what the operation and this call hold
+        self.ops, self.limit = held, len(held) + len(held) // 16 + 1
+        return free
+
+
 class Economy:
     """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them."""
 
-    __slots__ = ("active", "begun", "held", "limit", "read", "spare", "tape")
+    __slots__ = ("active", "begun", "held", "read", "spare", "tape")
     tape: Tape
     active: bytearray
-    held: list[Operation]
-    limit: int
+    held: Held
     read: set[Operation]
     spare: list[Any]
 
@@ -66,7 +90,7 @@ class Economy:
         """Look after the values of a tape, as far as it has been recorded."""
         self.begun = True
         self.tape, self.active = tape, activity(tape)
-        self.held, self.limit, self.read, self.spare = [], 1, set(), []
+        self.held, self.read, self.spare = Held(), set(), []
         for op in tape.ops:
             self._note(op)
 
@@ -90,7 +114,7 @@ class Economy:
                     self.read.update(needed(op, self.active))
                     break
         if makes_apart(op, op.val):
-            self.held.append(op)
+            self.held.ops.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, a function of numbers and arrays, in memory that has become free where that fits."""
@@ -114,19 +138,12 @@ class Economy:
         return found
 
     def release(self, last: bool = False) -> None:
-        """Drop what nobody holds and no rule reads; where much is held, look only when a sixteenth more has come, or at the `last`."""
-        if len(self.held) < self.limit and not last:
-            return
-        held = []
-        for op in self.held:
-            if op in self.read or op is self.tape.result:
-                continue
-            if getrefcount(op.val) > 2:  # what the operation and this call hold
-                held.append(op)
-            else:
-                self.spare.append(op.val)
-                op.val = Dropped(op.val)
-        self.held, self.limit = held, len(held) + len(held) // 16 + 1
+        """Drop what nobody holds and no rule reads."""
+        if self.tape.result is not None:
+            self.read.add(self.tape.result)
+        for op in self.held.let_go(self.read, last):
+            self.spare.append(op.val)
+            op.val = Dropped(op.val)
         if last:
             self.spare = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -11,7 +10,7 @@ import numpy as np
 from tapegrad.ops import pack, setitem
 from tapegrad.rules.registry import Op
 from tapegrad.tape.tape import Call, Operation, Tape, Unknown, operands
-from tapegrad.trace.value_retention import LARGE
+from tapegrad.trace.value_retention import LARGE, Held
 
 _blanks: WeakValueDictionary[Any, np.ndarray[Any, Any]] = WeakValueDictionary()
 
@@ -64,31 +63,19 @@ def is_released(tape: Tape) -> bool:
 
 
 class Dropping:
-    """Drops the large values of a tape that is being recorded, as soon as nothing but the tape holds them.
+    """Drops the large values of a tape that is being recorded, as soon as nothing but the tape holds them."""
 
-    The proxies of a value hold it, and so does the sweep while it needs the value: so a count of references tells. All are
-    looked at again when there are a sixteenth more of them, which takes time linear in their number.
-    """
-
-    __slots__ = ("held", "limit")
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self.held: list[Operation] = []
-        self.limit = 1
+        self.held = Held()
 
     def watch(self, op: Operation) -> None:
         """Drop the value of an operation, where it is large, once nobody else holds it."""
-        if not _is_large(op):
-            return
-        self.held.append(op)
-        if len(self.held) >= self.limit:
-            held = []
-            for op in self.held:
-                if getrefcount(op.val) > 2:  # what the operation and this call hold
-                    held.append(op)
-                else:
-                    op.val = _dropped(op)
-            self.held, self.limit = held, len(held) + len(held) // 16 + 1
+        if _is_large(op):
+            self.held.ops.append(op)
+            for free in self.held.let_go():
+                free.val = _dropped(free)
 
 
 def _dropped(op: Operation) -> Unknown:
