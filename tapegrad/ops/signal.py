@@ -79,7 +79,7 @@ def _as_wide(x: Any, other: Any) -> Any:
     return x if dtype_of(x) == dtype else astype(x, dtype=dtype)
 
 
-def _by_image(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
+def _by_image(dy: Any, _y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
     dx = convolution(_as_wide(dy, w), _turned(w, x, axis))
     for i, how, before, behind in _places(x, w, axis, mode, origin):
         n, ndim = shape_of(x)[i], len(shape_of(x))
@@ -92,7 +92,7 @@ def _by_image(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: An
     return dx
 
 
-def _by_weights(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
+def _by_weights(dy: Any, _y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
                 **kwargs: Any) -> Any:
     wide = x
     for i, how, before, behind in _places(x, w, axis, mode, origin):
@@ -106,7 +106,7 @@ def _by_weights(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: 
 correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights), torch=on_host(_filter("correlate1d")))
 correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights), torch=on_host(_filter("correlate")))
 uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
-    lambda dy, y, x, size, **kwargs: _by_image(dy, y, x, np.full(size, 1.0 / size), **kwargs), None), torch=on_host(_uniform_filter1d))
+    lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None), torch=on_host(_uniform_filter1d))
 
 
 # A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a cotangent of y is that of b * x.
@@ -128,13 +128,13 @@ def _by_taps(taps: Any, x: Any, g: Any, axis: int) -> Any:
     return stack(*delayed, axis=0)
 
 
-def _by_numerator(dy: Any, y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+def _by_numerator(dy: Any, _y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
     return _by_taps(b, x, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
-def _by_denominator(dy: Any, y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+def _by_denominator(dy: Any, y: Any, _b: Any, a: Any, _x: Any, axis: int = -1) -> Any:
     return -_by_taps(a, y, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
-lfilter = define("lfilter", _lfilter, (_by_numerator, _by_denominator, lambda dy, y, b, a, x, axis=-1: _backwards(b, a, dy, axis)),
+lfilter = define("lfilter", _lfilter, (_by_numerator, _by_denominator, lambda dy, _y, b, a, _x, axis=-1: _backwards(b, a, dy, axis)),
                  torch=on_host(_lfilter))

@@ -35,16 +35,16 @@ def _ends(x: Any, axis: int, first: float, last: float) -> Any:
 
 
 def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
-    def cotangent(dy: Any, y: Any, x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
+    def cotangent(dy: Any, _y: Any, _x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
         def transpose(dy: Any) -> Any:
             return op()(dy, type=TRANSPOSED[type], axis=axis, norm=norm)
 
         def ends(weight: float) -> Any:
-            return _ends(x, axis, weight, 1.0) if cosine else _ends(x, axis, 1.0, weight)
+            return _ends(_x, axis, weight, 1.0) if cosine else _ends(_x, axis, 1.0, weight)
         if norm == "ortho" or type == 4 or (type == 1 and not cosine):
             return transpose(dy)
         if type == 1:
-            inner = _ends(x, axis, 0.5, 0.5)
+            inner = _ends(_x, axis, 0.5, 0.5)
             return transpose(dy / inner) * inner
         return transpose(dy * ends(2.0)) if type == 2 else transpose(dy) * ends(0.5)
     return cotangent
