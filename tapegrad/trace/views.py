@@ -24,7 +24,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 from tapegrad.numbers.view_path import Path, Step, assign, follow
-from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
+from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
 from tapegrad.rules.registry import Op, Slotted, Traced, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.trace.value_retention import is_large
@@ -389,6 +389,15 @@ def _guard_writable(storage: Storage, tracer: Any) -> None:
         tracer.guard_lent()
     if isinstance(storage.op, Input):
         tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
+
+
+def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of a call with new arrays for those that it writes into: it is made again, to see whether it raises."""
+    def new(x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(new, x))
+        return empty_like(x) if isinstance(x, Traced) and isinstance(plain(x), np.ndarray) else None
+    return {**kwargs, "out": new(kwargs["out"])} if kwargs.get("out") is not None else kwargs
 
 
 def hand_out(x: Traced) -> Any:
