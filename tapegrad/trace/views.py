@@ -408,7 +408,8 @@ def hand_out(x: Traced) -> Any:
     if isinstance(value, np.ndarray):
         value = value.copy()
         value.flags.writeable = False
-        place(x).storage.handed.append(weakref.ref(value))
+        storage = place(x).storage
+        storage.handed = [*(copy for copy in storage.handed if copy() is not None), weakref.ref(value)]
     return value
 
 
