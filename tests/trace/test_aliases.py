@@ -108,3 +108,31 @@ def test_a_write_is_seen_as_numpy_has_it(row: str) -> None:
                     assert isinstance(y, tg.TapeError) or ("D[" in row and "read-only" in str(y)), (name, number, y)
                 else:
                     assert same(y, expected), (name, number, y, expected)
+
+
+def test_no_copy_is_told_from_the_layout_at_each_call() -> None:
+    def f(x: Any) -> Any:
+        return np.asarray(x, order="C", copy=False).sum()
+    compiled, x = tg.compile(f), np.arange(6.0).reshape(2, 3)
+    for _ in range(3):
+        assert compiled(x) == 15.0
+    for _ in range(3):
+        with pytest.raises(ValueError, match="avoid copy"):
+            compiled(np.asfortranarray(x))
+
+
+def test_what_is_held_as_a_plain_copy_keeps_an_array_from_being_written_to() -> None:
+    def stale(x: Any) -> Any:
+        y = np.zeros(3)
+        held = D["asarray"](y)
+        y[0] = x
+        return held.sum() * x
+
+    def let_go(x: Any) -> Any:
+        y = np.ones(3)
+        total = D["asarray"](y).sum()
+        y[0] = x
+        return y.sum() * total
+    with pytest.raises(tg.MutationError, match="still held"):
+        tg.grad(stale, 2.0)
+    assert tg.grad(let_go, 2.0)[1][1] == 3.0

@@ -80,8 +80,10 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
         value, fresh = ops.array(value), True  # a number becomes an array
     ndmin, copied = kwargs.get("ndmin", 0), kwargs.get("copy", True if fn.__name__ == "array" else None)
-    if copied is False and (fresh or not views.lies(value, order)):
-        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    if copied is False:
+        value._tracer.guard_layout()
+        if fresh or not views.lies(value, order):
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
     value = copy(value, order) if not fresh and copied else views.arranged(value, order, copied=fresh)
     return ops.reshape(value, (1,) * (ndmin - rank(value)) + shape_of(value)) if ndmin > rank(value) else value
 
