@@ -12,7 +12,7 @@ from tests.fuzz.leaves import Path, changed, is_smooth, leaves
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
 COARSE = (1e-1, 3e-2, 1e-2, 3e-3)
-FINER = (1e-6, 1e-7, 1e-8)  # than a program's jumps may be apart, which the others then take for a slope
+FINER = (1e-6, 1e-7, 1e-8, 1e-9)  # than a program's jumps may be apart, which the others then take for a slope
 
 
 def verdict(value: Callable[[Callable[[Any], Any]], Any], arguments: Any, gradient: Any, seed: int, coarse: bool) -> str:

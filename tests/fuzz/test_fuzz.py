@@ -96,8 +96,8 @@ def test_processes_share_the_seeds() -> None:
     assert sorted(seed for seed, _ in search(range(3), jobs=1)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("line", ["a + round(a * 1e4, 2)", "a + 1e-3 * math.sin(a * 1e9)", "a / math.fmod(a * 1e7, 1.0) ** 40"])
-def test_jumps_waves_and_poles_finer_than_a_step_are_no_wrong_slopes(line: str) -> None:
-    program = Program(0, (("fuzz_main", f"import math\ndef f(a):\n    return {line}\n"),), (Call(("0.123456785",)),))
+@pytest.mark.parametrize("line", ["a + round(a * 3e5, 2)", "a + 1e-9 * math.sin(a * 1e15)"])
+def test_jumps_and_waves_finer_than_a_step_are_no_wrong_slopes(line: str) -> None:
+    program = Program(0, (("fuzz_main", f"import math\ndef f(a):\n    return {line}\n"),), (Call(("0.123456733",)),))
     report = examine(program, {ONCE, DIFFERENCES})
     assert report.outcome == "compared" and report.finds == []
