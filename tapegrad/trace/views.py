@@ -391,6 +391,16 @@ def _guard_writable(storage: Storage, tracer: Any) -> None:
         tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
 
 
+def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
+    """Refuse copy.deepcopy of two arguments that are one array: Python makes one copy of it, and a tape one of each."""
+    others = memo.setdefault("arrays of a trace", [])
+    if others:
+        x._tracer.guard_apart()
+    if any(other is not x and plain(other._val) is plain(x._val) for other in others):
+        raise MutationError("copy.deepcopy of two arguments that are one array, which makes one copy of both", user_location(), "x.copy() of each")
+    others.append(x)
+
+
 def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return keyword arguments of a call with new arrays for those that it writes into: it is made again, to see whether it raises."""
     def new(x: Any) -> Any:

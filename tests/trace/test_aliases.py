@@ -136,3 +136,18 @@ def test_what_is_held_as_a_plain_copy_keeps_an_array_from_being_written_to() -> 
     with pytest.raises(tg.MutationError, match="still held"):
         tg.grad(stale, 2.0)
     assert tg.grad(let_go, 2.0)[1][1] == 3.0
+
+
+def test_two_arguments_that_are_one_array_are_not_copied_apart() -> None:
+    def f(a: Any, b: Any) -> Any:
+        first, second = copy.deepcopy([b, {"q": a}])
+        first[0] = 1.0
+        return second["q"].sum() + first.sum()
+    x, y = np.array([2.0, 3.0]), np.array([4.0, 5.0])
+    compiled = tg.compile(f)
+    for _ in range(3):
+        assert compiled(x, y) == f(x, y)
+    for run in (compiled, lambda *args: tg.grad(f, *args)):
+        with pytest.raises(tg.MutationError, match="one copy of both"):
+            run(x, x)
+    assert compiled(x, y) == f(x, y)
