@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tapegrad.compile.skeleton import Skeleton, Spot
-from tapegrad.numbers.formatting import PYTHON
 from tapegrad.ops.structure import Table, choose, getfield
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.transforms.rewrite import leading
@@ -88,7 +85,7 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
 
 
 def _is_scalar(op: Operation) -> bool:
-    return (type(op.val) in PYTHON or isinstance(op.val, np.generic)) and (type(op) is not Call or pure(op.fn))
+    return (op.spec.is_python or op.spec.is_scalar) and (type(op) is not Call or pure(op.fn))
 
 
 def _constant(op: Operation, part: int) -> Any:

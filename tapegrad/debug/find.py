@@ -16,7 +16,7 @@ from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import has_gradient, leading, placed, rewrite
@@ -76,7 +76,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     if kind not in KINDS:
         raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")
     leaves = leaves_of(tape, args, kwargs or {}) if args or kwargs else None
-    if leaves is None and any(op.val is UNKNOWN for op in tape):
+    if leaves is None and not all(map(has_value, tape)):
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
 
     with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news

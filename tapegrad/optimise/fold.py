@@ -54,6 +54,6 @@ def _value(op: Call, args: tuple[Any, ...]) -> Any:
     except Exception:  # whatever it is, it is raised where the tape runs
         return op
     if literal(val):
-        return op.val if literal(op.val) and type(op.val) is not type(val) and op.val == val else val
-    largest = max([LARGEST, *[arg.val.size for arg in args if isinstance(arg, Constant) and isinstance(arg.val, np.ndarray)]])
+        return op.val if literal(op.val) and op.spec.type is not type(val) and op.val == val else val
+    largest = max([LARGEST, *[arg.spec.size for arg in args if isinstance(arg, Constant) and arg.spec.is_memory]])
     return val if type(val) is np.ndarray and val.size <= largest else op

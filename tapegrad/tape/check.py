@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapegrad.errors import MalformedTape, TapeError
-from tapegrad.numbers.formatting import type_name
-from tapegrad.tape.tape import Call, Operation, Tape, Unknown, Variable, operands
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Operation, Tape, Variable, operands
 
 if TYPE_CHECKING:
     from tapegrad.ops.loop import Loop
@@ -67,17 +67,17 @@ def _misfits(op: Call, loop: Loop) -> Iterator[str]:
         yield f"whose body does not return a tuple of the {carried} values that it hands on"
         return
     for part in op.args[given:given + listed]:
-        if isinstance(part, Operation) and type(part.val) in (tuple, list) and len(part.val) != loop.count:
-            yield f"of {loop.count} runs, and {part.name} has {len(part.val)} elements"
+        if isinstance(part, Operation) and part.spec.type in (tuple, list) and len(part.spec.parts) != loop.count:
+            yield f"of {loop.count} runs, and {part.name} has {len(part.spec.parts)} elements"
     for x, new in zip(inputs[steps + given + listed:], result.args):
-        was, now = (_kind(getattr(y, "val", y)) for y in (x, new))
+        was, now = (_kind(spec_of(y)) for y in (x, new))
         if was and now and was != now:
             yield f"whose body hands on {now} for {x.name}, which is {was}"
 
 
-def _kind(x: Any) -> str:
-    """Return what an array must be in all runs; numbers are one kind."""
-    return "" if isinstance(x, Unknown) else type_name(x) if getattr(x, "shape", ()) else "a number"
+def _kind(x: Spec) -> str:
+    """Return what an array must be in all runs; numbers are one kind. Of what nothing is known it is ""."""
+    return "" if isinstance(x.type, str) else str(x) if x.shape else "a number"
 
 
 def _fault(tape: Tape, position: int, what: str) -> MalformedTape:

@@ -11,7 +11,7 @@ from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.interposition import interposition
@@ -57,9 +57,11 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 
 def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
+    """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where there is not even a spec."""
     from tapegrad.replay.interpreter import fill
-    filled = fill(tape.check())
+    if is_flat(tape.check()) and all(op.spec.is_complete for op in tape.ops if not has_value(op)):
+        return tape
+    filled = fill(tape)
     return filled if is_flat(filled) else primitivize(filled)
 
 
