@@ -12,12 +12,12 @@ from tapegrad.compile.numpy.function import Miss
 from tapegrad.errors import GuardError
 from tapegrad.ops import draw, pack
 from tapegrad.replay.interpreter import Run
+from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import Op
 from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Tape
 from tapegrad.trace.residuals import needed
 from tapegrad.trace.value_retention import makes_apart
-from tapegrad.transforms.rewrite import activity
 
 
 def is_refillable(tape: Tape) -> bool:

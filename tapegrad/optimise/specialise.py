@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,8 @@ import numpy as np
 from tapegrad.numbers.formatting import plain
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Guard, Input, Tape
-from tapegrad.trace.context import number_kind
-from tapegrad.trace.proxy import KINDS
+from tapegrad.trace.guards import FIXED, KINDS
 from tapegrad.transforms.walk import Walk
-
-FIXED: dict[str, Callable[[Any], Any]] = {
-    "type": lambda x: type(plain(x)), "class": lambda x: KINDS.get(type(x), type(x)), "kind": number_kind,
-    "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
-    "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
-}
-"""The facts that follow from a value's exact type, shape and dtype."""
 
 
 def specialise(tape: Tape) -> Tape:

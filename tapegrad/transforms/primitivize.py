@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.replay.interpreter import fill
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
@@ -58,7 +59,6 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 def flattened(tape: Tape) -> Tape:
     """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where there is not even a spec."""
-    from tapegrad.replay.interpreter import fill
     if is_flat(tape.check()) and all(op.spec.is_complete for op in tape.ops if not has_value(op)):
         return tape
     filled = fill(tape)
