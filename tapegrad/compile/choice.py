@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tapegrad.compile.skeleton import Skeleton, Spot
 from tapegrad.ops.structure import Table, choose, getfield
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.spec import part_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.transforms.walk import Walk, pure
 
@@ -73,7 +74,7 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
             walk.keep(op)
     facts = tuple([guard.fact for guard in guards])
     row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts, table=choice.table)
-    parts = {spot: walk.make(spot[0], getfield, row, number, val=row.val[number]) for number, spot in enumerate(spots)}
+    parts = {spot: walk.make(spot[0], getfield, row, number, val=part_of(row.val, number)) for number, spot in enumerate(spots)}
     for op in tape.ops:
         if op in replaced:
             walk.stand_in(op, parts[op, -1])

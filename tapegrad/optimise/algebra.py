@@ -204,7 +204,7 @@ def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
     """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape writes to nothing in place."""
     if op.fn in (conjugate, real) and op.spec.is_complex:
         return None
-    return same(x, op) if isinstance(x, Operation) and x.spec.layout == op.spec.layout else None
+    return same(x, op) if isinstance(x, Operation) and x.spec.layout == op.spec.layout is not None else None
 
 
 def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:

@@ -83,8 +83,13 @@ class Spec:
 
     @property
     def layout(self) -> Any:
-        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous."""
-        steps = tuple(step // self.itemsize for step in self.strides or ())
+        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous.
+
+        None where nobody knows.
+        """
+        if self.strides is None:
+            return None if self.is_memory else "C"
+        steps = tuple(step // self.itemsize for step in self.strides)
         if self.system == "torch":
             return "tensor" if self.is_contiguous else ("tensor", *steps)
         if not self.is_memory or self.is_contiguous:
@@ -94,8 +99,8 @@ class Spec:
     @property
     def order(self) -> str:
         """How a copy of an array lies in memory: "C", "F", or "K" for neither."""
-        copy = self if self.layout in ("C", "F") else spec_of(np.empty_like(self.sample()))
-        return copy.layout if isinstance(copy.layout, str) else "K"
+        layout = self.layout if self.layout in ("C", "F", None) else spec_of(np.empty_like(self.sample())).layout
+        return layout if isinstance(layout, str) else "K"
 
     def _is_dense(self, axes: range) -> bool:
         step = self.itemsize
@@ -282,6 +287,13 @@ UNKNOWN = Absent(NOTHING)
 def absent(spec: Spec) -> Absent:
     """Return what stands for an absent value, the same for all of one spec."""
     return UNKNOWN if spec == NOTHING else _absent(spec)
+
+
+def part_of(val: Any, number: int) -> Any:
+    """Return a part of a nest, an absent one of one that is absent."""
+    if type(val) is not Absent:
+        return val[number]
+    return absent(val.spec.parts[number]) if number < len(val.spec.parts) else UNKNOWN
 
 
 _absent = lru_cache(_MANY)(Absent)

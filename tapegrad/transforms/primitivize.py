@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import TapeError
-from tapegrad.numbers.formatting import PYTHON, is_python
+from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.registry import Op, Traced, rrule
@@ -87,7 +87,7 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
 def _as_recorded(made: Traced, op: Call) -> None:
     """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
     call = made._op
-    if type(op.val) in PYTHON and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
+    if op.spec.is_python and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
             and (call.fn.scalar is not None or all(is_python(value_of(arg)) for arg in call.args)):
         call.val = made._val = made._val.item()
 
