@@ -61,7 +61,7 @@ def _value(op: Call, args: tuple[Any, ...]) -> Any:
 
 
 def _as_recorded(val: Any, y: Spec) -> Any:
-    """Return a number as one of the type that was recorded, where it has that value too: beside a float32 Python's gives way, and NumPy's does not."""
+    """Return a number as one of the type that was recorded, where it has that value too: beside float32 Python's gives way, and NumPy's does not."""
     if np.iscomplexobj(val) and not y.is_complex:
         return val
     made = y.type(val) if y.is_scalar else val.item() if isinstance(val, np.generic) else val

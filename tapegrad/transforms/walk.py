@@ -196,9 +196,11 @@ class Walk:
 
 
 def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that it has of zeros."""
+    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that the op says, or has of zeros."""
     values = list(map(value_of, args))
     missing = [x.spec for x in values if type(x) is Absent]
+    if missing and fn.spec is not None and (made := fn.spec(*map(spec_of, values), **kwargs)) is not None:
+        return absent(made)
     if not all(x.has_sample for x in missing):
         return UNKNOWN
     with np.errstate(all="ignore"):
