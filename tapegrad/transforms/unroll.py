@@ -86,5 +86,5 @@ def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
         if not (known or isinstance(op, Input) or op is body.result):
             at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
             made.note = made.note or note
-            if made.spec.is_array and made.spec.kind != "O":
+            if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
                 drop(made)  # that of the first run lies in one place for all
