@@ -24,7 +24,8 @@ from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules.readonly import lent
 from tapegrad.rules.registry import Op, Traced, op_of
 from tapegrad.tape.call_stack import Paths
-from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
