@@ -20,6 +20,7 @@ from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
 from tapegrad.rules.registry import define
+from tapegrad.rules.result_spec import by_matmul
 
 
 def _ndim(x: Any) -> int:
@@ -67,7 +68,7 @@ def _matmul_right(dy: Any, _y: Any, a: Any, _b: Any) -> Any:
 
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True,
-                torch=product("matmul"))
+                torch=product("matmul"), spec=by_matmul)
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
     torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])

@@ -19,6 +19,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules.registry import Op, define
+from tapegrad.rules.result_spec import by_reduction
 
 
 def reduced(x: Any, axis: Any = None) -> Iterable[int]:
@@ -52,7 +53,8 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see residuals
+    reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
+    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, **kind)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, overload
 
@@ -19,6 +19,7 @@ from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, nam
 from tapegrad.rules.missing_rule import missing_rule
 from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
+from tapegrad.rules.result_spec import ResultSpec, by_ufunc
 from tapegrad.tree.flatten import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,10 +81,11 @@ class Op:
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
-                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
+                 spec: ResultSpec | None = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
-        self.partials = partials
+        self.partials, self.spec = partials, spec
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
@@ -349,9 +351,11 @@ def _mean(key: Any, meaning: Callable[..., Any]) -> None:
 
 
 def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
-           means: Iterable[Any] = (), **kind: Any) -> Op:
+           means: Sequence[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
+    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None), None)
+    kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))  # `**` has types of its own
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tapegrad as tg
 from tapegrad import ops
+from tapegrad.compile.numpy import function
 from tapegrad.ops import triangular
 from tapegrad.testing import check_grads
 from tests.cases.case import draw
@@ -160,7 +161,7 @@ def library(request: Any, monkeypatch: Any) -> str:
     if request.param == "numpy":
         monkeypatch.delitem(sys.modules, "scipy.linalg.blas")
         monkeypatch.setattr(triangular, "load_blas", lambda: None)
-        monkeypatch.setattr("tapegrad.compile.numpy.function.load_blas", lambda: None)
+        monkeypatch.setattr(function, "load_blas", lambda: None)
     return str(request.param)
 
 

@@ -14,11 +14,11 @@ from tapegrad import ops
 from tapegrad.numbers.cotangents import dense
 from tapegrad.rules.registry import OPS, Op
 from tapegrad.rules.residuals import reads
+from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call
 from tapegrad.testing import contract
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.trace.value_retention import Dropped
 from tapegrad.transforms.grad import gradients_of
 from tests.cases import FAMILIES
 from tests.compile.test_compile import same
@@ -54,7 +54,7 @@ def nan(x: Any) -> Any:
 
 def dropped(x: Any) -> Any:
     """Return what raises when it is read."""
-    return Dropped(x) if type(x) is np.ndarray else nan(x)
+    return absent(spec_of(x)) if type(x) is np.ndarray else nan(x)
 
 
 def checked(op: Op, seen: set[Any]) -> Op:

@@ -1,0 +1,44 @@
+"""dropping: large values that are given up, of which the spec stays: all that passes and the writer look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.ops import pack, setitem
+from tapegrad.rules.registry import Op
+from tapegrad.tape.tape import Call, Operation, Tape, drop, operands
+from tapegrad.trace.value_retention import LARGE, Held
+
+
+def drop_large(tape: Tape) -> None:
+    """Drop the large values of a tape's calls, and the nests of them."""
+    for op in [op for op in tape.ops if _is_large(op) or (type(op) is Call and op.fn is pack and any(map(_is_large, operands(op))))]:
+        drop(op)
+
+
+class Dropping:
+    """Drops the large values of a tape that is being recorded, as soon as nothing but the tape holds them."""
+
+    __slots__ = ("held",)
+
+    def __init__(self) -> None:
+        self.held = Held()
+
+    def watch(self, op: Operation) -> None:
+        """Drop the value of an operation, where it is large, once nobody else holds it."""
+        if _is_large(op):
+            self.held.ops.append(op)
+            for free in self.held.let_go():
+                drop(free)
+
+
+def _is_large(op: Operation) -> bool:
+    """True for a call of a large value. What makes an array for writing keeps it: passes look at its number, and views of it at its operation."""
+    if not (type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call) or op.val.dtype == object:
+        return False
+    root: Any = op
+    while type(root) is Call and type(root.fn) is Op and root.fn.view and isinstance(root.args[0], Operation):
+        root = root.args[0]
+    return not (type(root) is Call and type(root.fn) is Op and (root.fn.owns or root.fn is setitem))
