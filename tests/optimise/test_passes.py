@@ -192,6 +192,7 @@ def test_rule(rule: Any, f: Callable[..., Any], x: Any, left: str) -> None:
     optimised_agrees(lambda x: contract(f(x)), x)
 
 
+@pytest.mark.quick
 def test_zeros_keep_their_sign() -> None:
     def f(x: Any) -> Any:
         return x + 0.0, 0 + x, x - 0.0, x - (-0.0), 0.0 - x, x + (-0.0), x - x, -(x - x), np.negative(-x), -x - (-x), x * -1, x / -1, 0.0 + -x, x + np.zeros(2)

@@ -123,6 +123,7 @@ def test_every_problem(name: str) -> None:
     assert step.stats.traces == 1
 
 
+@pytest.mark.quick
 def test_results_are_tensors_of_the_callers() -> None:
     def f(x: Any, y: Any) -> Any:
         return x + y, x, np.exp(x)[1:], np.exp(x), CAPTURED[:2], x.T
@@ -142,6 +143,7 @@ CAPTURED = np.arange(3.0)
 TENSOR = torch.arange(3.0, dtype=torch.float64)
 
 
+@pytest.mark.quick
 def test_gradients_serve_a_parameter() -> None:
     step = tg.value_and_grad(lambda w, x: np.sum(np.tanh(x @ w) ** 2), backend="torch")
     w, x = torch.nn.Parameter(torch.tensor(draw(3, 2))), torch.tensor(draw(4, 3))
