@@ -30,6 +30,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V,
 from tapegrad.trace.context import Context
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
+from tapegrad.transforms.forward import forwardtape, jvp, linearize
 from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
@@ -42,6 +43,6 @@ __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
     "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
     "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
-    "flatgrad", "from_fx", "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback",
-    "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
+    "flatgrad", "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "jvp", "linearize", "load", "ops",
+    "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
 ]

@@ -10,7 +10,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.tensors import on_host
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.shape import flip, pad
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
 
 
 def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:
@@ -36,4 +36,4 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
     return cotangent
 
 
-convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), torch=on_host(_convolution))
+convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH, torch=on_host(_convolution))
