@@ -3,6 +3,7 @@
 from tapegrad import api, frontends, ops
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
+from tapegrad.compile.jacobian import hessian, hvp, jacobian
 from tapegrad.compile.path import RetraceWarning
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
@@ -43,6 +44,6 @@ __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
     "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
     "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
-    "flatgrad", "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "jvp", "linearize", "load", "ops",
+    "flatgrad", "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "hessian", "hvp", "jacobian", "jvp", "linearize", "load", "ops",
     "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
 ]

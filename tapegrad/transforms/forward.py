@@ -90,8 +90,12 @@ class Push:
         self._tape = tape
 
     def __call__(self, *tangents: Any) -> Any:
+        return self.along(given(self._tape, tangents))
+
+    def along(self, known: dict[int, Any]) -> Any:
+        """Return the tangent of the value for tangents of inputs by their positions on the tape."""
         tape = self._tape
-        pass_ = Pass(tape, given(tape, tangents))
+        pass_ = Pass(tape, dict(known))
         last = _last_uses(tape)
         for op in tape.ops:
             pass_.dying = last[op.id]
@@ -124,8 +128,12 @@ def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
     if len(tangents) != len(parts):
         raise ArgumentError(f"there are {len(tangents)} tangents for {len(parts)} arguments", None, "one for each, None for one that is constant")
     inputs = tape.inputs
-    for structure, value in zip(parts, tangents):
-        for x, t in zip(inputs[structure.start + 1:], structure.unmirror(value)):
+    for number, (structure, value) in enumerate(zip(parts, tangents), 1):
+        try:
+            found = structure.unmirror(value)
+        except ArgumentError as err:
+            raise ArgumentError(f"the tangent of argument {number} is nested otherwise than that: {err.what}", None, err.try_) from err
+        for x, t in zip(inputs[structure.start + 1:], found):
             if t is not None and not isinstance(t, Absorbing):
                 known[x.id] = fitted(t, x)
     return known
@@ -218,18 +226,24 @@ class Pass:
 
 def _nested(result: Any, pass_: Pass) -> Any:
     """Return the tangent of a tape's result, nested as that is: zeros where nothing flowed."""
-    if type(result) is Call and result.fn is pack:
-        parts = [_dense(pass_.known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
-        return result.kwargs["into"].mirror(parts)
-    if not is_leaf(result.val):
-        leaves: list[Any] = []
-        structure = flatten(result.val, "", leaves, [], shared=False)
-        return structure.mirror([_dense(None, leaf) for leaf in leaves])
-    return _dense(pass_.known.get(result.id), result.val)
+    if type(result) is not Call or result.fn is not pack:
+        return _dense(pass_.known.get(result.id), result.val)
+    parts = [_dense(pass_.known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
+    into = result.kwargs["into"]
+    return into.mirror(parts) if isinstance(into, Structure) else (parts[0], into.signature.gradients(parts[1:]))
 
 
 def _dense(t: Any, y: Any) -> Any:
-    return conform(t, y) if isinstance(t, Traced) else conform(ZERO if t is None else t, plain(y))
+    """Return a tangent as the caller has it: in memory of its own, nested as the value is, zeros for none."""
+    if y is None:
+        return None
+    if not is_leaf(y):
+        leaves: list[Any] = []
+        structure = flatten(y, "", leaves, [], shared=False)
+        return structure.mirror(list(map(_dense, structure.unmirror(t), leaves)))
+    if isinstance(t, Traced):
+        return t
+    return conform(ZERO if t is None or isinstance(t, Absorbing) else t, plain(y))
 
 
 # -- the tape of both
