@@ -13,14 +13,13 @@ from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import assign
-from tapegrad.ops import getfield, pack, setitem
+from tapegrad.ops import astype, getfield, pack, setitem
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.registry import Traced, op_of
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, value_of
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
-from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.interposition import interposition
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import collector, flatten_call, put_result, record
@@ -29,7 +28,7 @@ from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.tangents import settled, tangent
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
-from tapegrad.tree.flatten import Structure, flatten, is_leaf
+from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -144,7 +143,7 @@ def fitted(t: Any, x: Input) -> Any:
     name, val = x.label or x.name, x.val
     if not has_gradient(val):
         raise ArgumentError(f"{name} is a {type_name(val)}, which has no tangent", None, "None as its tangent")
-    t = np.asarray(t, complex if _is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t) if type(t) is int else t
+    t = np.asarray(t, complex if _is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t) if isinstance(t, int) else t
     if not is_leaf(t):
         raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None, "a tangent of its shape, or None")
     if shape_of(t) != shape_of(val):
@@ -152,7 +151,7 @@ def fitted(t: Any, x: Input) -> Any:
     if _is_complex(t) and not _is_complex(val):
         raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t
-    return settled(t, val)
+    return settled(astype(t, dtype=np.dtype(float)) if getattr(dtype_of(t), "kind", "f") in "biu" else t, val)
 
 
 def _is_complex(x: Any) -> bool:
@@ -178,6 +177,8 @@ class Pass:
         ts = [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
         if op.fn is pack:
             into = op.kwargs["into"]
+            for arg in op.args:
+                self.owned.pop(getattr(arg, "id", 0), None)  # the nest holds it
             parts = [ZERO if t is None else t for t in ts]
             found = into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
         elif op.fn is getfield:
@@ -267,7 +268,7 @@ def _forward(tape: Tape) -> Tape:
         else:
             pass_.step(seen)
         if len(new.ops) > mark:
-            _keep(new, mark, pass_.known.get(seen.id))
+            _keep(tracer, mark, pass_.known.get(seen.id))
         name = seen.val._op.name if isinstance(seen.val, Traced) else seen.name
         for made in new.ops[mark:]:
             made.code, made.lasti, made.note = seen.code, seen.lasti, f"tangent of {name}"
@@ -286,6 +287,7 @@ def _forward(tape: Tape) -> Tape:
         finally:
             tracer.close()
             leave()
+    new.check()
     return new
 
 
@@ -293,14 +295,24 @@ def _no_loop(*args: Any) -> Any:
     raise ArgumentError("a tape with loops has no forward tape", None, "tg.unroll(tape)")
 
 
-def _keep(new: Tape, mark: int, found: Any) -> None:
+def _keep(tracer: Tracer, mark: int, found: Any) -> None:
     """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of no matter which cotangent."""
-    leads = leading(new.ops, [part._op for part in (found if isinstance(found, tuple) else (found,)) if isinstance(part, Traced)])
-    kept = [op for op in new.ops[mark:] if leads[op.id] or (isinstance(op, Guard) and (op.args[0].id <= mark or leads[op.args[0].id]))]
+    new = tracer.tape
+    recorded, wanted = new.ops[mark:], {part._op for part in leaves_of(found) if isinstance(part, Traced)}
+    for op in reversed(recorded):
+        if isinstance(op, Guard) and op.args[0].id <= mark:
+            wanted.add(op)
+        if op in wanted:
+            wanted.update(operands(op))
+    kept = [op for op in recorded if op in wanted or (isinstance(op, Guard) and op.args[0] in wanted)]
+    if len(kept) == len(recorded):
+        return
     del new.ops[mark:]
     for op in kept:
         new.ops.append(op)
         op.id = len(new.ops)
+    tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}  # what is dropped is recorded anew
+    tracer.guarded = {(at, fact) for at, fact in tracer.guarded if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}
 
 
 def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:

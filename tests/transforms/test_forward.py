@@ -389,6 +389,38 @@ def test_a_users_rule_is_transposed() -> None:
     assert tg.jvp(lambda x: 3 * sorted_twice(x), (X,), (V,))[1].shape == X.shape
 
 
+@tg.primitive
+def mixed(xs: Any, scale: Any) -> Any:
+    return {"sum": xs[0] * scale + xs[1]["y"], "first": xs[0][0] ** 2}
+
+
+@tg.rrule(mixed)
+def _(xs: Any, scale: Any) -> Any:
+    def pullback(dz: Any) -> Any:
+        flat, first = dz["sum"], dz["first"]
+        dx = flat * scale
+        dx = dx + first * 2 * xs[0] * (np.arange(len(xs[0])) == 0)
+        return [dx, {"y": flat}], (flat * xs[0]).sum()
+    return mixed(xs, scale), pullback
+
+
+def test_a_users_rule_of_nested_arguments_and_results() -> None:
+    def f(x: Any, scale: Any) -> Any:
+        y = x * 2
+        y[1] = scale
+        z = mixed([y, {"y": x}], scale)
+        y[0] = 7.0
+        return z["sum"] * y, z["first"]
+    agrees(f, (X, 1.5))
+
+
+def test_a_tangent_of_integers_is_taken_as_real() -> None:
+    for v in ([1, 0, 2, 0], np.array([1, 0, 2, 0]), np.array([1.0, 0.0, 2.0, 0.0], np.float32)):
+        np.testing.assert_allclose(tg.jvp(lambda x: x ** 2 / 3, (X,), (v,))[1], 2 * X * [1, 0, 2, 0] / 3)
+        np.testing.assert_allclose(tg.jvp(lambda x: x ** 2 / 3, (np.arange(4),), (v,))[1], 2 * np.arange(4) * [1, 0, 2, 0] / 3)
+    assert tg.jvp(lambda x: x * 0.5, (2.0,), (True,))[1] == 0.5
+
+
 def test_a_pullback_that_calls_c_is_refused_at_the_users_line() -> None:
     with pytest.raises(tg.ConcretizationError, match="the tangent of by_c is made of its pullback") as caught:
         tg.jvp(lambda x: by_c(x) + 1, (X,), (V,))
