@@ -8,7 +8,7 @@ import warnings
 
 # The library's modules whose functions are not registered yet, and the frontend that does it.
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name}" for name in ("special", "linalg", "signal", "stats", "integrate", "optimize")},
-            "torch": "tapegrad.frontends.torch"}
+            "torch": "tapegrad.frontends.torch", "mpmath": "tapegrad.frontends.mpmath"}
 
 
 def register_imported() -> None:

@@ -12,6 +12,7 @@ from tapegrad.ops.loop import Loop, is_loop, taken
 from tapegrad.rules.registry import Op, Traced
 from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.context import Tracer, number_kind
+from tapegrad.trace.precision import check_precision
 from tapegrad.transforms.rewrite import leading
 from tapegrad.transforms.walk import own, typed_by_value
 
@@ -90,6 +91,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         if isinstance(made, Constant):
             tracer.constants[id(made.val)] = (made.val, made)
         elif isinstance(op, Guard):
+            check_precision(op)
             tracer.guarded.add((made.args[0].id, op.fact))
             if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
                 tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that
