@@ -35,7 +35,6 @@ from tapegrad.numbers.tensors import (
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import convert, draw, getfield, pack, setitem
 from tapegrad.ops.loop import Loop, Runs, is_loop
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.replay.python_errors import as_recorded, raising
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.registry import Op, Traced, rrule
@@ -43,8 +42,8 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.trace.context import are_apart
+from tapegrad.trace.guards import FIXED, KINDS
 from tapegrad.trace.precision import check_precision
-from tapegrad.trace.proxy import KINDS
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.flatten import ValueAndGradients
 
@@ -191,6 +190,9 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
         runs.add(k, [values[part.id] if isinstance(part, Operation) else part for part in results])
         owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
     return runs.result
+
+
+Loop.player = staticmethod(play_loop)
 
 
 def constants_of(tape: Tape) -> Iterator[Constant]:

@@ -22,12 +22,11 @@ from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.call_arguments import frozen, lost
 from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, into_out, shown
 from tapegrad.tree.flatten import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
-# A replay may compute with Python's numbers where the program had NumPy's.
-KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.fusion import unfuse
 from tapegrad.compile.numpy.inline_source import Vendor

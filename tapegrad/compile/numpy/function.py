@@ -9,6 +9,7 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.source import Source, write_source
 from tapegrad.compile.source_names import Names
