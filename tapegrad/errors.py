@@ -20,6 +20,9 @@
 | np.add.at(whole, 0, x): a float added to ints | UnknownFunction |
 | x * o, an array and an object of the user's that NumPy goes through | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
+| np.gcd(x, 2) of a Fraction: no exact meaning | UnknownFunction |
+| x * n, a number of a kind that nobody has registered | UnknownFunction |
+| Decimals at another precision than at the beginning of the trace | UnknownFunction |
 | using x after its trace | EscapedProxy |
 | a call without a rule | MissingRule |
 | a replay that takes another branch | GuardError |

@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import ORDINARY
 
 OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in ("", "r")
                                                 for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"))])
@@ -35,14 +36,15 @@ class System:
 
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """Compute an op of numbers of which one is of this system; raise UnknownFunction where it has no meaning for them."""
-        if op.pythonic or op.nested:
-            return op.read(*args, **kwargs)
-        fn = self.functions.get(op.__name__)
-        if fn is None:
-            kind = next(type(x).__name__ for x in args if system_of(type(x)) is self)
-            raise UnknownFunction(f"{op.__name__} has no exact meaning for a {kind}", user_location(),
+        self.check(op)
+        return self.functions.get(op.__name__, op.read)(*args, **kwargs)
+
+    def check(self, op: Any) -> None:
+        """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute something of such objects."""
+        if not (op.pythonic or op.nested or op.__name__ in self.functions):
+            kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
+            raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
                                   "arithmetic, or float(...) of the argument before it is passed: its gradient is then a float")
-        return fn(*args, **kwargs)
 
 
 SYSTEMS: dict[type, System] = {}
@@ -112,7 +114,7 @@ def _is_unknown(cls: Any) -> bool:
 
 def system(x: Any) -> System | None:
     """Return the adapter for a number, or for what stands behind a traced one."""
-    return system_of(type(plain(x)))
+    return None if type(x) in ORDINARY else system_of(type(plain(x)))
 
 
 def systems_of(values: Sequence[Any]) -> list[System]:

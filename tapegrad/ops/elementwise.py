@@ -161,11 +161,11 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 
 
 def _ln2(y: Any) -> Any:
-    return LN2 if type(y) is float or system(y) is None else log(number_like(y, 2))
+    return LN2 if system(y) is None else log(number_like(y, 2))
 
 
 def _ln10(y: Any) -> Any:
-    return LN10 if type(y) is float or system(y) is None else log(number_like(y, 10))
+    return LN10 if system(y) is None else log(number_like(y, 10))
 
 
 sqrt = elementwise("sqrt", np.sqrt, lambda y, x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)

@@ -15,5 +15,4 @@ RECORDED["convert"] = convert
 
 def exactly(value: float, x: Any) -> Any:
     """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside floats and arrays as it is."""
-    known = None if type(x) is float else system(x)
-    return value if known is None else number_like(x, value)
+    return value if system(x) is None else number_like(x, value)

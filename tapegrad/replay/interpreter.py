@@ -43,7 +43,7 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.trace.context import are_apart
 from tapegrad.trace.guards import FIXED, KINDS
-from tapegrad.trace.precision import check_precision
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.flatten import ValueAndGradients
 

@@ -27,7 +27,7 @@ from tapegrad.rules.registry import Op, Traced, op_of
 from tapegrad.tape.call_stack import Paths
 from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.trace import ownership
-from tapegrad.trace.precision import follow
+from tapegrad.trace.number_systems import follow
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek
 from tapegrad.tree.copies import running
@@ -141,7 +141,7 @@ class Tracer:
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
         self.special = self.dynamic = self.laid = self.apart = False
-        self.followed: tuple[str, ...] = ()  # the precisions that are looked after
+        self.followed: tuple[Any, ...] = ()  # the number systems that are looked after
         self.error: Exception | None = None  # the last that a call raised
         self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
         self.refusal: TapeError | None = None  # the first, which the program may have caught, or a library, or Python made an error of its own of

@@ -22,7 +22,7 @@ from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.trace.interposition import interposition, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.precision import follow
+from tapegrad.trace.number_systems import follow
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.value_retention import Economy, is_large

@@ -13,7 +13,7 @@ from tapegrad.rules.registry import Op, Traced
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.context import Tracer, number_kind
-from tapegrad.trace.precision import check_precision
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.transforms.walk import own, typed_by_value
 
 

@@ -16,7 +16,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, co
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.interposition import interposition
-from tapegrad.trace.precision import check_precision
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import collector, put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
