@@ -85,7 +85,7 @@ class Visit:
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
-        if not self.looks or systems_of([op.val for op in tape.ops]):  # there is no faster code for numbers of other systems
+        if not self.looks or systems_of(tape.ops):  # there is no faster code for numbers of other systems
             return False
         recorded = compiled._backend.clock() - self.start
         if compiled.warmup is None and not self.rent.ends(recorded, len(tape), compiled._pace):
@@ -412,7 +412,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     """
     chosen = choose(backend, device, mode, passes)
     if isinstance(f, Tape):
-        if systems_of([op.val for op in f.ops]):
+        if systems_of(f.ops):
             raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which there is no faster code", None,
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)

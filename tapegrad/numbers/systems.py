@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from types import FrameType, FunctionType
 from typing import Any
@@ -117,11 +117,11 @@ def system(x: Any) -> System | None:
     return None if type(x) in ORDINARY else system_of(type(plain(x)))
 
 
-def systems_of(values: Sequence[Any]) -> list[System]:
-    """Return the adapters of the numbers among some values that have one."""
-    kinds = set(map(type, values))
+def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> list[System]:
+    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of these, if they are known."""
+    kinds = {type(op.val) for op in ops} if kinds is None else kinds
     if any(hasattr(kind, "_tracer") for kind in kinds):
-        kinds = {type(plain(x)) for x in values}
+        kinds = {type(plain(op.val)) for op in ops}
     return [known for kind in kinds if (known := system_of(kind)) is not None]
 
 

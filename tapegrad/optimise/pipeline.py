@@ -42,7 +42,7 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     >>> len(best) < len(flat), best.play(2.0, 3.0) == flat.play(2.0, 3.0)
     (True, True)
     """
-    if systems_of([op.val for op in tape.ops]):  # others compute with constants, in floats or at the precision of today
+    if systems_of(tape.ops):  # others compute with constants, in floats or at the precision of today
         passes = [each for each in passes if each in EXACT]
     with collector:
         return own_results(_rounds(tape, passes, report), tape)

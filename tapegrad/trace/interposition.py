@@ -62,9 +62,10 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                         return fn(*args, **kwargs)
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
-                    args = tuple(map(as_float, args))  # what math computes with
                     if len(args) == 1:
-                        return record_unary(args[0], meaning, shim)  # type: ignore[arg-type]
+                        x = arg if type(arg._val) in ORDINARY else as_float(arg)
+                        return record_unary(x, meaning, shim)  # type: ignore[arg-type]
+                    args = tuple(map(as_float, args))  # what math computes with
                     tracer = tracer_of(args)
                     return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
                 except Exception as err:

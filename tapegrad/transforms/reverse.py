@@ -184,7 +184,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     cot[op.id] = seed
     kinds = {type(op.val) for op in tape.ops} - ORDINARY
     # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
-    whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of([op.val for op in tape.ops])))
+    whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of(tape.ops, kinds)))
     try:
         passed = None
         for op in order(tape.ops):
