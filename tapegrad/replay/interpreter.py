@@ -17,7 +17,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
-from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, type_name
+from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, quoted, type_name
 from tapegrad.numbers.systems import PRECISION, system
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
@@ -49,7 +49,7 @@ from tapegrad.tree.flatten import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+    "float": float, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
     "mpmath precision": lambda x: PRECISION["mpmath precision"](),
@@ -359,7 +359,7 @@ def verify(guard: Guard, value: Any) -> None:
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
         check_precision(guard)
-        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
+        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
 
 
@@ -380,7 +380,7 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)
-    return FACTS[fact](x.item())
+    return x.detach().cpu().numpy().tobytes() if fact == "content" else FACTS[fact](x.item())
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import dtype_of
-from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import is_generator
 
 
@@ -50,3 +50,37 @@ def has_gradient(val: Any) -> bool:
     if type(val) is np.ndarray:
         return bool(val.dtype.kind != "b")
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
+
+
+def is_inert(op: Operation) -> bool:
+    """True for an operation through which no gradient flows to an input: a count, a place, a number that was rounded.
+
+    Asked only where a plain value is wanted, so a search is soon enough.
+    """
+    stack, seen = [op], {op}
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Input) and has_gradient(top.val):
+            return False
+        new = [used for used in _flowing(top) if used not in seen]
+        seen.update(new)
+        stack += new
+    return True
+
+
+def _flowing(op: Operation) -> list[Operation]:
+    """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has digits behind the point."""
+    if type(op) is Call and not getattr(op.fn, "differentiable", True):
+        return []
+    partials = getattr(op.fn, "partials", None) if type(op) is Call else None
+    given = operands(op) if type(partials) is not tuple else [
+        x for i, x in enumerate(op.args) if isinstance(x, Operation) and (i >= len(partials) or partials[i] is not None)]
+    return given if not _is_whole(op.val) else [x for x in given if not _has_digits(x.val)]
+
+
+def _is_whole(val: Any) -> bool:
+    return isinstance(val, int) or getattr(dtype_of(val), "kind", "") in ("b", "i", "u")
+
+
+def _has_digits(val: Any) -> bool:
+    return isinstance(val, (float, complex)) or getattr(dtype_of(val), "kind", "") in ("f", "c")

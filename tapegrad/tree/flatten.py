@@ -8,7 +8,7 @@ import numbers
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ReferenceType
 
@@ -250,8 +250,8 @@ def _shapes(value: Any) -> list[str]:
     """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
     found = []
     for leaf in map(plain, leaves_of(value)):
-        is_complex = is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c"
-        found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
+        kind = "complex" if is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c" else "real"
+        found.append(f"{kind}{list(getattr(leaf, 'shape', ()))}")
     return found
 
 
@@ -305,8 +305,7 @@ def leaves_of(x: Any) -> list[Any]:
     """Return the leaves of a nested structure."""
     leaves: list[Any] = []
     if not _quickly(x, leaves, set()):
-        leaves.clear()
-        flatten(x, "", leaves, [])
+        flatten(x, "", leaves := [], [])
     return leaves
 
 
@@ -486,6 +485,8 @@ def _attributes(x: Any) -> dict[str, Any]:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
+    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
+        return {}  # made in C, and so not to be copied without its content
     found = dict(getattr(x, "__dict__", {}))
     found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
     return found
