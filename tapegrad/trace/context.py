@@ -29,7 +29,7 @@ from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input,
 from tapegrad.trace import ownership
 from tapegrad.trace.number_systems import follow
 from tapegrad.trace.value_retention import Economy, is_large
-from tapegrad.trace.views import known, part, peek
+from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import OPAQUE, flatten, leaves_of
 
@@ -434,7 +434,7 @@ class Tracer:
         if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
             return
         self.error = err
-        given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
+        given = self.pack((args, unwritten(kwargs)))
         if isinstance(given, Traced):
             self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
 

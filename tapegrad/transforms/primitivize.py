@@ -87,7 +87,7 @@ def _as_recorded(made: Traced, op: Call) -> None:
     """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
     call = made._op
     if type(op.val) in PYTHON and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
-            and (call.fn.scalar is not None or all(is_python(value_of(arg)) for arg in call.args)):
+            and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64) for x in map(value_of, call.args)):
         call.val = made._val = made._val.item()
 
 

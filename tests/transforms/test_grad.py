@@ -370,3 +370,11 @@ def test_a_tape_that_nobody_replays_has_no_guards(f: Any, given: Any, other: Any
     guards = [[op for op in tape if isinstance(op, Guard)] for tape in tapes]
     assert guards[0] and not guards[1]
     assert [op.fn for op in tapes[1] if isinstance(op, tg.Call)] == [op.fn for op in tapes[0] if isinstance(op, tg.Call) and op.fn is not ops.pack]
+
+
+@pytest.mark.parametrize("f", [lambda x: 1.87 * np.frexp(x)[0], lambda x: np.ldexp(x, np.int32(2)) * 1.5, lambda x: math.ldexp(x, 2) * np.float64(1.5), lambda x: 1.5 * np.modf(x)[0]])
+def test_a_function_of_maths_is_called_with_what_it_takes(f: Any) -> None:
+    tape = tg.gradtape(f, 0.955)
+    expected = tg.grad(f, 0.955)
+    for played in (tape, tg.primitivize(tape), tg.flatgrad(tg.trace(f, 0.955)[1]), tg.optimise(tg.primitivize(tape))):
+        assert played.play(0.955) == expected
