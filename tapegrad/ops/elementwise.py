@@ -23,7 +23,10 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import is_complex_number, system
+from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules.registry import Op, Partial, define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -40,7 +43,8 @@ def conj(x: Any) -> Any:
 
 def is_complex(x: Any) -> bool:
     """True for a complex number, array or proxy of one."""
-    return getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") == "c"  # type: ignore[no-any-return]
+    kind = getattr(dtype_of(x), "kind", None)
+    return kind == "c" if kind is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -72,7 +76,8 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
                 scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, torch=of_tensors(name, impl, means, on_torch))
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
+                  torch=of_tensors(name, impl, means, on_torch))
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None) -> Op:
@@ -95,9 +100,9 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
 multiply = define("multiply", operator.mul, (lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a)),
-                  means=(np.multiply, operator.mul), direct=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
+                  means=(np.multiply, operator.mul), direct=True, pointwise=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),
-                means=(np.divide, operator.truediv), direct=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
+                means=(np.divide, operator.truediv), direct=True, pointwise=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,))
@@ -112,7 +117,15 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv))
-remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod),
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if system(a) is not None or system(b) is not None:  # Decimal's remainder has the sign of `a`, and a quotient is rounded
+        return rint((a - a % b) / b)
+    return floor(divide(a, b))
+
+
+remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -_quotient(a, b), means=(np.remainder, operator.mod),
                         on_torch=_of_integers(operator.mod))
 fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
 square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
@@ -123,12 +136,24 @@ def _by_base(_y: Any, x: Any, p: Any) -> Any:
         # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
     if isinstance(p, (int, float)) and not hasattr(p, "shape"):
-        return p * x ** (p - 1) if p else 0.0
+        return p * x ** (p - 1) if p else 0
     return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))
 
 
 def _by_exponent(y: Any, x: Any, _p: Any) -> Any:
+    if system(y) is not None:
+        return _exactly_by_exponent(y, number_like(y, x))  # the logarithm of an integer would be a float
     return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1, x)))
+
+
+def _exactly_by_exponent(y: Any, x: Any) -> Any:
+    try:
+        factor = log(where(equal(x, 0), 1, x))
+    except ArithmeticError:  # Decimal raises of a negative number, where others have nan
+        factor = number_like(y, math.nan)
+    if is_complex(factor) and not is_complex(y):
+        factor = number_like(y, math.nan)
+    return where(equal(x, 0), 0.0, y * factor)
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
@@ -136,7 +161,16 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 
 # -- powers, exponentials, logarithms
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
+
+def _ln2(y: Any) -> Any:
+    return LN2 if system(y) is None else log(number_like(y, 2))
+
+
+def _ln10(y: Any) -> Any:
+    return LN10 if system(y) is None else log(number_like(y, 10))
+
+
+sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)
 
 
 def _cbrt(x: Any) -> Any:
@@ -147,11 +181,11 @@ def _cbrt(x: Any) -> Any:
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
 exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * LN2, means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log)
-log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
-log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * LN10), means=(np.log10,), scalar=math.log10)
+log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10)
 log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y), means=(np.logaddexp,))
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y), means=(np.logaddexp2,))
@@ -207,12 +241,12 @@ def _sign(x: Any) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs), pointwise=True,
              torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, _y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
-                  means=(np.copysign,), scalar=math.copysign, torch=of_tensors("copysign", np.copysign))
+                  means=(np.copysign,), scalar=math.copysign, pointwise=True, torch=of_tensors("copysign", np.copysign))
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
 trunc = constant("trunc", np.trunc, np.trunc)
@@ -241,7 +275,7 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
+ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp, pointwise=True,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
 frexp = define("frexp", np.frexp, (lambda dy, y, _x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
                means=(np.frexp,), scalar=math.frexp,
@@ -254,8 +288,9 @@ def _modf(x: Any) -> Any:
 
 
 modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
-nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), torch=of_tensors("nextafter", np.nextafter))
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,),
+nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), pointwise=True,
+                   torch=of_tensors("nextafter", np.nextafter))
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,), pointwise=True,
                    torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
@@ -271,11 +306,11 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, torch=lambda x: x.real)
-imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), means=(np.imag,), view=True,
+real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, linear=(0,), torch=lambda x: x.real)
+imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), means=(np.imag,), view=True, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x))
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
-                   means=(np.conjugate,), torch="conj_physical")  # Python's number stays one
+                   means=(np.conjugate,), linear=(0,), torch="conj_physical")  # Python's number stays one
 
 # -- comparison, logic and bits
 
@@ -313,13 +348,13 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               torch=_where)
+               linear=(1, 2), torch=_where)
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
     # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for among the operands,
     # where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half of max(x, 0) equals 0)
-    return where(equal(mine, y), where(equal(mine, other), 0.5 * dy, dy), 0.0)
+    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
 
 
 def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
@@ -327,7 +362,7 @@ def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
 
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
-    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,),
+    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,), pointwise=True,
                   torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
@@ -338,15 +373,17 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
-clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),),
+clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high), lambda x, low=None, high=None: np.clip(x, low, high)))
 
 # -- what a user says of a value
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
-array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone")
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,),
+array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,))
+# a Python number as NumPy's, with its arithmetic
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x)
+copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,),
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))
+                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,),
+                torch=lambda x, dtype: tensors.convert(x, dtype))

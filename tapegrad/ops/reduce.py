@@ -118,9 +118,10 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
 
 
 sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True)  # of integers and bools torch's is int64 too
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)), over_axes(_mean), direct=True)
+mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)), over_axes(_mean), direct=True,
+                 linear=(0,))
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
@@ -172,7 +173,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch)
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, linear=(0,) if ufunc is np.add else ())
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -241,7 +242,12 @@ def _by_factor(dy: Any, y: Any, a: Any, _b: Any, axis: int = 0, reverse: bool = 
     return ahead * pad(behind[along(axis, slice(None, -1))], tuple((int(i == axis % ndim), 0) for i in range(ndim)))
 
 
+def _recurrence_tangent(ts: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+    da, db = ts
+    return NotImplemented if da is not None else recurrence(a, db, axis=axis, reverse=reverse)
+
+
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor)
+    torch=_recurrence_tensor, linear=_recurrence_tangent)

@@ -14,6 +14,7 @@ from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_locat
 from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.numbers.formatting import plain, spelled
 from tapegrad.numbers.parallel import LONG, in_parts
+from tapegrad.numbers.systems import promoted, system_of
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
 from tapegrad.rules.missing_rule import missing_rule
@@ -23,6 +24,7 @@ from tapegrad.rules.result_spec import ResultSpec, by_ufunc
 from tapegrad.tree.flatten import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+EACH = "each"
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
@@ -76,13 +78,15 @@ class Op:
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
     a `direct` op take tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises` may
     do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks into it.
+    For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
+    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
                  direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None) -> None:
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials, self.spec = partials, spec
@@ -94,7 +98,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.is_ufunc = type(impl) is np.ufunc
-        self.vjp, self.raises = vjp, raises
+        self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
@@ -126,7 +130,7 @@ class Op:
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
         wrapped = tensors = special = False
-        tracer = None
+        tracer = exact = None
         for leaf in leaves:
             kind = type(leaf)
             if kind in ORDINARY:
@@ -141,10 +145,12 @@ class Op:
                 tensors = True
             elif isinstance(leaf, SPECIAL):
                 special = True
+            elif exact is None:
+                exact = system_of(kind)
         if tracer is not None:
             return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
         if not tensors and not special:
-            return self.read(*args, **kwargs)
+            return self.read(*args, **kwargs) if exact is None else exact.run(self, *args, **kwargs)
         if special:  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
@@ -204,6 +210,7 @@ class Op:
             return dy
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
             return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
+        args, x = promoted(args, y) if type(y) not in _NUMPYS else args, args[i]
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
@@ -217,7 +224,7 @@ class Op:
             dx = partial(dy, y, *args, **kwargs)
         except ArithmeticError as err:
             dx = as_numpy(partial, dy, y, args, kwargs, err)
-        return project(dx, args[i])
+        return project(dx, x)
 
     def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
@@ -240,7 +247,7 @@ def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dic
     The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
     """
     given = [dy, y, *args]
-    if not any(type(plain(x)) in _PYTHONS for x in given):
+    if system_of(type(plain(y))) is not None or not any(type(plain(x)) in _PYTHONS for x in given):
         raise err
     return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
 

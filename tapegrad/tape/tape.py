@@ -407,9 +407,8 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
         new.fn, new.kwargs, new.pb, new.val, new.note = bind(op.fn), op.kwargs, op.pb, op.val, op.note
         new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
         return new  # type: ignore[no-any-return]
-    for cls in type(op).__mro__:
-        for slot in getattr(cls, "__slots__", ()):
-            setattr(new, slot, getattr(op, slot))
+    for slot in _SLOTS[type(op)]:
+        setattr(new, slot, getattr(op, slot))
     new.args = tuple(map(bind, op.args))
     if isinstance(new, Call):
         new.fn = bind(new.fn)
@@ -418,3 +417,5 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 
 _new = object.__new__
 OPERATIONS.update((Operation, Input, Constant, Call, Guard))
+_SLOTS: dict[type, list[str]] = {
+    kind: [slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())] for kind in (Input, Constant, Call, Guard)}

@@ -71,6 +71,7 @@ def test_what_has_no_source_says_so() -> None:
         tape.to_python("two words")
 
 
+@pytest.mark.quick
 def test_other_arguments_and_paths_are_refused() -> None:
     f = module(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1].to_python("f"))["f"]
     np.testing.assert_array_equal(f(3.0, np.arange(3.0)), 3.0 * np.arange(3.0))

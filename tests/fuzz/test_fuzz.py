@@ -50,6 +50,7 @@ FAULTS: dict[str, tuple[Break, set[str], int]] = {
 }
 
 
+@pytest.mark.quick
 def test_a_seed_is_a_program() -> None:
     for seed in range(5):
         program = generate(seed)

@@ -137,6 +137,7 @@ def agrees(f: Callable[..., Any], *sets: tuple[Any, ...], loops: int = 1) -> Non
     played(f, expected, 0)
 
 
+@pytest.mark.quick
 def test_a_loop_that_only_steers_the_program() -> None:
     def f(x: Any) -> Any:
         y, n = x[0] * 1.0, 0

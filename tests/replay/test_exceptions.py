@@ -132,6 +132,7 @@ def test_a_loop_keeps_what_may_raise() -> None:
         assert step(s)[0] == pytest.approx(f(s))
 
 
+@pytest.mark.quick
 def test_maths_functions_of_several_numbers_are_exact() -> None:
     assert tg.grad(lambda a, b: math.fsum([a, b, -a]), 1e16, 1.0) == (1.0, (None, 0.0, 1.0))
     assert tg.grad(lambda a: math.remainder(a, 3.0), 1e20)[0] == math.remainder(1e20, 3.0)

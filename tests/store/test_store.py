@@ -179,6 +179,7 @@ def test_structured_arguments(args: Any) -> None:
         loaded.play(*args, 1.0)
 
 
+@pytest.mark.quick
 def test_keyword_arguments_and_a_shared_part() -> None:
     tape = tg.trace(lambda x, *, gain, pair: x * gain * pair[0][0] * pair[1][0], 2.0, gain=3.0, pair=(shared := [1.5], shared))[1]
     loaded = again(tape)

@@ -21,6 +21,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import Structure
 
 
+@pytest.mark.quick
 def test_the_opening_lines() -> None:
     value, (df, da, db) = tg.grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     assert value == pytest.approx(0.18181818181818182) and df is None
@@ -88,6 +89,7 @@ def test_keyword_arguments_are_passed_on() -> None:
     assert tg.gradtape(lambda x, *, s: x * s, 2.0, s=5.0).play(3.0, s=7.0) == (21.0, (None, 7.0))
 
 
+@pytest.mark.quick
 def test_pullback_may_be_called_again() -> None:
     value, back = tg.pullback(lambda x: x * x, np.arange(3.0))
     np.testing.assert_array_equal(value, [0.0, 1.0, 4.0])
@@ -95,6 +97,7 @@ def test_pullback_may_be_called_again() -> None:
         np.testing.assert_array_equal(back(scale * np.ones(3))[1], scale * 2 * np.arange(3.0))
 
 
+@pytest.mark.quick
 def test_gradient_of_gradient_to_any_order() -> None:
     def nth(n: int, f: Any) -> Any:
         for _ in range(n):
