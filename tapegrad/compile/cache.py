@@ -193,7 +193,8 @@ class Compiled:
             for other in self._paths[visit.key] if visit.choice is not None else ():
                 other.joins = other.entry is None and self._may_join(other, entry, path)
             rows = sum(other.joins for other in self._paths[visit.key])
-            visit.rent.begin(rows * (path.last + self._pace.hearing(path.last)))  # each is looked at, and observed, to join
+            trace = visit.rent.last or path.last
+            visit.rent.begin(rows * (trace + self._pace.hearing(trace)))  # each is looked at, and observed, to join
             self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
             if len(self.tapes) > self.max_tapes:
                 self._evict()
