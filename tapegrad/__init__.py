@@ -1,6 +1,6 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
-from tapegrad import frontends, ops
+from tapegrad import api, frontends, ops
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.path import RetraceWarning

@@ -134,8 +134,7 @@ SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 def run_completion(options: argparse.Namespace) -> None:
     """Print the script for a shell."""
-    from tapegrad.cli.parser import make_parser  # bound late: the parser has this command too
-    print(SHELLS[options.shell](list(entries(make_parser()))), end="")
+    print(SHELLS[options.shell](list(entries(options.parser))), end="")
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:

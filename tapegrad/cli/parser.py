@@ -71,6 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser("tapegrad", description=tapegrad.__doc__, epilog=f"{EXAMPLES}\n{PROGRAMS}",
                      formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14))  # Python 3.13 would take 16
     parser.add_argument("--version", action="version", version=f"tapegrad {tapegrad.__version__}")
+    parser.set_defaults(parser=parser)  # for the command that completes them
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in COMMANDS:
         about = f"{command.summary[0].upper()}{command.summary[1:]}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import thread_time
@@ -145,11 +146,15 @@ def own(x: Any) -> Any:
 
 def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend of a name, in a mode."""
-    if backend == "torch":
-        from tapegrad.compile.torch.backend import Torch
-        return Torch(device, mode, passes)
-    if backend != "numpy":
-        raise ArgumentError(f"there is no backend {backend!r}", None, 'backend="numpy" or backend="torch"')
+    if backend in LATER:
+        importlib.import_module(LATER[backend])
+    if backend not in BACKENDS:
+        raise ArgumentError(f"there is no backend {backend!r}", None, " or ".join(f'backend="{name}"' for name in ("numpy", *LATER)))
+    return BACKENDS[backend](device, mode, passes)
+
+
+def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
+    """Return the backend that runs tapes as Python that calls NumPy."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
     if mode not in MODES:
@@ -160,3 +165,9 @@ def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Back
         best = optimise(tape, passes)
         return best if executor is None else fuse(best, executor)
     return Backend(finish, mode)
+
+
+BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _numpy}
+"""What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this file that puts itself here."""
+LATER = {"torch": "tapegrad.compile.torch.backend"}
+"""Backends that are imported when they are asked for: what they need need not be installed, or takes long to import."""

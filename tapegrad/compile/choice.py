@@ -15,8 +15,8 @@ import numpy as np
 from tapegrad.compile.skeleton import Skeleton, Spot
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.ops.structure import Table, choose, getfield
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
-from tapegrad.transforms.rewrite import leading
 from tapegrad.transforms.walk import Walk, pure
 
 ROWS = 1024  # of a table

@@ -14,12 +14,12 @@ from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import draw, pack
 from tapegrad.replay.interpreter import Run
+from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import Op
 from tapegrad.tape.tape import Call, Guard, Input, Tape, Unknown
 from tapegrad.trace.residuals import needed
 from tapegrad.trace.value_retention import Dropped, makes_apart
 from tapegrad.transforms.blank import blank
-from tapegrad.transforms.rewrite import activity
 
 
 def is_refillable(tape: Tape) -> bool:

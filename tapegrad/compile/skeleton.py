@@ -18,8 +18,8 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops.structure import STEERING
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.trace.guards import FIXED
 from tapegrad.tree.flatten import Signature, is_empty, is_generator
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])

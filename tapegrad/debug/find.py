@@ -16,10 +16,12 @@ from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
+from tapegrad.rules.activity import has_gradient
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.reverse import back
-from tapegrad.transforms.rewrite import has_gradient, leading, placed, rewrite
+from tapegrad.transforms.rewrite import placed, rewrite
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import flatten, is_leaf
 

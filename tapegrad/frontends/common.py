@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops import copy, permute_dims, stack
@@ -43,6 +44,13 @@ def static(x: Any) -> Any:
 def keywords(**kwargs: Any) -> dict[str, Any]:
     """Return the keyword arguments that say something, so that a printed call is short: neither None nor False."""
     return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
+
+
+def value_by(function: str, y: Any, *args: Any, part: int | None = None, **kwargs: Any) -> Any:
+    """Return `y`, written in ops, with the value that a library's function of a dotted name gives, to the last bit."""
+    if not isinstance(y, Traced):
+        return y
+    return ops.value_by(y, *map(as_array, args), function=function, **({} if part is None else {"part": part}), **kwargs)
 
 
 # -- the order of the axes in memory, the slowest first: by it NumPy decides whether `ravel` of a result is a view of it

@@ -59,6 +59,8 @@ def brief(value: Any, limit: int = 48) -> str:
         text = str(value)
     elif type(value) is int and value.bit_length() > 4096:
         text = f"<int of {value.bit_length()} bits>"  # Python refuses to write a longer one
+    elif type(value) is bytes and len(value) > 16:
+        text = f"<{len(value)} bytes>"
     elif callable(value):
         text = getattr(value, "__name__", None) or repr(value)
     else:
@@ -66,6 +68,11 @@ def brief(value: Any, limit: int = 48) -> str:
         if " at 0x" in text:
             text = type(value).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def quoted(value: Any) -> str:
+    """Write what was expected of a value, in the message of an error: bytes by their number."""
+    return brief(value) if type(value) is bytes else repr(value)
 
 
 def spelled(fn: Any) -> str:

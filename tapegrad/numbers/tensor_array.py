@@ -24,7 +24,7 @@ class TensorArray:
     """A tensor with the operators, methods and protocols of an array: each is the op, or composite, that NumPy's means."""
 
     __slots__ = ("tensor",)
-    meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012  (the registry of rules.py, which stands above this file)
+    meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012  (filled by rules.registry, which stands above this file)
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor

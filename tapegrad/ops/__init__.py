@@ -20,4 +20,5 @@ from tapegrad.ops.sort import *
 from tapegrad.ops.special import *
 from tapegrad.ops.structure import *
 from tapegrad.ops.triangular import *
+from tapegrad.ops.trigonometric import *
 from tapegrad.ops.write import *

@@ -160,14 +160,16 @@ logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, b: exp2(a - y
 sin = elementwise("sin", np.sin, lambda y, x: cos(x), means=(np.sin,), scalar=math.sin)
 cos = elementwise("cos", np.cos, lambda y, x: -sin(x), means=(np.cos,), scalar=math.cos)
 tan = elementwise("tan", np.tan, lambda y, x: 1 + y * y, means=(np.tan,), scalar=math.tan)
-asin = elementwise("asin", np.asin, lambda y, x: 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
-acos = elementwise("acos", np.acos, lambda y, x: -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
+# Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x * x has lost the sign of a zero
+asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
+acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
 atan = elementwise("atan", np.atan, lambda y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
 sinh = elementwise("sinh", np.sinh, lambda y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
 cosh = elementwise("cosh", np.cosh, lambda y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
 tanh = elementwise("tanh", np.tanh, lambda y, x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
-asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
-acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,), scalar=math.acosh)
+asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
+acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,),
+                    scalar=math.acosh)
 atanh = elementwise("atanh", np.atanh, lambda y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
 
 

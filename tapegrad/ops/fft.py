@@ -6,6 +6,7 @@ the transform of real numbers leaves out, the conjugate of its inner half, is wh
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -60,3 +61,17 @@ fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"))
 ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"))
 rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"))
 irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"))
+
+# SciPy's round otherwise, and keep single precision
+
+
+def _of_scipy(name: str) -> Callable[..., Any]:
+    def transform(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+        return getattr(importlib.import_module("scipy.fft"), name)(x, n, axis, norm)
+    return transform
+
+
+scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"))
+scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"))
+scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"))
+scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"))

@@ -3,7 +3,8 @@
 An executor is a subclass of `Fused`, made of the group's subtape. It provides `execute(n, arrays, numbers, outs)`: compute `n` elements from flat
 contiguous `arrays` and from `numbers`, write those results that are arrays into the flat contiguous `outs`, and return the others, full reductions,
 in their order. It keeps nothing of what it is given, and may be called from several threads at once. `fuse(tape, executor)` puts it on a tape; the
-source writer and the memory plan know a `Fused`, whatever executes it. NumPy's is in `blocks`; one that emits native code would stand beside it.
+source writer and the memory plan know a `Fused`, whatever executes it.
+NumPy's is in `compile.numpy.blocked_executor`; one that emits native code would stand beside it.
 """
 
 from __future__ import annotations

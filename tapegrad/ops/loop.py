@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from tapegrad.numbers.formatting import type_name
 from tapegrad.ops import getfield, pack, setitem
-from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
+from tapegrad.tape.tape import Call, Input, Operation, Tape, Unknown, copy_op
 from tapegrad.tree.flatten import flatten
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Loop:
     """
 
     differentiable, dynamic = True, False
+    noun = "loop"
+    player: ClassVar[Any]  # how a loop is run: the interpreter's, which stands above
 
     def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
                  reverse: bool = False) -> None:
@@ -62,8 +65,28 @@ class Loop:
         return Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        from tapegrad.replay.interpreter import play_loop
-        return play_loop(self, values)
+        return type(self).player(self, values)  # type: ignore[no-any-return]
+
+    def misfits(self, op: Call) -> Iterator[str]:
+        """Yield what does not fit in a call of the loop."""
+        steps, given, listed, carried = self.sizes
+        inputs, result = self.body.inputs[1:], self.body.result
+        if len(inputs) != sum(self.sizes):
+            yield f"whose body has {len(inputs)} inputs, where there are {sum(self.sizes)}: steps, given, listed and carried"
+        if len(op.args) != given + listed + carried or op.kwargs:
+            yield f"of {given + listed + carried} arguments, and is given {len(op.args) + len(op.kwargs)}"
+        if self.count < 1 or any(len(values) != self.count for values in self.steps):
+            yield f"of {self.count} runs, and has steps for {', '.join(str(len(values)) for values in self.steps) or 'none'}"
+        if not isinstance(result, Call) or result.fn is not pack or len(result.args) < carried:
+            yield f"whose body does not return a tuple of the {carried} values that it hands on"
+            return
+        for part in op.args[given:given + listed]:
+            if isinstance(part, Operation) and type(part.val) in (tuple, list) and len(part.val) != self.count:
+                yield f"of {self.count} runs, and {part.name} has {len(part.val)} elements"
+        for x, new in zip(inputs[steps + given + listed:], result.args):
+            was, now = (_kind(getattr(y, "val", y)) for y in (x, new))
+            if was and now and was != now:
+                yield f"whose body hands on {now} for {x.name}, which is {was}"
 
 
 class Runs:
@@ -152,15 +175,6 @@ def steps_of(tape: Tape) -> list[Input]:
     return [x for x in tape.inputs if x.label.startswith("step")] if tape.structure is None else []
 
 
-def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape on which each loop's body is what `change` makes of it."""
-    from tapegrad.transforms.walk import Walk
-    if not any(map(is_loop, tape.ops)):
-        return tape
-    walk = Walk(tape)
-    for op in tape.ops:
-        made: Any = walk.keep(op)
-        if is_loop(made):
-            body = change(made.fn.body)
-            made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
-    return walk.done()
+def _kind(x: Any) -> str:
+    """Return what an array must be in all runs; numbers are one kind."""
+    return "" if isinstance(x, Unknown) else type_name(x) if getattr(x, "shape", ()) else "a number"

@@ -1,4 +1,4 @@
-"""Convolution of arrays of any rank, by SciPy, imported when the first is computed."""
+"""Convolution of arrays of any rank, correlation beyond their edges, and recursive filters, by SciPy, imported when the first is computed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.numbers.cotangents import shape_of
+import numpy as np
+
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.tensors import on_host
-from tapegrad.ops.elementwise import conj
-from tapegrad.ops.shape import flip, pad
+from tapegrad.ops.elementwise import astype, conj
+from tapegrad.ops.index import scatter, take
+from tapegrad.ops.reduce import sum
+from tapegrad.ops.shape import along, flip, pad, reshape, stack
 from tapegrad.rules.registry import define
 
 
@@ -37,3 +41,100 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
 
 
 convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), torch=on_host(_convolution))
+
+
+# Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a sum of products with
+# the weights, conjugated.
+
+# what NumPy calls SciPy's ways of going on; a constant has no cotangent
+PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "grid-wrap": "wrap",
+        "constant": "", "grid-constant": ""}
+
+
+def _filter(name: str) -> Callable[..., Any]:
+    def run(x: Any, w: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module("scipy.ndimage"), name)(x, w, **kwargs)
+    return run
+
+
+def _uniform_filter1d(x: Any, size: int, **kwargs: Any) -> Any:
+    return importlib.import_module("scipy.ndimage").uniform_filter1d(x, size, **kwargs)
+
+
+def _places(x: Any, w: Any, axis: Any, mode: Any, origin: Any) -> list[tuple[int, Any, int, int]]:
+    """Return for each axis of the weights which it is, how it goes on, and by how much before and behind."""
+    modes, origins = (part if isinstance(part, tuple) else (part,) * len(shape_of(w)) for part in (mode, origin))
+    axes = range(len(shape_of(x))) if axis is None else (axis % len(shape_of(x)),)
+    return [(i, PADS[how], n // 2 + at, n - 1 - n // 2 - at) for i, n, how, at in zip(axes, shape_of(w), modes, origins)]
+
+
+def _turned(w: Any, x: Any, axis: int | None) -> Any:
+    """Let weights in one dimension stand along an axis."""
+    return w if axis is None else reshape(w, tuple(-1 if i == axis % len(shape_of(x)) else 1 for i in range(len(shape_of(x)))))
+
+
+def _as_wide(x: Any, other: Any) -> Any:
+    """Return an array in the dtype of its products with another: SciPy gives their sums the dtype of the first."""
+    dtype = np.result_type(dtype_of(x), dtype_of(other))
+    return x if dtype_of(x) == dtype else astype(x, dtype=dtype)
+
+
+def _by_image(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
+    dx = convolution(_as_wide(dy, w), _turned(w, x, axis))
+    for i, how, before, behind in _places(x, w, axis, mode, origin):
+        n, ndim = shape_of(x)[i], len(shape_of(x))
+        if how:
+            index = (*[slice(None)] * i, np.pad(np.arange(n), (before, behind), how))
+            shape = tuple(n if j == i else size for j, size in enumerate(shape_of(dx)))
+            dx = scatter(dx, *index, shape=shape, ranks=(len(index),), dtype=dtype_of(dx))
+        else:
+            dx = dx[tuple(slice(before, before + n) if j == i else slice(None) for j in range(ndim))]
+    return dx
+
+
+def _by_weights(dy: Any, y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
+                **kwargs: Any) -> Any:
+    wide = x
+    for i, how, before, behind in _places(x, w, axis, mode, origin):
+        if how:
+            wide = take(wide, np.pad(np.arange(shape_of(x)[i]), (before, behind), how), axis=i)
+        else:
+            wide = pad(wide, tuple((before, behind) if j == i else (0, 0) for j in range(len(shape_of(x)))), cval)
+    return reshape(convolution(_as_wide(wide, dy), flip(conj(dy)), mode="valid"), shape_of(w))
+
+
+correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights), torch=on_host(_filter("correlate1d")))
+correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights), torch=on_host(_filter("correlate")))
+uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
+    lambda dy, y, x, size, **kwargs: _by_image(dy, y, x, np.full(size, 1.0 / size), **kwargs), None), torch=on_host(_uniform_filter1d))
+
+
+# A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a cotangent of y is that of b * x.
+
+
+def _lfilter(b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+    return importlib.import_module("scipy.signal").lfilter(b, a, x, axis)
+
+
+def _backwards(b: Any, a: Any, x: Any, axis: int) -> Any:
+    """Return what the transposed filter gives, which goes through the axis from its end."""
+    return flip(lfilter(conj(b), conj(a), flip(x, axis=axis), axis=axis), axis=axis)
+
+
+def _by_taps(taps: Any, x: Any, g: Any, axis: int) -> Any:
+    """Return the cotangent of the coefficients by which x, delayed by so many steps each, was added up."""
+    n = shape_of(x)[axis]
+    delayed = [sum(conj(x[along(axis, slice(n - k))]) * g[along(axis, slice(k, None))]) if k < n else 0.0 * sum(g) for k in range(shape_of(taps)[0])]
+    return stack(*delayed, axis=0)
+
+
+def _by_numerator(dy: Any, y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+    return _by_taps(b, x, _backwards(a[:1] ** 0, a, dy, axis), axis)
+
+
+def _by_denominator(dy: Any, y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+    return -_by_taps(a, y, _backwards(a[:1] ** 0, a, dy, axis), axis)
+
+
+lfilter = define("lfilter", _lfilter, (_by_numerator, _by_denominator, lambda dy, y, b, a, x, axis=-1: _backwards(b, a, dy, axis)),
+                 torch=on_host(_lfilter))

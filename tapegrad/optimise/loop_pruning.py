@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.ops import getfield
-from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken, with_bodies
+from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken
 from tapegrad.optimise.dce import dce
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.replay.raising import may_stop
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
-from tapegrad.transforms.walk import Walk, literal, pure
+from tapegrad.trace.guards import FIXED
+from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
 
 def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:

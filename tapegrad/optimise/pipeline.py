@@ -8,12 +8,12 @@ from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
 from tapegrad.optimise.loop_pruning import loops, pruned
+from tapegrad.optimise.report import Report
 from tapegrad.optimise.result_memory import own_results
 from tapegrad.optimise.scale_motion import factors
 from tapegrad.optimise.simplify import simplify
 from tapegrad.optimise.specialise import specialise
 from tapegrad.optimise.store_forwarding import forwarding
-from tapegrad.show.pass_report import Report
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.tracer import collector
 

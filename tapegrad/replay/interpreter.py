@@ -17,7 +17,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
-from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, type_name
+from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, quoted, type_name
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
     ORDINARY,
@@ -34,7 +34,6 @@ from tapegrad.numbers.tensors import (
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.loop import Loop, Runs, is_loop
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.replay.python_errors import as_recorded, raising
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.registry import Op, Traced, rrule
@@ -42,13 +41,13 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
 from tapegrad.trace.context import are_apart
-from tapegrad.trace.proxy import KINDS
+from tapegrad.trace.guards import FIXED, KINDS
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.flatten import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+    "float": float, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     **FIXED,
 }
@@ -187,6 +186,9 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
         runs.add(k, [values[part.id] if isinstance(part, Operation) else part for part in results])
         owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
     return runs.result
+
+
+Loop.player = staticmethod(play_loop)
 
 
 def constants_of(tape: Tape) -> Iterator[Constant]:
@@ -352,7 +354,7 @@ def verify(guard: Guard, value: Any) -> None:
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
-        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is {found!r}, "
+        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
 
 
@@ -373,7 +375,7 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)
-    return FACTS[fact](x.item())
+    return x.detach().cpu().numpy().tobytes() if fact == "content" else FACTS[fact](x.item())
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

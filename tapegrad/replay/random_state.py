@@ -7,10 +7,10 @@ from typing import Any
 
 from tapegrad.ops import draw
 from tapegrad.ops.loop import is_loop
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.replay.raising import may_stop
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
+from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import SOURCES, state_of
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
 from tapegrad.replay.raising import may_stop
 from tapegrad.rules.registry import Op
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.transforms.rewrite import leading
 
 _MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape])
 

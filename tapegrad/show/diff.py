@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
-from tapegrad.ops.loop import is_loop
+from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
-from tapegrad.show.styles import STYLES
+from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.tracer import collector
 
@@ -62,7 +62,7 @@ class Diff:
             raise ArgumentError(f"a tape is compared with a tape, and this is a {type(new).__name__}", try_="tape.diff(tg.primitivize(tape))")
         self.old, self.new = old, new
         with collector:
-            matching = Matching(old, new)
+            matching = Matching(old, new, _bodies)
         old_of = matching.old_of
         self.entries = list(_merged(old, new, matching))
         self.moved = _out_of_order([old_of[op].id for op in new if op in old_of])
@@ -142,8 +142,6 @@ class Diff:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text
-
-        from tapegrad.show.row import dots
         ascii_only, width = options.ascii_only, options.max_width
         yield Text(f"{self.new.name or 'tape'}: {self.summary}".replace("->", "->" if ascii_only else "→"), STYLES["title"])
         rows = list(self.rows(WHOLE))
@@ -227,3 +225,10 @@ def _listed(ops: Sequence[Operation]) -> str:
     names = Counter(map(_name, ops))
     others = sum(number for _, number in names.most_common()[NAMES:])
     return ", ".join([f"{number:,} {name}" for name, number in names.most_common(NAMES)] + [f"{others:,} other"] * (others > 0))
+
+
+def _bodies(old: Loop, new: Loop) -> str:
+    """Say how two loops differ."""
+    found = Diff(old.body, new.body)
+    parts = [f"was {brief(old)}"] if brief(old) != brief(new) else []
+    return ", ".join([*parts, f"body: {found.summary}"] if found or not parts else parts)

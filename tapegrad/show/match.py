@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -28,7 +28,8 @@ class Matching:
     matched, those of the same line and function, or of the same arguments: the same operation, changed. Linear in the tapes' length.
     """
 
-    def __init__(self, old: Tape, new: Tape) -> None:
+    def __init__(self, old: Tape, new: Tape, bodies: Callable[[Loop, Loop], str]) -> None:
+        self.bodies = bodies  # says how two loops differ
         self.numbers: dict[Key, int] = {}  # value numbers
         self.number_of: dict[Operation, int] = {}
         self.old_of: dict[Operation, Operation] = {}
@@ -142,7 +143,7 @@ class Matching:
         found = []
         if isinstance(old, Call) and isinstance(new, Call):
             if self.argument(old.fn) != self.argument(new.fn):
-                found.append(loops(old.fn, new.fn) if is_loop(old) and is_loop(new) else f"was {brief(old.fn)}")
+                found.append(self.bodies(old.fn, new.fn) if is_loop(old) and is_loop(new) else f"was {brief(old.fn)}")
             for name in {**old.kwargs, **new.kwargs}:
                 was, now = (brief(op.kwargs[name]) if name in op.kwargs else "not given" for op in (old, new))
                 found += [f"{name} was {was}"] if was != now else []
@@ -155,14 +156,6 @@ class Matching:
                 gone = isinstance(was, Operation) and was not in self.taken
                 found.append(f"{brief(now)} was {brief(was)}" + " (removed)" * gone)
         return ", ".join(found) or f"was {old.body}"
-
-
-def loops(old: Loop, new: Loop) -> str:
-    """Say how two loops differ."""
-    from tapegrad.show.diff import Diff
-    found = Diff(old.body, new.body)
-    parts = [f"was {brief(old)}"] if brief(old) != brief(new) else []
-    return ", ".join([*parts, f"body: {found.summary}"] if found or not parts else parts)
 
 
 def _inner(op: Operation) -> Any:

@@ -12,8 +12,8 @@ from tapegrad.show import summary
 from tapegrad.show.align import align
 from tapegrad.show.group import sections
 from tapegrad.show.line import Fields, Line, count_of, fields_of, heading, lines
-from tapegrad.show.row import brief_row, dots, fit, legend, text
-from tapegrad.show.styles import STYLES
+from tapegrad.show.row import brief_row, fit, legend, text
+from tapegrad.show.styles import STYLES, dots
 from tapegrad.show.table import title
 from tapegrad.tape.tape import Operation, Tape
 

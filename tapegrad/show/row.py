@@ -8,15 +8,10 @@ from rich.text import Text
 
 from tapegrad.errors import Location
 from tapegrad.show.line import Line, shorten, widths
-from tapegrad.show.styles import MARKS, STYLES
+from tapegrad.show.styles import MARKS, STYLES, dots
 
 BETWEEN = 2
 NOTED = 37  # the width from which on there are notes
-
-
-def dots(ascii_only: bool) -> str:
-    """Return what stands where something is left out."""
-    return "..." if ascii_only else "…"
 
 
 def mark(role: str, ascii_only: bool) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.show.line import shorten
-from tapegrad.show.styles import STYLES
+from tapegrad.show.styles import STYLES, empty
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -31,8 +31,6 @@ class Sheet(NamedTuple):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text
-
-        from tapegrad.show.table import empty
         yield Text(self.title, STYLES["title"])
         table = empty(options.ascii_only)
         for i, name in enumerate(self.header):

@@ -1,4 +1,8 @@
-"""Styles as data: what each part of a printed tape looks like on a terminal."""
+"""Styles as data: what each part of a printed tape looks like on a terminal; and what every table there has in common."""
+
+from __future__ import annotations
+
+from typing import Any
 
 # The colours are Okabe and Ito's, which the colour-blind tell apart (Wong, Nature Methods 8, 441), less the yellow and
 # the dark blue that a white or a black background swallows. Nothing is said by colour alone: a mark or the note says it too.
@@ -50,3 +54,19 @@ MARKS = {
     "accumulation": ("+", "+"),
     "gradient": ("∇", "="),
 }
+
+# rich's box.SIMPLE_HEAD, in ASCII
+_ASCII = "    \n    \n -- \n    \n    \n    \n    \n    \n"
+
+
+def dots(ascii_only: bool) -> str:
+    """Return what stands where something is left out."""
+    return "..." if ascii_only else "…"
+
+
+def empty(ascii_only: bool, show_header: bool = True) -> Any:
+    """Return a table of rich's without columns, in the style of all that tapegrad shows."""
+    from rich import box
+    from rich.table import Table
+    return Table(box=box.Box(_ASCII, ascii=True) if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+                 header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)

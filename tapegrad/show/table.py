@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich import box
 from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
@@ -14,15 +13,13 @@ from tapegrad.show import summary
 from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
 from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
-from tapegrad.show.row import cell, dots, fit, legend, mark, nowhere, place, style
-from tapegrad.show.styles import STYLES
+from tapegrad.show.row import cell, fit, legend, mark, nowhere, place, style
+from tapegrad.show.styles import STYLES, dots, empty
 from tapegrad.tape.tape import Operation, Tape
 
 WHOLE = 200  # a tape of so many lines is shown whole
 HEAD, TAIL = 40, 20  # of a longer one
 HEADERS = {"variable": "var", "mark": ""}
-ASCII = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)  # box.SIMPLE_HEAD, in ASCII
-
 
 def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions, compact: bool = False) -> Iterator[Any]:
     """Yield the heading and the table: as many columns as fit; of a long tape the head, the tail and a count by line.
@@ -49,12 +46,6 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
     if any(row.role != "input" and mark(row.role, False) for row in every):
         yield Text("")
         yield legend((row.role for row in every), options.ascii_only)
-
-
-def empty(ascii_only: bool, show_header: bool = True) -> Table:
-    """Return a table without columns, in the style of all that tapegrad shows."""
-    return Table(box=ASCII if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
-                 header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)
 
 
 def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[str, int], group: str | None, options: ConsoleOptions,
@@ -84,7 +75,7 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
-    table = empty(ascii_only, show_header)
+    table: Table = empty(ascii_only, show_header)
     wide: dict[str, int] = {}
     for name, width in size.items():
         header = HEADERS.get(name, name)

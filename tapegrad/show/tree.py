@@ -15,8 +15,8 @@ from tapegrad.show import summary
 from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
 from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, reverse_start, shorten
-from tapegrad.show.row import brief_row, dots, fit, legend, mark, place, text
-from tapegrad.show.styles import STYLES
+from tapegrad.show.row import brief_row, fit, legend, mark, place, text
+from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
 
 WHOLE, LEFT = 200, 100  # lines: a longer tree is folded until it has so few

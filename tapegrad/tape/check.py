@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
 from tapegrad.errors import MalformedTape, TapeError
-from tapegrad.numbers.formatting import type_name
-from tapegrad.tape.tape import Call, Operation, Tape, Unknown, Variable, operands
-
-if TYPE_CHECKING:
-    from tapegrad.ops.loop import Loop
+from tapegrad.tape.tape import Call, Operation, Tape, Variable, operands
 
 NEIGHBOURS = 2  # operations shown on each side of a fault
 
@@ -19,9 +12,8 @@ def check(tape: Tape) -> Tape:
     """Return the tape, or raise MalformedTape that shows the fault between its neighbours.
 
     Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
-    this tape, and a result. Of a loop, the body is well-formed, too, and takes and hands on what the loop does.
+    this tape, and a result. Of a loop (of any op that carries a `body`), the body is well-formed, too, and takes and hands on what the loop does.
     """
-    from tapegrad.ops.loop import is_loop
     for position, op in enumerate(tape.ops, 1):
         if op.id != position:
             raise _fault(tape, position, f"the operation at position {position} is numbered {op.id}")
@@ -32,8 +24,8 @@ def check(tape: Tape) -> Tape:
                 raise _fault(tape, position, f"{arg.name} (`{arg!r}`) is a foreign variable: it stands on another tape, or was deleted")
             if arg.id >= position:
                 raise _fault(tape, position, f"{arg.name} is used before its definition")
-        if is_loop(op):
-            _check_loop(tape, op)  # type: ignore[arg-type]
+        if type(op) is Call and isinstance(getattr(op.fn, "body", None), Tape):
+            _check_subtape(tape, op)
     if tape.result is None:
         raise _fault(tape, len(tape.ops), "the tape has no result (set tape.result)")
     if tape.result not in tape:
@@ -41,43 +33,14 @@ def check(tape: Tape) -> Tape:
     return tape
 
 
-def _check_loop(tape: Tape, op: Call) -> None:
-    """Raise MalformedTape where a loop does not fit its body, or the body is not well-formed."""
-    loop: Loop = op.fn
+def _check_subtape(tape: Tape, op: Call) -> None:
+    """Raise MalformedTape where a call does not fit the body that its op carries, or the body is not well-formed."""
     try:
-        check(loop.body)
+        check(op.fn.body)
     except TapeError as err:
         raise _fault(tape, op.id, f"in the body of {op.name}, {err.what.removeprefix('malformed tape: ')}") from None
-    for what in _misfits(op, loop):
-        raise _fault(tape, op.id, f"{op.name} is a loop {what}")
-
-
-def _misfits(op: Call, loop: Loop) -> Iterator[str]:
-    """Yield what does not fit."""
-    from tapegrad.ops import pack
-    steps, given, listed, carried = loop.sizes
-    inputs, result = loop.body.inputs[1:], loop.body.result
-    if len(inputs) != sum(loop.sizes):
-        yield f"whose body has {len(inputs)} inputs, where there are {sum(loop.sizes)}: steps, given, listed and carried"
-    if len(op.args) != given + listed + carried or op.kwargs:
-        yield f"of {given + listed + carried} arguments, and is given {len(op.args) + len(op.kwargs)}"
-    if loop.count < 1 or any(len(values) != loop.count for values in loop.steps):
-        yield f"of {loop.count} runs, and has steps for {', '.join(str(len(values)) for values in loop.steps) or 'none'}"
-    if not isinstance(result, Call) or result.fn is not pack or len(result.args) < carried:
-        yield f"whose body does not return a tuple of the {carried} values that it hands on"
-        return
-    for part in op.args[given:given + listed]:
-        if isinstance(part, Operation) and type(part.val) in (tuple, list) and len(part.val) != loop.count:
-            yield f"of {loop.count} runs, and {part.name} has {len(part.val)} elements"
-    for x, new in zip(inputs[steps + given + listed:], result.args):
-        was, now = (_kind(getattr(y, "val", y)) for y in (x, new))
-        if was and now and was != now:
-            yield f"whose body hands on {now} for {x.name}, which is {was}"
-
-
-def _kind(x: Any) -> str:
-    """Return what an array must be in all runs; numbers are one kind."""
-    return "" if isinstance(x, Unknown) else type_name(x) if getattr(x, "shape", ()) else "a number"
+    for what in op.fn.misfits(op):
+        raise _fault(tape, op.id, f"{op.name} is a {op.fn.noun} {what}")
 
 
 def _fault(tape: Tape, position: int, what: str) -> MalformedTape:

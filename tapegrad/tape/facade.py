@@ -1,15 +1,28 @@
-"""Methods of a tape beyond its own: to run it, show it, save it, look into it. Each is bound late: a tape does not depend on any of them."""
+"""facade: methods of a tape beyond its own, to run it, show it, save it, look into it. `api` registers what each does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import networkx
 
-    from tapegrad.show.diff import Diff
+T = TypeVar("T", bound=Callable[..., Any])
+
+_done_by: dict[str, Callable[..., Any]] = {}
+
+
+def does(method: str) -> Callable[[T], T]:
+    """Register the function that does what a method of a tape says: it gets the tape, and the method's arguments. Raises KeyError the second time."""
+    def register(fn: T) -> T:
+        if method in _done_by:
+            raise KeyError(f"{method}: {_done_by[method].__module__} does it already")
+        _done_by[method] = fn
+        return fn
+    return register
 
 
 class Methods:
@@ -17,19 +30,16 @@ class Methods:
 
     __slots__ = ()
 
-    def play(self: Any, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
+    def play(self, *args: Any, debug: bool = False, redraw: bool = True, **kwargs: Any) -> Any:
         """Run the operations on new arguments and return the result; `debug=True` prints each as it runs.
 
         Random numbers are drawn afresh; `redraw=False` takes those that were drawn while tracing.
 
         Raises GuardError where the arguments would have taken the program down another path.
         """
-        from tapegrad.replay.interpreter import play
-        from tapegrad.trace.tracer import collector
-        with collector:
-            return play(self, args, kwargs, debug=debug, redraw=redraw)
+        return _done_by["play"](self, args, kwargs, debug=debug, redraw=redraw)
 
-    def to_python(self: Any, name: str = "", buffers: bool = False) -> str:
+    def to_python(self, name: str = "", buffers: bool = False) -> str:
         """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
 
         The tape is optimised first; the user's lines stand in comments. Its loops are Python's, and what a long tape repeats becomes one, but for
@@ -37,87 +47,73 @@ class Methods:
         which is faster and reads less well. Arguments of other types or shapes, and values that would take another path, raise ValueError.
         Raises ArgumentError for what has no source: a user's primitive, an object among the arguments.
         """
-        from tapegrad.compile.numpy.export import to_python
-        return to_python(self, name, buffers)
+        return _done_by["to_python"](self, name, buffers)  # type: ignore[no-any-return]
 
-    def to_fx(self: Any, device: Any = None) -> Any:
+    def to_fx(self, device: Any = None) -> Any:
         """Return a torch.fx GraphModule of the calls of torch that the tape comes down to, on a device.
 
         It takes the tape's inputs, flat and in order, tensors for arrays, and returns what the tape does. It is found by running the tape on the
         arguments it was recorded with, and holds for such shapes and dtypes; a guard that does not hold raises. Raises ArgumentError
         for a tape without values.
         """
-        from tapegrad.compile.torch.fx import to_fx
-        return to_fx(self, device)
+        return _done_by["to_fx"](self, device)
 
-    def find(self: Any, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
+    def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
         """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
 
         With arguments the tape is replayed, without them the values on it are looked at.
         """
-        from tapegrad.debug.find import find
-        return find(self, kind, args, kwargs, limit=limit)
+        return _done_by["find"](self, kind, args, kwargs, limit)
 
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self, *args: Any, **kwargs: Any) -> Any:
         """Return a Stepper, which plays one operation at a time, forwards and back; without arguments, on those of the trace."""
-        from tapegrad.debug.step import Stepper
-        from tapegrad.debug.walk import leaves_of
-        return Stepper(self, leaves_of(self, args, kwargs))
+        return _done_by["step"](self, args, kwargs)
 
-    def profile(self: Any, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
+    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
         """Return a Profile, the time, bytes and calls of each operation and line; without arguments, on those of the trace.
 
         A gradient tape's has the forward pass and the reverse sweep apart.
         """
-        from tapegrad.debug.profile import profile
-        return profile(self, args, kwargs, repeats)
+        return _done_by["profile"](self, args, kwargs, repeats)
 
-    def check(self: Any) -> Any:
+    def check(self) -> Any:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
-        from tapegrad.tape.check import check
-        return check(self)
+        return _done_by["check"](self)
 
-    def save(self: Any, path: str | PathLike[str], values: bool = True) -> None:
+    def save(self, path: str | PathLike[str], values: bool = True) -> None:
         """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays that a replay computes again.
 
         Raises TapeFormatError, before anything is written, for what a file cannot hold.
         """
-        from tapegrad.store.write import save
-        save(self, path, values)
+        _done_by["save"](self, path, values)
 
-    def format(self: Any, style: str = "plain", width: int | None = None) -> str:
+    def format(self, style: str = "plain", width: int | None = None) -> str:
         """Return the tape as text, "plain" or "compact" (a triple on one line)."""
-        from tapegrad.show.plain import format_tape
-        return format_tape(self, style, width)
+        return _done_by["format"](self, style, width)  # type: ignore[no-any-return]
 
-    def to_networkx(self: Any) -> networkx.DiGraph:
+    def to_networkx(self) -> networkx.DiGraph:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost, and an edge to each use of it."""
-        from tapegrad.show.graph.network import to_networkx
-        return to_networkx(self)
+        return _done_by["to_networkx"](self)  # type: ignore[no-any-return]
 
-    def to_dot(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_dot(self, path: str | Path | None = None, group: str | None = None) -> str:
         """Return the picture of the tape in Graphviz's language, and write it to `path`."""
-        from tapegrad.show.graph import draw
-        return draw(self, "dot", path, group)
+        return _done_by["draw"](self, "dot", path, group)  # type: ignore[no-any-return]
 
-    def to_svg(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_svg(self, path: str | Path | None = None, group: str | None = None) -> str:
         """Return a picture of the tape, forward and reverse side by side, as SVG, and write it to `path`.
 
         `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000 operations are drawn by line.
         """
-        from tapegrad.show.graph import draw
-        return draw(self, "svg", path, group)
+        return _done_by["draw"](self, "svg", path, group)  # type: ignore[no-any-return]
 
-    def to_html(self: Any, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_html(self, path: str | Path | None = None, group: str | None = None) -> str:
         """Return the picture as a page of its own with search and details, which needs no network, and write it to `path`."""
-        from tapegrad.show.graph import draw
-        return draw(self, "html", path, group)
+        return _done_by["draw"](self, "html", path, group)  # type: ignore[no-any-return]
 
-    def _repr_html_(self: Any) -> str:
-        from tapegrad.show.graph import draw
-        return draw(self, "cell")
+    def _repr_html_(self) -> str:
+        return _done_by["draw"](self, "cell")  # type: ignore[no-any-return]
 
-    def show(self: Any, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
+    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
         `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal calls, and beside
@@ -125,10 +121,9 @@ class Methods:
         heading above each "line" or "call".
         A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
         """
-        from tapegrad.show.view import show
-        show(self, format, group, width, file, console)
+        _done_by["show"](self, format, group, width, file, console)
 
-    def diff(self: Any, other: Any) -> Diff:
+    def diff(self, other: Any) -> Any:
         """Return what `other` has not, and has besides, whatever the numbers: a pass or an edit made it from this tape.
 
         >>> from tapegrad.ops import add, multiply
@@ -145,5 +140,7 @@ class Methods:
         ~ %3 %3  multiply(%2, %2)   was add
           %4 %4  multiply(%3, 2.0)  result
         """
-        from tapegrad.show.diff import Diff
-        return Diff(self, other)
+        return _done_by["diff"](self, other)
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield _done_by["view"](self)

@@ -1,8 +1,11 @@
-"""liveness: after which operation is a value dead?"""
+"""liveness: after which operation is a value dead, and which values does a result depend on?"""
 
 from __future__ import annotations
 
-from tapegrad.tape.tape import Tape, operands
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tapegrad.tape.tape import Operation, Tape, operands
 
 
 def last_uses(tape: Tape) -> list[list[int]]:
@@ -19,3 +22,16 @@ def last_uses(tape: Tape) -> list[list[int]]:
                 seen[used.id] = 1
                 dead[op.id].append(used.id)
     return dead
+
+
+def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
+    """Return, by position, which of a tape's operations the results among them depend on."""
+    leads = bytearray(len(ops) + 1)
+    for result in results:
+        if isinstance(result, Operation):
+            leads[result.id] = 1
+    for op in reversed(ops):
+        if leads[op.id]:
+            for used in operands(op):
+                leads[used.id] = 1
+    return leads

@@ -392,10 +392,6 @@ class Tape(Methods):
     def __repr__(self) -> str:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
 
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        from tapegrad.show.view import View
-        yield View(self)
-
 
 def operands(op: Operation) -> list[Operation]:
     """Return the operations that `op` uses, its function's included."""

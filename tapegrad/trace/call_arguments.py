@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.formatting import plain as behind
+from tapegrad.rules.activity import is_inert
+from tapegrad.trace import views
+from tapegrad.trace.context import NUMERIC
 
 
 @functools.cache
@@ -28,6 +33,30 @@ def frozen(x: Any) -> Any:
         value = value.copy()
         value.flags.writeable = False
     return value
+
+
+def content(x: Any, frame: FrameType) -> Any:
+    """Return the content of a traced array, which a frame asks for: a constant, or what no gradient flows through, which is guarded.
+
+    Raises ConcretizationError where a gradient would be lost.
+    """
+    op, val = views.peek(x), behind(x)
+    if not x._tracer.independent(op):
+        if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or not (is_inert(op) or _is_index(val, frame)):
+            raise lost(x, "np.asarray or another C function asked for a plain array",
+                       "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
+                       "tg.value(x) drops the gradient on purpose")
+        for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
+            x._tracer.guard(op, fact, value)
+    return frozen(x)
+
+
+_SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_OP"])  # Python 3.14 reads a part by an operator
+
+
+def _is_index(x: Any, frame: FrameType) -> bool:
+    """True for integers or a mask by which a frame reads or writes a part of an array just now."""
+    return x.dtype.kind in ("b", "i", "u") and dis.opname[frame.f_code.co_code[frame.f_lasti]] in _SUBSCRIPTS
 
 
 def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:

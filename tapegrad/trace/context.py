@@ -25,7 +25,7 @@ from tapegrad.rules.readonly import lent
 from tapegrad.rules.registry import Op, Traced, op_of
 from tapegrad.tape.call_stack import Paths
 from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
-from tapegrad.trace import ownership as kept
+from tapegrad.trace import ownership
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek
 from tapegrad.tree.copies import running
@@ -134,7 +134,7 @@ class Tracer:
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
         self.copies: dict[int, Any] = NO_COPIES  # id of what was copied, and of what leads to it: what the program has instead
-        self.lasting: list[kept.Lasting] = []
+        self.lasting: list[ownership.Lasting] = []
         self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
@@ -194,7 +194,7 @@ class Tracer:
             if self.economy is not None:
                 self.economy.make_room()
             if op.lends and self.lasting:
-                kept.check(self)
+                ownership.check(self)
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():
@@ -207,9 +207,9 @@ class Tracer:
             except Exception as err:
                 self.raised(op.run, args, kwargs, err)
                 raise
-        parts: list[kept.Part] = []
+        parts: list[ownership.Part] = []
         if op.lends:
-            val, parts = kept.received(self, op, val, pb, given)
+            val, parts = ownership.received(self, op, val, pb, given)
         if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
             self.check_numeric(lifted, kwargs.get("dtype"), val)
         if self.once is not None and is_large(val):
@@ -222,9 +222,9 @@ class Tracer:
             return self.fields(call, args)
         y = self.fields(self.place(call), args)
         if parts:
-            kept.tie(self, op.__name__, y, parts)
+            ownership.tie(self, op.__name__, y, parts)
         elif op.lends:
-            kept.note(self, y, given)
+            ownership.note(self, y, given)
         return y
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:

@@ -7,7 +7,8 @@ import sys
 import warnings
 
 # The library's modules whose functions are not registered yet, and the frontend that does it.
-_WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name}" for name in ("special", "linalg", "signal", "stats", "integrate", "optimize")},
+_SCIPY = ("special", "linalg", "signal", "stats", "integrate", "optimize", "fft", "ndimage", "spatial.distance")
+_WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
             "torch": "tapegrad.frontends.torch"}
 
 

@@ -17,16 +17,16 @@ from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
+from tapegrad.rules.activity import is_inert
 from tapegrad.rules.registry import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import frozen, lost, place_of_out
+from tapegrad.trace.call_arguments import content, frozen, lost, place_of_out
 from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import KINDS
 from tapegrad.tree.flatten import flatten, is_generator, is_leaf, leaves_of
 
 _new = object.__new__
-# A replay may compute with Python's numbers where the program had NumPy's.
-KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
 
 
@@ -73,11 +73,7 @@ class Proxy(Slotted):
         return FOREIGN["torch"](func, args, kwargs or {})
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._tracer.independent(views.peek(self)):
-            return np.array(frozen(self), *args, copy=kwargs.get("copy") or None)
-        raise lost(self, "np.asarray or another C function asked for a plain array",
-                    "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
-                    "tg.value(x) drops the gradient on purpose")
+        return np.array(content(self, _getframe(1)), *args, copy=kwargs.get("copy") or None)
 
     def _stand(self, view: views.View) -> None:
         """Stand on a piece of memory that others may stand on."""
@@ -183,6 +179,8 @@ class Proxy(Slotted):
         return self._whole("int", int)
 
     def __index__(self) -> Any:
+        if shape_of(self._val) and self.shape:  # no integer, whatever its numbers: NumPy asks for this before it asks for the array
+            return operator.index(behind(self))
         return self._steer("index", operator.index)
 
     def __hash__(self) -> Any:
@@ -229,8 +227,8 @@ class Proxy(Slotted):
 
     def __float__(self) -> float:
         self._try(float)
-        if self._tracer.independent(views.peek(self)):
-            return float(self._val)
+        if is_inert(op := views.peek(self)):
+            return float(self._val) if self._tracer.independent(op) else self._steer("float", float)  # type: ignore[no-any-return]
         if formats(_getframe(1)):
             return float(behind(self))
         raise lost(self, "float(x) or a C function asked for a plain float",

@@ -16,7 +16,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.errors import MutationError, user_location
-from tapegrad.trace import redirection as redirect
+from tapegrad.trace import redirection
 from tapegrad.trace.interposition import interposition, trampoline
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
 from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, current, running
@@ -75,7 +75,7 @@ class Rerouting:
         if not copies:
             return
         tracer.copies, tracer.rerouting = copies, self
-        self.objects = redirect.begin(objects)
+        self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots)
         if self.routes.search():
             self._lead(self.routes)
@@ -96,7 +96,7 @@ class Rerouting:
                 if id(cell) not in copies and not is_empty(cell) and id(cell.cell_contents) in copies:
                     copies[id(cell)] = new = CellType(copies[id(cell.cell_contents)])
                     self.cells.append((cell, new, new.cell_contents))
-        self.objects += redirect.begin(routes.holders)
+        self.objects += redirection.begin(routes.holders)
         for fn in routes.readers.values():
             self.replace(fn)
             if id(fn) in copies:
@@ -125,7 +125,7 @@ class Rerouting:
 
     def end(self) -> None:
         """Restore what was replaced."""
-        redirect.end(self.objects)
+        redirection.end(self.objects)
         with _lock:
             for fn in self.functions:
                 if _ended(fn):

@@ -1,8 +1,8 @@
 """references: the other names, besides its arguments, by which a traced program reaches what it was given a copy of.
 
-Objects redirect to their copies by themselves (`redirect`). A plain list or dict, a captured variable, a function that captured some cannot: so the
-functions that can run are followed from name to name (globals, defaults, captured variables, attributes of modules and classes, and what these hold),
-and while the trace runs those that lead to such a one read the copy instead.
+Objects redirect to their copies by themselves (`redirection`). A plain list or dict, a captured variable, a function that captured some cannot:
+so the functions that can run are followed from name to name (globals, defaults, captured variables, attributes of modules and classes, and what
+these hold), and while the trace runs those that lead to such a one read the copy instead.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import pack
 from tapegrad.rules.registry import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.trace import ownership as kept
-from tapegrad.trace import proxy
+from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.trace.interposition import interposition, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
@@ -124,7 +123,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
-            kept.check(tracer)
+            ownership.check(tracer)
             if rerouting is not None:
                 rerouting.check()
                 signature.reached = rerouting.reached(walks)

@@ -17,6 +17,7 @@ import numpy as np
 from tapegrad.numbers.formatting import type_name
 from tapegrad.numbers.parallel import in_parts
 from tapegrad.ops.write import setitem
+from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import FOREIGN, Op, tracer_of
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.residuals import needed
@@ -63,7 +64,6 @@ class Economy:
 
     def begin(self, tape: Tape) -> None:
         """Look after the values of a tape, as far as it has been recorded."""
-        from tapegrad.transforms.rewrite import activity  # it stands above the trace
         self.begun = True
         self.tape, self.active = tape, activity(tape)
         self.held, self.limit, self.read, self.spare = [], 1, set(), []

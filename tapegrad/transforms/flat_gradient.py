@@ -7,6 +7,7 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import ZERO, conform, dense
 from tapegrad.ops import pack
+from tapegrad.rules.activity import activity, differentiated
 from tapegrad.rules.registry import Traced
 from tapegrad.tape.tape import UNKNOWN, Call, Constant, Operation, Tape, value_of
 from tapegrad.trace import proxy
@@ -18,7 +19,6 @@ from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import start, sweep
-from tapegrad.transforms.rewrite import activity, differentiated
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import ValueAndGradients
 

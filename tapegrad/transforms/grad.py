@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.errors import ArgumentError
+from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import collector, record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.reverse import back, start, sweep, taken
-from tapegrad.transforms.rewrite import activity, differentiated, rewrite
+from tapegrad.transforms.rewrite import rewrite
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 
 

@@ -15,14 +15,15 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
 from tapegrad.ops import astype, getfield, read, scalar, setitem, zeros
 from tapegrad.ops.loop import Loop, put, put_results
-from tapegrad.optimise.specialise import FIXED
+from tapegrad.rules.activity import activity, has_gradient
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import FIXED
 from tapegrad.trace.interposition import interposition
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.reverse import sweep
-from tapegrad.transforms.rewrite import activity, has_gradient, leading
 
 TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
 

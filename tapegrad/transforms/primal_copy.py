@@ -10,9 +10,9 @@ import numpy as np
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop, is_loop, taken
 from tapegrad.rules.registry import Op, Traced
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.context import Tracer, number_kind
-from tapegrad.transforms.rewrite import leading
 from tapegrad.transforms.walk import own, typed_by_value
 
 

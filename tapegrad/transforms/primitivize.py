@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.replay.interpreter import fill
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
@@ -58,7 +59,6 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 def flattened(tape: Tape) -> Tape:
     """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
-    from tapegrad.replay.interpreter import fill
     filled = fill(tape.check())
     return filled if is_flat(filled) else primitivize(filled)
 

@@ -15,11 +15,13 @@ from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.ops import add, getfield, pack
+from tapegrad.rules.activity import activity, differentiated, has_gradient
 from tapegrad.rules.registry import Op, as_numpy, rrule
 from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
-from tapegrad.transforms.rewrite import activity, differentiated, has_gradient, leading, placed, pullback_of
+from tapegrad.transforms.rewrite import placed, pullback_of
 from tapegrad.tree.flatten import ValueAndGradients, flatten, is_leaf
 
 _REALS = frozenset([float, int])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
-from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.ops.structure import getfield
+from tapegrad.replay.interpreter import fill
+from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import op_of, rrule
-from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op, operands, value_of
-from tapegrad.tree.flatten import is_generator
+from tapegrad.tape.liveness import leading
+from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op, value_of
+from tapegrad.transforms.unroll import unroll
 
 
 def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
@@ -22,8 +22,6 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     The function is not run again: its value, and a pullback kept while recording, are taken from the tape. Values that it was
     saved without are computed first, and loops unrolled.
     """
-    from tapegrad.replay.interpreter import fill
-    from tapegrad.transforms.unroll import unroll
     tape = unroll(fill(tape))
     active, needed = activity(tape, wrt), leading(tape.ops, [tape.result])
     new = tape.blank()
@@ -44,63 +42,10 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     return new
 
 
-def differentiated(tape: Tape) -> Collection[int]:
-    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
-    for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
-    """
-    if tape.structure is None:
-        return range(1, len(tape.inputs))
-    return {index + 1 for part in tape.structure.asked if part is not None
-            for index in range(part.start, part.start + part.size) if index not in part.held}
-
-
 def placed(tape: Tape) -> list[Input]:
     """Return the inputs that the result of a gradient tape has a part for, in its order: None for what is held constant."""
     size = None if tape.structure is None else sum(part.size for part in tape.structure.parts) + 1
     return tape.inputs[1:size]
-
-
-def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
-    """Return, by position, which operations depend on an input to differentiate by.
-
-    A call depends on an input through an argument that its op is differentiable by; an integer or bool that only
-    steers the program leads nowhere.
-    """
-    depends = bytearray(len(tape.ops) + 1)
-    wrt = differentiated(tape) if wrt is None else wrt
-    inputs = 0
-    for op in tape.ops:
-        kind = type(op)
-        if kind is Call:
-            if getattr(op.fn, "differentiable", True):  # type: ignore[attr-defined]
-                for arg in op.args:
-                    if isinstance(arg, Operation) and depends[arg.id]:
-                        depends[op.id] = 1
-                        break
-        elif kind is Input:
-            depends[op.id] = inputs in wrt and has_gradient(op.val)
-            inputs += 1
-    return depends
-
-
-def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
-    """Return, by position, which of a tape's operations the results among them depend on."""
-    leads = bytearray(len(ops) + 1)
-    for result in results:
-        if isinstance(result, Operation):
-            leads[result.id] = 1
-    for op in reversed(ops):
-        if leads[op.id]:
-            for used in operands(op):
-                leads[used.id] = 1
-    return leads
-
-
-def has_gradient(val: Any) -> bool:
-    """False for what has no gradient although it is a leaf: a bool, a random generator."""
-    if type(val) is np.ndarray:
-        return bool(val.dtype.kind != "b")
-    return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 
 def pullback_of(op: Call) -> Any:

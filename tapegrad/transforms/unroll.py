@@ -10,6 +10,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, Runs, is_loop
+from tapegrad.replay.interpreter import Run, lacks
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.transforms.blank import blank
 from tapegrad.transforms.walk import Walk
@@ -39,7 +40,6 @@ def _value(tape: Tape) -> None:
 
     It stops where these would take another path: they are the caller's arrays, which he may have written to since.
     """
-    from tapegrad.replay.interpreter import Run, lacks
     if not any(lacks(x.val) for x in tape.inputs):
         run = Run(tape, [x.val for x in tape.inputs], redraw=False)
         with np.errstate(all="ignore"), suppress(TapeError):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import pow
-from tapegrad.ops.loop import Loop
+from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.registry import OPS, Op
 from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 from tapegrad.transforms.blank import blank, is_blank
@@ -238,3 +238,16 @@ def typed_by_value(op: Operation) -> bool:
 def is_call(x: Any, fn: Any) -> bool:
     """True for a call of an op on a tape; one that goes through a view's path is no plain one."""
     return type(x) is Call and x.fn is fn and not x.kwargs.get("through")
+
+
+def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
+    """Return a tape on which each loop's body is what `change` makes of it."""
+    if not any(map(is_loop, tape.ops)):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if is_loop(made):
+            body = change(made.fn.body)
+            made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
+    return walk.done()

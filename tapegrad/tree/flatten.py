@@ -8,7 +8,7 @@ import numbers
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ReferenceType
 
@@ -491,6 +491,8 @@ def _attributes(x: Any) -> dict[str, Any]:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
+    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
+        return {}  # made in C, and so not to be copied without its content
     found = dict(getattr(x, "__dict__", {}))
     found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
     return found

@@ -109,4 +109,9 @@ CASES = [
     Case("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values()), [(1.5, 0.7)],
          errors=[((float("inf"), -float("inf")), ValueError)]),
     Case("ieee_remainder", lambda a, b: math.remainder(a, b), [(1.5, 0.7), (-7.3, 2.0)], errors=[((1.5, 0.0), ValueError)]),
+    # -- np.emath: complex numbers beyond the real domain
+    *[Case(f"{op}:emath_{name}", getattr(np.emath, name), [(draw(3, low=0.1, high=0.9),), (draw(2, 3),), (-0.7,), (2.5,)]) for name, op in (
+        ("sqrt", "sqrt"), ("log", "log"), ("log2", "log2"), ("log10", "log10"), ("arccos", "acos"), ("arcsin", "asin"), ("arctanh", "atanh"))],
+    Case("log:emath_logn", lambda x: np.emath.logn(2.5, x), [(draw(3, low=0.5),), (draw(3),)]),
+    Case("pow:emath_power", np.emath.power, [(draw(3, low=0.5), draw(3, seed=1)), (draw(3), draw(3, seed=1)), (-1.5, 2.5)]),
 ]

@@ -386,3 +386,18 @@ def test_what_would_lose_the_gradient_is_refused() -> None:
     for f in (lambda x: abs(complex(x, 1.0)), lambda x: abs(complex(x))):
         with pytest.raises(tg.ConcretizationError):
             tg.grad(f, 2.0)
+
+
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "sqrt", "log", "log1p", "log10"])
+def test_on_a_branch_cut_the_gradient_is_that_of_its_side(name: str) -> None:
+    fn = getattr(np, name)
+
+    def f(z: Any) -> Any:
+        return np.real(fn(z)) * 0.7 + np.imag(fn(z)) * 1.3
+    real = [complex(sign * size, side) for size in (0.5, 1.6) for sign in (1, -1) for side in (0.0, -0.0)]
+    imaginary = [complex(side, sign * size) for size in (0.5, 2.0) for sign in (1, -1) for side in (0.0, -0.0)]
+    for z in real + imaginary:
+        step = 1e-6  # along the cut: the sign of the zero, which says on which side of it a number lies, stays
+        slope = (f(complex(z.real * (1 + step), z.imag * (1 + step))) - f(complex(z.real * (1 - step), z.imag * (1 - step)))) / (2 * step)
+        _, (_, dz) = tg.grad(f, z)
+        assert slope == pytest.approx(dz.real * z.real + dz.imag * z.imag, rel=1e-6, abs=1e-6)

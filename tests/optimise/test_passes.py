@@ -22,11 +22,11 @@ from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
 from tapegrad.optimise.pipeline import DEFAULT, optimise
+from tapegrad.optimise.report import Report
 from tapegrad.optimise.simplify import NEEDS, RULES
 from tapegrad.optimise.specialise import specialise
 from tapegrad.optimise.store_forwarding import forwarding
 from tapegrad.rules.registry import OPS, Op
-from tapegrad.show.pass_report import Report
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES

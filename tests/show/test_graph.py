@@ -27,9 +27,10 @@ from tapegrad import ops
 from tapegrad.numbers.cotangents import conform
 from tapegrad.show.graph.bylines import MOST
 from tapegrad.show.graph.cost import Cost, cost_of
+from tapegrad.show.graph.draw import picture
 from tapegrad.show.graph.fold import fold
 from tapegrad.show.graph.layout import Layout, layout
-from tapegrad.show.graph.picture import LIMIT, Arrow, Box, Picture, picture
+from tapegrad.show.graph.picture import LIMIT, Arrow, Box, Picture
 from tapegrad.show.graph.rows import Column, _fit, assign, columns, crossings
 from tapegrad.show.graph.svg import HUES, to_svg
 from tapegrad.tape.tape import Call, Operation, operands

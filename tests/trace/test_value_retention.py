@@ -1,4 +1,4 @@
-"""economy, needs: large values that `grad` drops while it traces, and what rules read of them."""
+"""value_retention, residuals: large values that `grad` drops while it traces, and what rules read of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
 from tapegrad.tape.tape import Call
 from tapegrad.testing import contract
-from tapegrad.trace import value_retention as economy
+from tapegrad.trace import value_retention
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.residuals import reads
 from tapegrad.trace.tracer import record
@@ -37,7 +37,7 @@ def both(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> tuple[Any,
     """Return what a call gives with each array looked after, and with none: a dropped value that is read raises."""
     found = []
     for large in (0, ALL):
-        monkeypatch.setattr(economy, "LARGE", large)
+        monkeypatch.setattr(value_retention, "LARGE", large)
         found.append(call())
     return found[0], found[1]
 
@@ -84,8 +84,8 @@ def test_a_rule_that_reads_what_was_dropped_raises(monkeypatch: pytest.MonkeyPat
                 return contract(fn(*xs))
             expected = tg.grad(f, *args)
             with monkeypatch.context() as patch:
-                patch.setattr(economy, "LARGE", 0)
-                patch.setattr(economy, "needed", lambda call, active: ())
+                patch.setattr(value_retention, "LARGE", 0)
+                patch.setattr(value_retention, "needed", lambda call, active: ())
                 try:
                     found = tg.grad(f, *args)
                 except (TypeError, AttributeError):
@@ -132,7 +132,7 @@ WEIGHTS = np.linspace(1.0, 2.0, N)
 
 def dropped(f: Callable[..., Any], *args: Any) -> list[str]:
     """Return the calls whose values `grad` drops while it traces."""
-    tape = record(f, args, {}, DEFAULT, grad=True, once=economy.Economy())
+    tape = record(f, args, {}, DEFAULT, grad=True, once=value_retention.Economy())
     return [op.fn.__name__ for op in tape if isinstance(op, Call) and type(op.val) is Dropped]
 
 

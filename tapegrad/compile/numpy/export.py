@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.fusion import unfuse
 from tapegrad.compile.numpy.inline_source import Vendor
 from tapegrad.compile.numpy.source import Source, write_source
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.formatting import quoted
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.optimise.roll import roll
 from tapegrad.tape.tape import Guard, Tape
@@ -62,7 +64,7 @@ def _misses(source: Source) -> list[str]:
 
 def _told(guard: Guard) -> str:
     where = f" ({guard.where.file.rpartition('/')[2]}:{guard.where.line})" if guard.where is not None else ""
-    return f"{guard.fact}({guard.args[0].name}) was {guard.expected!r}{where}"
+    return f"{guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}{where}"
 
 
 def _standard_first(line: str) -> tuple[bool, str]:

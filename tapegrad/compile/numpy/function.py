@@ -9,11 +9,13 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.source import Source, write_source
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.source_split import Parts, is_long, maker
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.numbers.formatting import quoted
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.ops.fused import Fused
 from tapegrad.replay.random_state import hold, stops_after_drawing
@@ -34,7 +36,7 @@ class Miss(GuardError):
         what, where = f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None
         if guard is not None:
             where = guard.where
-            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {guard.expected!r}; now it is not, and the "
+            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is not, and the "
                     "program might take another path")
         super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.numpy.call_source import loop_head
-from tapegrad.compile.numpy.source import Writer
+from tapegrad.compile.numpy.source import SUBTAPES, Writer
 from tapegrad.numbers.cotangents import order_of
 from tapegrad.ops.fused import is_array
 from tapegrad.ops.loop import Loop, written
@@ -27,6 +27,9 @@ def write_loop(writer: Writer, op: Call) -> None:
     writer.statement(op, (body.before + lines)[0])
     writer.body += (body.before + lines)[1:]
     writer.loops[op] = [*body.last, *body.collected]
+
+
+SUBTAPES[Loop] = write_loop
 
 
 class _Body(Writer):

@@ -28,12 +28,11 @@ from tapegrad.compile.source_names import Names, Spelled
 from tapegrad.numbers.cotangents import order_of
 from tapegrad.numbers.formatting import PYTHON, is_python, plain
 from tapegrad.ops.fused import Fused, fields_of, is_array
-from tapegrad.ops.loop import is_loop
-from tapegrad.optimise.specialise import FIXED
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.registry import Op
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.trace.guards import FIXED
 from tapegrad.tree.flatten import ValueAndGradients
 
 OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
@@ -88,6 +87,10 @@ def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: st
     return Writer(tape, Shared(buffers, floats, miss, Names(spelled))).write()
 
 
+SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
+"""How the call of an op that carries a subtape is written, by the op's type: filled by the modules that write a tape as this one does."""
+
+
 class Writer(Texts):
     """Writes one tape, operation by operation."""
 
@@ -126,9 +129,8 @@ class Writer(Texts):
         if op.fn is ops.pack:
             self.named(op, nested(op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind, mirror=False))
             return
-        if is_loop(op):
-            from tapegrad.compile.numpy.loop_source import write_loop  # which writes a tape as this file does
-            write_loop(self, op)
+        if type(op.fn) in SUBTAPES:
+            SUBTAPES[type(op.fn)](self, op)
             return
         if op.args and op.args[0] in self.loops:
             self.expr[op] = self.loops[op.args[0]][op.args[1]]

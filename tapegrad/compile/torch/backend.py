@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.compile.backend import Backend, First
+from tapegrad.compile.backend import BACKENDS, Backend, First
 from tapegrad.compile.torch.cuda_graph import graph, graph_device
 from tapegrad.compile.torch.inductor import inductor
 from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, torch_sources
@@ -103,3 +103,6 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
                             f"{type(err).__name__}: {err}", None,
                             'if it is written with NumPy, call it once with arrays, or compile its tape: '
                             'tg.compile(tg.gradtape(f, *arrays), backend="torch"); what is compiled takes tensors') from err
+
+
+BACKENDS["torch"] = Torch

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Interpreter
 
+import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.argument_source import tensor_of
 from tapegrad.compile.torch.call_capture import name_of

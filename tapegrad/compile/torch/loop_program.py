@@ -14,7 +14,7 @@ import numpy as np
 
 from tapegrad.compile.torch.function import function_of
 from tapegrad.compile.torch.loop_body import Body
-from tapegrad.compile.torch.lower import Lowering
+from tapegrad.compile.torch.lower import SUBTAPES, Lowering
 from tapegrad.compile.torch.program import Check, Program, Repeat, Root, Step, Value, bodies, holds_value, replaced
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor, to_tensor
@@ -33,6 +33,9 @@ def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) ->
         return call.unrolled()
     call.own(body.owned - call.written)
     return call.repeated(body) if outer.loops else call.copied(body)
+
+
+SUBTAPES[Loop] = lower_loop
 
 
 class _Call:

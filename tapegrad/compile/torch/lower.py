@@ -25,7 +25,6 @@ from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
-from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import Memory, moved, value_recorded, verify
 from tapegrad.replay.python_errors import raising
 from tapegrad.rules.registry import OPS, Op
@@ -53,6 +52,10 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loop
 
 
 Roots = set[Root]  # in the class below, `set` is a method
+
+
+SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
+"""What the call of an op that carries a subtape comes down to, by the op's type: filled by the modules that lower a tape as this one does."""
 
 
 class Lowering:
@@ -152,10 +155,9 @@ class Lowering:
     def call(self, op: Call, dead: list[int]) -> None:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
-        if is_loop(op):
-            from tapegrad.compile.torch.loop_program import lower_loop  # which lowers a tape as this file does
+        if type(fn) in SUBTAPES:
             self.memory.release(op, fn, 0)
-            return self.set(op, *lower_loop(self, op, given, refs))
+            return self.set(op, *SUBTAPES[type(fn)](self, op, given, refs))
         if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
             self.memory.release(op, fn, op.args[0].id)
             return self.set(op, given[0][given[1]], refs[0][given[1]])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
 from tapegrad.compile.torch.buffer_reuse import reuse

@@ -5,6 +5,7 @@ from tapegrad.frontends.numpy import (
     create,
     decompose,
     elementwise,
+    emath,
     errstate,
     facts,
     fft,

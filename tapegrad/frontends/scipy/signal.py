@@ -1,4 +1,4 @@
-"""scipy.signal: convolution and correlation."""
+"""scipy.signal: convolution, correlation, and linear filters, by their input, their coefficients and their state."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import scipy.signal as sg
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array
+from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.ops.shape import along
 from tapegrad.rules.registry import means
 
 
@@ -55,3 +56,128 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 @means(sg.correlate2d)
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     return correlate(*of_matrices(in1, in2, boundary, fillvalue), mode, "direct")
+
+
+# -- linear filters
+
+
+@means(sg.lfilter)
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Return a * y = b * x; a state is what the filter still has to add to what comes next (direct form II, transposed)."""
+    b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
+    y = ops.lfilter(b, a, x, **keywords(axis=None if axis == -1 else axis))
+    if zi is None:
+        return y
+    order, n = max(shape_of(a)[0], shape_of(b)[0]) - 1, shape_of(x)[axis]
+    state = as_array(zi)
+    if shape_of(state)[axis] != order:
+        raise ValueError(f"Unexpected shape for zi: {shape_of(state)[axis]} along the axis of the filter, which has {order} states.")
+    wanted = [order if i == axis % len(shape_of(x)) else size for i, size in enumerate(shape_of(x))]
+    state = np.broadcast_to(state, tuple(wanted))
+    started = np.concatenate([state, np.zeros_like(x)], axis=axis)[along(axis, slice(n))]  # what it adds, before the feedback
+    y = y + ops.lfilter(a[:1], a, started, axis=axis)
+    both = y, _state(b, a, x, y, state, axis, order)
+    return tuple(value_by("scipy.signal.lfilter", part, b, a, x, axis, zi, part=i) for i, part in enumerate(both))
+
+
+def _state(b: Any, a: Any, x: Any, y: Any, state: Any, axis: int, order: int) -> Any:
+    """Return what a filter is left with."""
+    n, parts = shape_of(x)[axis], []
+    for m in range(order):
+        left = state[along(axis, slice(m + n, m + n + 1))] if m + n < order else 0.0 * state[along(axis, slice(1))]
+        for j in range(m + 1, order + 1):
+            ago = n - (j - m)
+            for taps, of, sign in ((b, x, 1.0), (a, y, -1.0)):
+                if ago >= 0 and j < shape_of(taps)[0]:
+                    left = left + sign * (taps[j] / a[0]) * of[along(axis, slice(ago, ago + 1))]
+        parts.append(left)
+    return np.concatenate(parts, axis=axis) if parts else state
+
+
+@means(sg.lfilter_zi)
+def lfilter_zi(b: Any, a: Any) -> Any:
+    """Return the state of the steady response to a step of 1: what feeding it back changes no more."""
+    given = b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
+    n = max(shape_of(a)[0], shape_of(b)[0])
+    b, a = np.pad(b, (0, n - shape_of(b)[0])) / a[0], np.pad(a, (0, n - shape_of(a)[0])) / a[0]
+    first = np.zeros(n - 1)
+    first[:1] = 1.0
+    zi = np.linalg.solve(np.eye(n - 1) - np.eye(n - 1, k=1) + np.outer(a[1:], first), b[1:] - a[1:] * b[0])
+    return value_by("scipy.signal.lfilter_zi", zi, *given)
+
+
+@means(sg.sosfilt)
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Filter by sections of second order, one after the other."""
+    sections, y, states = as_array(sos), as_array(x), []
+    for k in range(shape_of(sections)[0]):
+        b, a = sections[k, :3], sections[k, 3:]
+        if zi is None:
+            y = lfilter(b, a, y, axis)
+        else:
+            y, state = lfilter(b, a, y, axis, as_array(zi)[k])
+            states.append(state)
+    if zi is None:
+        return value_by("scipy.signal.sosfilt", y, sos, x, axis)
+    return tuple(value_by("scipy.signal.sosfilt", part, sos, x, axis, zi, part=i) for i, part in enumerate((y, np.stack(states))))
+
+
+@means(sg.sosfilt_zi)
+def sosfilt_zi(sos: Any) -> Any:
+    sections, scale, states = as_array(sos), 1.0, []
+    for k in range(shape_of(sections)[0]):
+        b, a = sections[k, :3], sections[k, 3:]
+        states.append(scale * lfilter_zi(b, a))
+        scale = scale * np.sum(b) / np.sum(a)
+    return value_by("scipy.signal.sosfilt_zi", np.stack(states), sos)
+
+
+def _extended(x: Any, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
+    """Return by how much a signal is continued at both ends, and the continued signal."""
+    n = shape_of(x)[axis]
+    edge = 0 if padtype is None else taps * 3 if padlen is None else static(padlen)
+    if padtype not in ("odd", "even", "constant", None):
+        raise ValueError(f"Unknown value {padtype!r} given to padtype. padtype must be 'even', 'odd', 'constant', or None.")
+    if n <= edge:
+        raise ValueError(f"The length of the input vector x must be greater than padlen, which is {edge}.")
+    if not edge:
+        return 0, x
+    first, last = x[along(axis, slice(1))], x[along(axis, slice(n - 1, n))]
+    before, after = ops.flip(x[along(axis, slice(1, edge + 1))], axis=axis), ops.flip(x[along(axis, slice(n - edge - 1, n - 1))], axis=axis)
+    if padtype == "odd":
+        before, after = 2 * first - before, 2 * last - after
+    elif padtype == "constant":
+        before, after = np.repeat(first, edge, axis=axis), np.repeat(last, edge, axis=axis)
+    return edge, np.concatenate([before, x, after], axis=axis)
+
+
+def _both_ways(run: Any, zi: Any, x: Any, axis: int, edge: int) -> Any:
+    """Filter forwards and backwards, from the steady state of the first number each time; cut off what was added."""
+    y, _ = run(x, zi * x[along(axis, slice(1))])
+    n = shape_of(y)[axis]
+    y, _ = run(ops.flip(y, axis=axis), zi * y[along(axis, slice(n - 1, n))])
+    return ops.flip(y, axis=axis)[along(axis, slice(edge, n - edge))]
+
+
+@means(sg.filtfilt)
+def filtfilt(b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None, method: str = "pad", irlen: Any = None) -> Any:
+    if method != "pad":
+        raise UnknownFunction(f"tapegrad knows no filtfilt with method={method!r}", user_location(), 'method="pad"')
+    b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
+    edge, longer = _extended(x, axis, padtype, padlen, max(shape_of(a)[0], shape_of(b)[0]))
+    shape = [1] * len(shape_of(x))
+    shape[axis] = -1
+    y = _both_ways(lambda part, zi: lfilter(b, a, part, axis, zi), np.reshape(lfilter_zi(b, a), tuple(shape)), longer, axis, edge)
+    return value_by("scipy.signal.filtfilt", y, b, a, x, axis, padtype, padlen)
+
+
+@means(sg.sosfiltfilt)
+def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None) -> Any:
+    sections, x, axis = as_array(sos), as_array(x), static(axis)
+    count = shape_of(sections)[0]
+    taps = 2 * count + 1 - min(int(np.sum(sections[:, 2] == 0)), int(np.sum(sections[:, 5] == 0)))
+    edge, longer = _extended(x, axis, padtype, padlen, taps)
+    shape = [1] * len(shape_of(x))
+    shape[axis] = 2
+    y = _both_ways(lambda part, zi: sosfilt(sections, part, axis, zi), np.reshape(sosfilt_zi(sections), (count, *shape)), longer, axis, edge)
+    return value_by("scipy.signal.sosfiltfilt", y, sections, x, axis, padtype, padlen)

@@ -10,7 +10,8 @@ import torch
 
 from tapegrad import ops
 from tapegrad.frontends.common import static
-from tapegrad.frontends.torch.common import tensors_only, whole
+from tapegrad.frontends.torch.common import tensors_only
+from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, cat, getitem, ndim, spread, transpose
 from tapegrad.numbers.cotangents import shape_of

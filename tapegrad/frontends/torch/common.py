@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.frontends.torch.registry import found
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype, torch_dtype
@@ -116,12 +115,6 @@ def brought(x: Any, dtype: torch.dtype) -> Any:
 
 
 # -- torch's own functions
-
-
-def whole(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch refuses in its own words."""
-    from tapegrad.frontends.torch.generic import recorded_whole  # which needs the promotion above
-    return recorded_whole(found(name)[0], args, kwargs)
 
 
 def tensors_only(*xs: Any) -> bool:

@@ -12,7 +12,8 @@ import torch
 from tapegrad import ops
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch.call import MAKERS, make
-from tapegrad.frontends.torch.common import brought, result_type, whole
+from tapegrad.frontends.torch.common import brought, result_type
+from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.numbers.formatting import plain

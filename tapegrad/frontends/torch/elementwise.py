@@ -25,10 +25,9 @@ from tapegrad.frontends.torch.common import (
     settled,
     tensors_among,
     tensors_only,
-    whole,
 )
 from tapegrad.frontends.torch.facts import asked
-from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.generic import generic, whole
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain

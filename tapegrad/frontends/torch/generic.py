@@ -15,7 +15,7 @@ import torch
 from tapegrad.frontends.common import static
 from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
-from tapegrad.frontends.torch.registry import spelled
+from tapegrad.frontends.torch.registry import found, spelled
 from tapegrad.frontends.torch.torchop import TorchOp
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import inside
@@ -153,3 +153,8 @@ def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
             between = own[len(args):last + 1]
             return (*args, *(kwargs.pop(name, known.get(name)) for name in between)), (), kwargs
     return (*args, *(kwargs[name] for name in names)), names, {key: value for key, value in kwargs.items() if key not in names}
+
+
+def whole(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch refuses in its own words."""
+    return recorded_whole(found(name)[0], args, kwargs)

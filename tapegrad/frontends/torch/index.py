@@ -8,7 +8,8 @@ import torch
 
 from tapegrad import ops
 from tapegrad.frontends.common import static
-from tapegrad.frontends.torch.common import brought, one_dtype_of, result_type, tensors_only, whole
+from tapegrad.frontends.torch.common import brought, one_dtype_of, result_type, tensors_only
+from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.reduce import is_kind
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, ndim

@@ -19,7 +19,8 @@ from tapegrad.frontends.common import keywords, static
 from tapegrad.frontends.numpy.decompose import matrix_power as power_of_matrix
 from tapegrad.frontends.numpy.linalg import kron as kron_of_two
 from tapegrad.frontends.numpy.linalg import multi_dot as product_of_chain
-from tapegrad.frontends.torch.common import brought, one_dtype_of, related, settled, tensors_only, whole
+from tapegrad.frontends.torch.common import brought, one_dtype_of, related, settled, tensors_only
+from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.reduce import is_kind
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, diagonal, movedim, ndim, transpose

@@ -11,8 +11,9 @@ import torch
 
 from tapegrad import ops
 from tapegrad.frontends.common import keywords, static
-from tapegrad.frontends.torch.common import brought, kind_of, one_dtype_of, tensors_only, whole
+from tapegrad.frontends.torch.common import brought, kind_of, one_dtype_of, tensors_only
 from tapegrad.frontends.torch.elementwise import maximum, minimum
+from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, getitem, ndim
 from tapegrad.numbers.cotangents import shape_of

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tapegrad.errors import ArgumentError
-from tapegrad.tape.tape import Tape
-
 LIMIT = 2000  # operations: a longer tape is drawn by source line
 MOST_BOXES = 5000
 MOST_WORK = (300_000, 12_000)  # rows that all arrows pass, and nodes along them
@@ -62,22 +59,3 @@ class Picture(NamedTuple):
         return self.boxes[arrow.tail].reverse != self.boxes[arrow.head].reverse
 
 
-def picture(tape: Tape, group: str | None = None) -> Picture:
-    """Return what is to be drawn: a box for each operation, or (for a tape of more than 2000 operations) for each source line.
-
-    Raises ArgumentError for a group other than "operation", "line" or None, and for "operation" where the picture would be endless.
-    """
-    from tapegrad.show.graph.bylines import by_lines
-    from tapegrad.show.graph.fold import fold
-    from tapegrad.show.graph.rows import labour
-    if group is not None and group not in GROUPS:
-        raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}")
-    if group == "line" or (group is None and len(tape) > LIMIT):
-        return by_lines(tape)
-    found = fold(tape)
-    if len(found.boxes) <= MOST_BOXES and all(work <= most for work, most in zip(labour(found), MOST_WORK)):
-        return found
-    if group is None:
-        return by_lines(tape)
-    raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows cannot be read, nor drawn in good time",
-                        try_='group="line", or tape.to_networkx()')

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile.torch import buffer_reuse as reuse
-from tapegrad.compile.torch import masks
+from tapegrad.compile.torch import buffer_reuse, masks
 from tests.cases import CASES
 from tests.cases.case import draw
 from tests.compile.torch import test_compile as test_torch_compile
@@ -110,5 +109,5 @@ def test_what_a_users_pullback_keeps_stays() -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_every_case_at_any_size(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "LARGE", 0)
-    monkeypatch.setattr(reuse, "LARGE", 0)
+    monkeypatch.setattr(buffer_reuse, "LARGE", 0)
     test_torch_compile.test_every_case(case)

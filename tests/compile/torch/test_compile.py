@@ -500,7 +500,7 @@ def test_a_loop_that_fills_an_array_copies_it_once() -> None:
 
 def test_what_is_not_used_any_more_is_dropped() -> None:
     run = tg.compile(tg.trace(lambda x: np.exp(np.sin(np.cos(x) + 1) + 1), np.ones(3))[1], backend="torch")
-    assert run.source.count("del ") >= 4 and "torch.sin" in run.source and "# test_torch_compile.py" in run.source
+    assert run.source.count("del ") >= 4 and "torch.sin" in run.source and "# test_compile.py" in run.source
 
 
 def test_settings_of_torch_stay_as_they_are() -> None:

@@ -139,7 +139,7 @@ def test_guards_in_a_loop() -> None:
         other = x.copy()
         other[at] *= -1
         close(step(other), tg.grad(f, other))
-    assert step.stats.traces == 4 and any("bool" in what and "test_torch_loops.py" in what for what in step.stats.guards)
+    assert step.stats.traces == 4 and any("bool" in what and "test_loops.py" in what for what in step.stats.guards)
     run = tg.compile(tg.roll(tg.trace(f, x)[1]), backend="torch")
     run(x)
     with pytest.raises(GuardError, match="bool"):

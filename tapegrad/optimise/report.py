@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
+from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Call, Operation, Tape
 
 
@@ -58,7 +59,6 @@ class Report:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table
 
-        from tapegrad.show.styles import STYLES
         table = Table(box=None, pad_edge=False, header_style=STYLES["header"])
         for header in ("pass", "before", "after", "removed"):
             table.add_column(header, justify="right" if header in ("before", "after") else "left")

@@ -1,0 +1,96 @@
+"""api: what a tape's methods do.
+
+The public functions stand in `tapegrad`. What needs rich, networkx or torch is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tapegrad.replay import interpreter
+from tapegrad.tape.check import check
+from tapegrad.tape.facade import does
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import collector
+
+does("check")(check)
+
+
+@does("play")
+def _play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], debug: bool, redraw: bool) -> Any:
+    with collector:
+        return interpreter.play(tape, args, kwargs, debug=debug, redraw=redraw)
+
+
+@does("to_python")
+def _to_python(tape: Tape, name: str, buffers: bool) -> str:
+    from tapegrad.compile.numpy.export import to_python
+    return to_python(tape, name, buffers)
+
+
+@does("to_fx")
+def _to_fx(tape: Tape, device: Any) -> Any:
+    from tapegrad.compile.torch.fx import to_fx
+    return to_fx(tape, device)
+
+
+@does("find")
+def _find(tape: Tape, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
+    from tapegrad.debug.find import find
+    return find(tape, kind, args, kwargs, limit=limit)
+
+
+@does("step")
+def _step(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from tapegrad.debug.step import Stepper
+    from tapegrad.debug.walk import leaves_of
+    return Stepper(tape, leaves_of(tape, args, kwargs))
+
+
+@does("profile")
+def _profile(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int) -> Any:
+    from tapegrad.debug.profile import profile
+    return profile(tape, args, kwargs, repeats)
+
+
+@does("save")
+def _save(tape: Tape, path: Any, values: bool) -> None:
+    from tapegrad.store.write import save
+    save(tape, path, values)
+
+
+@does("format")
+def _format(tape: Tape, style: str, width: int | None) -> str:
+    from tapegrad.show.plain import format_tape
+    return format_tape(tape, style, width)
+
+
+@does("show")
+def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
+    from tapegrad.show.view import show
+    show(tape, format, group, width, file, console)
+
+
+@does("view")
+def _view(tape: Tape) -> Any:
+    from tapegrad.show.view import View
+    return View(tape)
+
+
+@does("diff")
+def _diff(tape: Tape, other: Tape) -> Any:
+    from tapegrad.show.diff import Diff
+    return Diff(tape, other)
+
+
+@does("to_networkx")
+def _to_networkx(tape: Tape) -> Any:
+    from tapegrad.show.graph.network import to_networkx
+    return to_networkx(tape)
+
+
+@does("draw")
+def _draw(tape: Tape, form: str, path: str | Path | None = None, group: str | None = None) -> str:
+    from tapegrad.show.graph.draw import draw
+    return draw(tape, form, path, group)

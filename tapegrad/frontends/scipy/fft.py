@@ -1,0 +1,101 @@
+"""scipy.fft: Fourier transforms as NumPy's, cosine and sine transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.fft._basic_backend as basic
+import scipy.fft._realtransforms_backend as real
+
+from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, keywords, static, value_by
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.ops.shape import along
+from tapegrad.ops.trigonometric import TRANSPOSED
+from tapegrad.rules.registry import FOREIGN, Op, register
+
+# The names of scipy.fft ask a library of backends; what SciPy's own backend calls are plain functions, in two files.
+
+
+def _of_one(op: Op) -> Callable[..., Any]:
+    def transform(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+                  plan: Any = None) -> Any:
+        return op(as_array(x), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
+    return transform
+
+
+def _as_numpy(name: str, several: bool, axes: Any = None) -> Callable[..., Any]:
+    """Return what NumPy's transform of a name means, with SciPy's arguments and SciPy's value."""
+    meaning, function = FOREIGN[getattr(np.fft, name)], f"scipy.fft.{name}"
+
+    def of_one(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *, plan: Any = None) -> Any:
+        return value_by(function, meaning(x, n, axis, norm), x, **keywords(n=n, axis=axis, norm=norm))
+
+    def of_several(x: Any, s: Any = None, axes: Any = axes, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+                   plan: Any = None) -> Any:
+        return value_by(function, meaning(x, s, axes, norm), x, **keywords(s=s, axes=axes, norm=norm))
+    return of_several if several else of_one
+
+
+for _op in (ops.scipy_fft, ops.scipy_ifft, ops.scipy_rfft, ops.scipy_irfft):
+    _name = _op.__name__.removeprefix("scipy_")
+    register(getattr(basic, _name), _of_one(_op))
+    register(getattr(basic, f"{_name}n"), _as_numpy(f"{_name}n", True))
+    register(getattr(basic, f"{_name}2"), _as_numpy(f"{_name}n", True, (-2, -1)))
+for _name in ("hfft", "ihfft"):
+    register(getattr(basic, _name), _as_numpy(_name, False))
+
+_INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}
+
+
+def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
+    """Transform along one axis: the inverse is the transpose, scaled the other way round."""
+    if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
+        raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}", user_location(),
+                              "orthogonalize=None")
+    x, type, axis = as_array(x), static(type), static(axis)
+    if norm not in _INVERSE or type not in TRANSPOSED:
+        getattr(real, op.__name__)(np.ones(4), type, norm=norm)  # ValueError, in SciPy's words
+    if inverse:
+        type, norm = TRANSPOSED[type], _INVERSE[norm]
+    return op(_resized(x, n, axis), **keywords(type=None if type == 2 else type, axis=None if axis == -1 else axis,
+                                               norm=None if norm == "backward" else norm))
+
+
+def _resized(x: Any, n: Any, axis: int) -> Any:
+    """Cut an axis, or lengthen it with zeros."""
+    size = shape_of(x)[axis]
+    n = size if n is None else static(n)
+    if n <= size:
+        return x if n == size else x[along(axis, slice(n))]
+    return ops.pad(x, tuple((0, n - size if i == axis % len(shape_of(x)) else 0) for i in range(len(shape_of(x)))))
+
+
+def _each(op: Op, inverse: bool, x: Any, type: Any, s: Any, axes: Any, norm: Any, orthogonalize: Any) -> Any:
+    x, ndim = as_array(x), len(shape_of(as_array(x)))
+    sizes = None if s is None else [static(n) for n in np.atleast_1d(s)]
+    chosen = range(-(ndim if sizes is None else len(sizes)), 0) if axes is None else [static(axis) for axis in np.atleast_1d(axes)]
+    for axis, n in zip(chosen, [None] * len(chosen) if sizes is None else sizes):
+        x = _along(op, inverse, x, type, n, axis, norm, orthogonalize)
+    return x
+
+
+def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def one(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
+            orthogonalize: Any = None) -> Any:
+        return _along(op, inverse, x, type, n, axis, norm, orthogonalize)
+
+    def many(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+             orthogonalize: Any = None) -> Any:
+        return _each(op, inverse, x, type, s, axes, norm, orthogonalize)
+    return one, many
+
+
+for _op in (ops.dct, ops.dst):
+    for _prefix in ("", "i"):
+        _one, _several = _spelled(_op, bool(_prefix))
+        register(getattr(real, _prefix + _op.__name__), _one)
+        register(getattr(real, f"{_prefix}{_op.__name__}n"), _several)

@@ -1,0 +1,178 @@
+"""scipy.ndimage: filters that are correlations, written as one of a padded array, by the array, the weights, and a Gaussian's width."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.ndimage as sn
+
+from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.numpy.shape import numpy_dtype
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.registry import means
+
+
+def _parameters(x: Any, output: Any, mode: Any, cval: Any, origin: Any) -> dict[str, Any]:
+    """Return the parameters that say something, of a filter that goes on beyond the edges of an array."""
+    found = keywords(mode=None if mode == "reflect" else mode, origin=static(origin) or None, cval=float(cval) or None)
+    return found if output is None else {**found, "output": _dtype(output, x)}
+
+
+def _dtype(output: Any, x: Any) -> Any:
+    """Return the dtype of what a filter returns; an array to write into is refused."""
+    if output is None:
+        return numpy_dtype(x)
+    if isinstance(output, (type, str, np.dtype)):
+        return np.dtype(output)
+    raise UnknownFunction("tapegrad knows no filter with an array as output=", user_location(), "y[...] = the filter's result")
+
+
+def _several(x: Any, n: int) -> list[Any]:
+    """Return a parameter of each axis."""
+    return list(x) if isinstance(x, (list, tuple, np.ndarray)) or shape_of(x) else [x] * n
+
+
+def _axes(axes: Any, ndim: int) -> list[int]:
+    if axes is None:
+        return list(range(ndim))
+    return [static(axis) % ndim for axis in np.atleast_1d(axes)]
+
+
+def _reversed(w: Any) -> Any:
+    """Return the weights by which a convolution is a correlation, which conjugates them."""
+    return ops.conj(ops.flip(w)) if numpy_dtype(w).kind == "c" else ops.flip(w)
+
+
+@means(sn.correlate1d)
+def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+    x = as_array(input)
+    return ops.correlate1d(x, as_array(weights), axis=static(axis), **_parameters(x, output, mode, cval, origin))
+
+
+@means(sn.convolve1d)
+def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+    w = as_array(weights)
+    return correlate1d(input, _reversed(w), axis, output, mode, cval, -origin - (1 - shape_of(w)[0] % 2))
+
+
+@means(sn.correlate)
+def correlate(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None) -> Any:
+    return _filtered(input, as_array(weights), output, mode, cval, origin, axes)
+
+
+@means(sn.convolve)
+def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None) -> Any:
+    w = as_array(weights)
+    origins = tuple(-static(o) - (1 - size % 2) for o, size in zip(_several(origin, len(shape_of(w))), shape_of(w)))
+    return _filtered(input, _reversed(w), output, mode, cval, origins, axes)
+
+
+def _filtered(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any) -> Any:
+    x, ndim = as_array(input), len(shape_of(as_array(input)))
+    if axes is not None:  # weights of length 1 along the others
+        chosen = _axes(axes, ndim)
+        if chosen != sorted(chosen) or len(shape_of(weights)) != len(chosen):
+            raise UnknownFunction(f"tapegrad knows no filter along the axes {axes}, of weights in {len(shape_of(weights))} dimensions",
+                                  user_location(), "axes in their order, one for each dimension of the weights")
+        at = dict(zip(chosen, zip(shape_of(weights), _several(origin, len(chosen)))))
+        weights = ops.reshape(weights, tuple(at[i][0] if i in at else 1 for i in range(ndim)))
+        origin = tuple(static(at[i][1]) if i in at else 0 for i in range(ndim))
+    origin = 0 if not any(static(o) for o in _several(origin, 1)) else origin
+    return ops.correlate_image(x, weights, **_parameters(x, output, mode, cval, origin))
+
+
+def gaussian(sigma: Any, order: int, radius: int) -> Any:
+    """Return a Gaussian's weights, or those of its derivative of an order: a polynomial times the Gaussian, by the rule for products."""
+    x = np.arange(-radius, radius + 1.0)
+    bell = np.exp(-0.5 / (sigma * sigma) * x ** 2)
+    bell = bell / np.sum(bell)
+    coefficients: list[Any] = [1.0]
+    for _ in range(order):
+        slope = [*[k * c for k, c in enumerate(coefficients)][1:], 0.0, 0.0]
+        coefficients = [a + (1.0 / -(sigma * sigma) * coefficients[k - 1] if k else 0.0) for k, a in enumerate(slope)]
+    return bell if not order else np.dot(x[:, None] ** np.arange(order + 1), as_array(coefficients[:order + 1])) * bell
+
+
+@means(sn.gaussian_filter1d)
+def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+                      truncate: float = 4.0, *, radius: Any = None) -> Any:
+    order, reach = operator.index(order), int(truncate * sigma + 0.5) if radius is None else static(radius)
+    return correlate1d(input, gaussian(sigma, order, reach)[::-1], axis, output, mode, cval, 0)
+
+
+@means(sn.gaussian_filter)
+def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, truncate: float = 4.0, *,
+                    radius: Any = None, axes: Any = None) -> Any:
+    x = as_array(input)
+    chosen = _axes(axes, len(shape_of(x)))
+    y, dtype = x, _dtype(output, x)
+    for axis, *rest in zip(chosen, *(_several(part, len(chosen)) for part in (sigma, order, mode, radius))):
+        width, degree, beyond, reach = rest
+        if width > 1e-15:
+            y = gaussian_filter1d(y, width, axis, degree, dtype, beyond, cval, truncate, radius=reach)
+    return ops.astype(ops.copy(y), dtype=dtype) if y is x else y
+
+
+@means(sn.uniform_filter1d)
+def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+    x = as_array(input)
+    return ops.uniform_filter1d(x, static(size), axis=static(axis), **_parameters(x, output, mode, cval, origin))
+
+
+@means(sn.uniform_filter)
+def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+                   axes: Any = None) -> Any:
+    x = as_array(input)
+    chosen = _axes(axes, len(shape_of(x)))
+    y, dtype = x, _dtype(output, x)
+    for axis, n, beyond, at in zip(chosen, *(_several(part, len(chosen)) for part in (size, mode, origin))):
+        if static(n) > 1:
+            y = uniform_filter1d(y, n, axis, dtype, beyond, cval, at)
+    return ops.astype(ops.copy(y), dtype=dtype) if y is x else y
+
+
+def _slope(x: Any, across: Sequence[float], axis: Any, output: Any, mode: Any, cval: Any) -> Any:
+    ndim = len(shape_of(as_array(x)))
+    modes = _several(mode, ndim)
+    y = correlate1d(x, [-1.0, 0.0, 1.0], axis, output, modes[static(axis)], cval, 0)
+    for other in range(ndim):
+        if other != static(axis) % ndim:
+            y = correlate1d(y, across, other, output, modes[other], cval, 0)
+    return y
+
+
+@means(sn.sobel)
+def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    return _slope(input, [1.0, 2.0, 1.0], axis, output, mode, cval)
+
+
+@means(sn.prewitt)
+def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    return _slope(input, [1.0, 1.0, 1.0], axis, output, mode, cval)
+
+
+@means(sn.laplace)
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> Any:
+    chosen = _axes(axes, len(shape_of(as_array(input))))
+    parts = [correlate1d(input, [1.0, -2.0, 1.0], axis, output, beyond, cval, 0) for axis, beyond in zip(chosen, _several(mode, len(chosen)))]
+    return sum(parts[1:], parts[0])
+
+
+@means(sn.gaussian_laplace)
+def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None, **kwargs: Any) -> Any:
+    chosen = _axes(axes, len(shape_of(as_array(input))))
+    parts = [gaussian_filter(input, sigma, [2 * (other == axis) for other in chosen], output, mode, cval, axes=chosen, **kwargs) for axis in chosen]
+    return sum(parts[1:], parts[0])
+
+
+@means(sn.gaussian_gradient_magnitude)
+def gaussian_gradient_magnitude(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
+                                **kwargs: Any) -> Any:
+    chosen = _axes(axes, len(shape_of(as_array(input))))
+    parts = [gaussian_filter(input, sigma, [int(other == axis) for other in chosen], output, mode, cval, axes=chosen, **kwargs) for axis in chosen]
+    return np.sqrt(sum(part * part for part in parts))

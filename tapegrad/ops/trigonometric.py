@@ -1,0 +1,54 @@
+"""Cosine and sine transforms along one axis, by SciPy, imported when the first is computed.
+
+Each is a real matrix. Type 3 is the transpose of type 2, and types 1 and 4 are their own, but for the weights at the ends, which
+`norm="ortho"` has not (Makhoul, IEEE Transactions on Acoustics, Speech and Signal Processing 28, 1980).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.tensors import on_host
+from tapegrad.rules.registry import Op, define
+
+TRANSPOSED = {1: 1, 2: 3, 3: 2, 4: 4}
+
+
+def _transform(name: str) -> Callable[..., Any]:
+    def run(x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
+        return getattr(importlib.import_module("scipy.fft"), name)(x, type, None, axis, norm)
+    return run
+
+
+def _ends(x: Any, axis: int, first: float, last: float) -> Any:
+    """Return the weights of a transform's elements: 1, but for those at its ends."""
+    shape = shape_of(x)
+    weights = np.ones(shape[axis])
+    weights[-1] *= last
+    weights[0] *= first
+    return weights.reshape(tuple(-1 if i == axis % len(shape) else 1 for i in range(len(shape))))
+
+
+def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
+    def cotangent(dy: Any, y: Any, x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
+        def transpose(dy: Any) -> Any:
+            return op()(dy, type=TRANSPOSED[type], axis=axis, norm=norm)
+
+        def ends(weight: float) -> Any:
+            return _ends(x, axis, weight, 1.0) if cosine else _ends(x, axis, 1.0, weight)
+        if norm == "ortho" or type == 4 or (type == 1 and not cosine):
+            return transpose(dy)
+        if type == 1:
+            inner = _ends(x, axis, 0.5, 0.5)
+            return transpose(dy / inner) * inner
+        return transpose(dy * ends(2.0)) if type == 2 else transpose(dy) * ends(0.5)
+    return cotangent
+
+
+dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), torch=on_host(_transform("dct")))
+dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), torch=on_host(_transform("dst")))

@@ -1,0 +1,86 @@
+"""activity: which operations depend on what a tape is differentiated by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
+from tapegrad.tree.flatten import is_generator
+
+
+def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
+    """Return, by position, which operations depend on an input to differentiate by.
+
+    A call depends on an input through an argument that its op is differentiable by; an integer or bool that only
+    steers the program leads nowhere.
+    """
+    depends = bytearray(len(tape.ops) + 1)
+    wrt = differentiated(tape) if wrt is None else wrt
+    inputs = 0
+    for op in tape.ops:
+        kind = type(op)
+        if kind is Call:
+            if getattr(op.fn, "differentiable", True):  # type: ignore[attr-defined]
+                for arg in op.args:
+                    if isinstance(arg, Operation) and depends[arg.id]:
+                        depends[op.id] = 1
+                        break
+        elif kind is Input:
+            depends[op.id] = inputs in wrt and has_gradient(op.val)
+            inputs += 1
+    return depends
+
+
+def differentiated(tape: Tape) -> Collection[int]:
+    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
+    for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
+    """
+    if tape.structure is None:
+        return range(1, len(tape.inputs))
+    return {index + 1 for part in tape.structure.asked if part is not None
+            for index in range(part.start, part.start + part.size) if index not in part.held}
+
+
+def has_gradient(val: Any) -> bool:
+    """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    if type(val) is np.ndarray:
+        return bool(val.dtype.kind != "b")
+    return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
+
+
+def is_inert(op: Operation) -> bool:
+    """True for an operation through which no gradient flows to an input: a count, a place, a number that was rounded.
+
+    Asked only where a plain value is wanted, so a search is soon enough.
+    """
+    stack, seen = [op], {op}
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Input) and has_gradient(top.val):
+            return False
+        new = [used for used in _flowing(top) if used not in seen]
+        seen.update(new)
+        stack += new
+    return True
+
+
+def _flowing(op: Operation) -> list[Operation]:
+    """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has digits behind the point."""
+    if type(op) is Call and not getattr(op.fn, "differentiable", True):
+        return []
+    partials = getattr(op.fn, "partials", None) if type(op) is Call else None
+    given = operands(op) if type(partials) is not tuple else [
+        x for i, x in enumerate(op.args) if isinstance(x, Operation) and (i >= len(partials) or partials[i] is not None)]
+    return given if not _is_whole(op.val) else [x for x in given if not _has_digits(x.val)]
+
+
+def _is_whole(val: Any) -> bool:
+    return isinstance(val, int) or getattr(dtype_of(val), "kind", "") in ("b", "i", "u")
+
+
+def _has_digits(val: Any) -> bool:
+    return isinstance(val, (float, complex)) or getattr(dtype_of(val), "kind", "") in ("f", "c")
