@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tapegrad.compile.choice import Choice, choice_of, chosen
 from tapegrad.compile.path import Path, Rent
@@ -13,9 +13,6 @@ from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
 
-if TYPE_CHECKING:
-    from tapegrad.compile.cache import Compiled
-
 LOST = 64  # calls in a row of which each took another path: no path will come again
 COMPARED = 2e9  # bytes that are compared in a second, half of that at least: to look whether what is read is the same may take half of a trace
 LITTLE = 1 << 17  # bytes that may be compared in any case
@@ -24,12 +21,12 @@ LITTLE = 1 << 17  # bytes that may be compared in any case
 class Visit:
     """One call that traces: it is observed if that may settle that its path can be compiled.
 
-    What calls cost is `rent` at first, and nobody looks which path they take.
+    What calls cost is `rent` at first, and nobody looks which path they take. It is a call of `compiled`, which keeps the paths.
     """
 
     __slots__ = ("aside", "choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale", "start")
 
-    def __init__(self, compiled: Compiled, key: Any) -> None:
+    def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
         self.rent = rent = compiled._rents.get(key) or compiled._rents.setdefault(key, Rent())
         self.looks = compiled._lost < LOST and (compiled.warmup is not None or rent.may_end(compiled._pace))

@@ -312,23 +312,16 @@ def leaves_of(x: Any) -> list[Any]:
 def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
     """Append the leaves of tuples, lists and dicts by name, as calls of torch's take them; return False where there is anything else."""
     kind = type(x)
-    if kind in _NUMBERS or (kind is np.ndarray and x.dtype.kind in "biufc"):  # most, told with the fewest calls
+    if kind in _NUMBERS or (kind not in _NESTS and is_leaf(x)):
         leaves.append(x)
-        return True
-    if kind is tuple or kind is list or kind is dict:
-        if id(x) in seen:
-            return kind is not dict
-        if kind is dict and not all(type(key) is str for key in x):
-            return False
+        return kind in ORDINARY or not is_parameter(x)
+    if kind in _NESTS and id(x) not in seen and (kind is not dict or all(type(key) is str for key in x)):
         seen.add(id(x))
         for part in x if kind is not dict else [x[key] for key in sorted(x)]:  # noqa: SIM110  (no generator: asked at every call)
             if not _quickly(part, leaves, seen):
                 return False
         return True
-    if is_leaf(x):
-        leaves.append(x)
-        return not is_parameter(x)
-    return kind in _STATIC
+    return kind in _STATIC or (kind is not dict and kind in _NESTS and id(x) in seen)
 
 
 class Walk:
