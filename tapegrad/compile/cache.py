@@ -193,8 +193,7 @@ class Compiled:
             for other in self._paths[visit.key] if visit.choice is not None else ():
                 other.joins = other.entry is None and self._may_join(other, entry, path)
             rows = sum(other.joins for other in self._paths[visit.key])
-            trace = visit.rent.last or path.last
-            visit.rent.begin(rows * (trace + self._pace.hearing(trace)))  # each is looked at, and observed, to join
+            visit.rent.begin(rows * self._pace.hearing(path.last))  # each is observed, to join
             self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
             if len(self.tapes) > self.max_tapes:
                 self._evict()
