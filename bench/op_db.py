@@ -26,7 +26,6 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch.testing._internal.common_methods_invocations import op_db
 
 import tapegrad as tg
 from tapegrad.frontends.torch.torchop import mapped, tensors_in
@@ -218,6 +217,7 @@ def op_name(op: Any) -> str:
 
 def ops(names: Sequence[str] = ()) -> list[Any]:
     """Return the differentiable ops of the database, those of these names if any are given."""
+    from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
     wanted = [op for op in op_db if op.supports_autograd and torch.float64 in op.dtypes]
     return [op for op in wanted if not names or op_name(op) in names or op.name in names]
 

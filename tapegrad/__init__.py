@@ -3,6 +3,7 @@
 from tapegrad import api, frontends, ops
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
+from tapegrad.compile.jacobian import hessian, hvp, jacobian
 from tapegrad.compile.path import RetraceWarning
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
@@ -30,6 +31,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V,
 from tapegrad.trace.context import Context
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
+from tapegrad.transforms.forward import forwardtape, jvp, linearize
 from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
@@ -39,9 +41,9 @@ from tapegrad.transforms.unroll import unroll
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
-    "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
-    "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain",
-    "flatgrad", "from_fx", "frontends", "grad", "gradient", "gradtape", "load", "ops", "optimise", "primitive", "primitivize", "pullback",
-    "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
+    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
+    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
+    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad",
+    "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "hessian", "hvp", "jacobian", "jvp", "linearize", "load", "ops",
+    "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of libraries would wait for each other
@@ -12,6 +13,14 @@ import pytest
 from tapegrad.compile import cache
 
 
-@pytest.fixture(autouse=True)
-def compile_at_the_second_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "WARMUP", 1)
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what collecting made lives to the end: no collection walks it again
+
+
+def pytest_runtest_setup() -> None:
+    cache.WARMUP = 1  # a hook, for a fixture costs a millisecond a test
+
+
+@pytest.hookimpl(trylast=True)  # when fixtures have restored what they found
+def pytest_runtest_teardown() -> None:
+    cache.WARMUP = None

@@ -128,6 +128,7 @@ def test_copies_of_a_proxy_are_the_value() -> None:
     assert tg.gradient(lambda x: copy.copy(x) * copy.deepcopy({"x": x})["x"], 3.0) == (6.0,)
 
 
+@pytest.mark.quick
 def test_value_and_stop_gradient_drop_it_on_purpose() -> None:
     assert tg.gradient(lambda x: x * tg.value(x), 3.0) == (3.0,)
     assert tg.gradient(lambda x: x * tg.stop_gradient(x), 3.0) == (3.0,)

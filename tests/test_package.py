@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import networkx
+import pytest
 
 import tapegrad
 
@@ -53,6 +54,7 @@ def test_rooms_stand_one_above_the_other() -> None:
     assert not wrong
 
 
+@pytest.mark.quick
 def test_import_brings_neither_torch_nor_rich() -> None:
     code = "import sys, tapegrad; print([m for m in ('torch', 'rich', 'networkx', 'scipy', 'jax') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -66,3 +68,10 @@ def test_no_file_is_longer_than_500_lines() -> None:
 def test_the_core_reads_in_one_sitting() -> None:
     files = ["tape/tape", "trace/tracer", "transforms/rewrite", "transforms/reverse", "transforms/grad"]
     assert sum(len((ROOT / f"{name}.py").read_text().splitlines()) for name in files) < 1200
+
+
+def test_every_room_has_a_quick_test() -> None:
+    tests = Path(__file__).parent
+    rooms = {path.parent for path in tests.rglob("test_*.py")}
+    quick = {path.parent for path in tests.rglob("test_*.py") if "pytest.mark.quick" in path.read_text(encoding="utf-8")}
+    assert not sorted(str(room.relative_to(tests)) for room in rooms - quick)

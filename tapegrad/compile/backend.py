@@ -15,14 +15,13 @@ from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import conform
-from tapegrad.numbers.formatting import type_name
-from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
-from tapegrad.ops.fused import Fused, Made
+from tapegrad.ops.fused import Made
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import Pass, optimise
-from tapegrad.tape.tape import Call, Constant, Input, Tape, Unknown, value_of
-from tapegrad.transforms.blank import is_released, typed
+from tapegrad.tape.spec import Spec
+from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, value_of
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.walk import copy_tape
 from tapegrad.tree.flatten import ValueAndGradients
@@ -72,7 +71,7 @@ class Backend:
 
     def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
         """Return the tape that is kept, and the function that it is compiled to."""
-        best = self.finish(typed(tape))
+        best = self.finish(tape)
         run = self.function(best, fresh)
         forget(best)
         return best, run
@@ -83,7 +82,7 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        best = self.finish(typed(copy_tape(tape.check())) if is_released(tape) else flattened(tape))
+        best = self.finish(flattened(tape))
         run = self.function(best)
         if best is not tape:
             forget(best)
@@ -119,24 +118,16 @@ def recorded_result(tape: Tape) -> Any:
 def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
     """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its loops; their types stay."""
     for op in tape.ops:
-        if type(op) in kinds:
-            op.val = _forgotten(op.val)
+        if type(op) in kinds and _is_forgotten(op.spec):
+            drop(op)
         if type(op) is Call and type(op.fn) is Loop:
             body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
             forget(body, (Call, Input))
             op.fn = op.fn.with_body(body)
-        elif type(op) is Call and isinstance(op.fn, Fused):
-            for inner in op.fn.tape.ops:
-                if type(inner.val) is np.ndarray:  # its shape and dtype are asked for
-                    inner.val = np.broadcast_to(np.zeros((), inner.val.dtype), inner.val.shape)
 
 
-def _forgotten(x: Any) -> Any:
-    if type(x) is tuple:
-        return tuple(map(_forgotten, x))
-    if (type(x) is np.ndarray or (type(x) not in ORDINARY and is_tensor(x))) and x.nbytes > KEPT:
-        return Unknown(type_name(x), len(x) if x.ndim else 0)
-    return x
+def _is_forgotten(x: Spec) -> bool:
+    return any(map(_is_forgotten, x.parts)) if x.type is tuple else (x.is_array or x.system == "torch") and x.nbytes > KEPT
 
 
 def own(x: Any) -> Any:

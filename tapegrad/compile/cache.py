@@ -10,7 +10,7 @@ from typing import Any
 from tapegrad.compile.backend import Backend, First, Step, choose, recorded_result
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
-from tapegrad.compile.rematerialise import Bare, is_refillable, strip
+from tapegrad.compile.rematerialise import is_refillable, remains, strip
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.visit import LOST, Visit
 from tapegrad.compile.watch.freshness import Freshness
@@ -25,7 +25,7 @@ from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import collector, flatten_call, record
 from tapegrad.trace.value_retention import Economy
-from tapegrad.transforms.blank import drop
+from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_gradient import NoLoop
@@ -184,7 +184,7 @@ class Compiled:
         path = visit.path
         if tape is None or path is None or path.entry is not None:
             return None
-        drop(tape)
+        drop_large(tape)
         entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size), visit.choice,
                       set() if visit.observer is None else visit.observer.ran)
         entry.loses = visit.loses
@@ -388,7 +388,7 @@ def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: 
                 tape = differentiated(tape)
                 return First(tape, recorded_result(tape))
             value = recorded_result(tape)
-            gradients = gradients_of(tape, seed, economy=economy, left=Bare() if refills else None)
+            gradients = gradients_of(tape, seed, economy=economy, left=remains if refills else None)
             economical = economical and (refills or not economy.begun)
             if refills and rolled is not tape:  # once the values are given up
                 short = shortened(rolled, differentiated)

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tapegrad.compile.skeleton import Skeleton, Spot
-from tapegrad.numbers.formatting import PYTHON
 from tapegrad.ops.structure import Table, choose, getfield
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.spec import part_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.transforms.walk import Walk, pure
 
@@ -76,7 +74,7 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
             walk.keep(op)
     facts = tuple([guard.fact for guard in guards])
     row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts, table=choice.table)
-    parts = {spot: walk.make(spot[0], getfield, row, number, val=row.val[number]) for number, spot in enumerate(spots)}
+    parts = {spot: walk.make(spot[0], getfield, row, number, val=part_of(row.val, number)) for number, spot in enumerate(spots)}
     for op in tape.ops:
         if op in replaced:
             walk.stand_in(op, parts[op, -1])
@@ -88,7 +86,7 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
 
 
 def _is_scalar(op: Operation) -> bool:
-    return (type(op.val) in PYTHON or isinstance(op.val, np.generic)) and (type(op) is not Call or pure(op.fn))
+    return (op.spec.is_python or op.spec.is_scalar) and (type(op) is not Call or pure(op.fn))
 
 
 def _constant(op: Operation, part: int) -> Any:

@@ -19,7 +19,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
 from tapegrad.tape.tape import Tape
-from tapegrad.transforms.blank import drop
+from tapegrad.transforms.dropping import drop_large
 from tapegrad.tree.flatten import Reached
 
 HEARD = 2.5  # times as long as a trace that is how much longer an observed one takes, at first
@@ -192,7 +192,7 @@ class Entry:
             self.arguments = compile_arguments(self.tape, self.fresh)
         with refilled(self.tape, self.arguments(*args, **kwargs)) as primal:
             flat = self.flat(primal)
-            drop(flat)
+            drop_large(flat)
             return self.backend.build(flat, self.fresh)
 
 

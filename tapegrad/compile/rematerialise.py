@@ -10,16 +10,14 @@ import numpy as np
 
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.errors import GuardError
-from tapegrad.numbers.formatting import PYTHON
-from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import draw, pack
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import Op
-from tapegrad.tape.tape import Call, Guard, Input, Tape, Unknown
+from tapegrad.tape.spec import absent, spec_of
+from tapegrad.tape.tape import Call, Guard, Input, Tape
 from tapegrad.trace.residuals import needed
-from tapegrad.trace.value_retention import Dropped, makes_apart
-from tapegrad.transforms.blank import blank
+from tapegrad.trace.value_retention import makes_apart
 
 
 def is_refillable(tape: Tape) -> bool:
@@ -27,38 +25,23 @@ def is_refillable(tape: Tape) -> bool:
     return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None) for op in tape.ops)
 
 
-class Bare:
-    """What is to be seen of a call's value once it is given up: its type, or one of Python's or NumPy's numbers itself.
+def remains(op: Call) -> Any:
+    """Return what stays of a call's value when it is given up: its spec, or one of Python's or NumPy's numbers itself.
 
     A replay asks which calls gave numbers; what was drawn stays for one that repeats it.
     """
-
-    __slots__ = ("kinds",)
-
-    def __init__(self) -> None:
-        self.kinds: dict[Any, Unknown] = {}
-
-    def __call__(self, op: Call) -> Any:
-        val = op.val
-        if type(val) in PYTHON or op.fn is draw:
-            return val
-        if type(val) is np.ndarray or type(val) is Dropped:
-            kind = val.shape, val.dtype
-            known = self.kinds.get(kind)
-            if known is None:
-                known = self.kinds[kind] = Unknown(op.type, val.shape[0] if val.ndim else 0)
-            return known
-        if op.fn is pack or isinstance(val, dict) or is_tensor(val) or (isinstance(val, (tuple, list)) and not {*map(type, val)} <= PYTHON):
-            return Unknown(op.type)
+    val, y = op.val, op.spec
+    if op.fn is draw or y.is_python:
         return val
+    nest = isinstance(val, dict) or (isinstance(val, (tuple, list)) and not all(part.is_python for part in y.parts))
+    return absent(y) if y.is_array or nest or op.fn is pack or y.system == "torch" else val
 
 
 def strip(tape: Tape) -> None:
     """Give the values of a tape's calls up, and their pullbacks."""
-    bare = Bare()
     for op in tape.ops:
         if type(op) is Call:
-            op.val, op.pb = bare(op), None
+            op.val, op.pb = remains(op), None
 
 
 @contextmanager
@@ -95,7 +78,7 @@ def _read(tape: Tape) -> set[Any]:
 def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
     """Replay a tape, and return the values of its operations; memory that is written in place has its last content, as while recording.
 
-    Of large ones that no rule reads there is but a blank: the passes look at no more than how they lie.
+    Large ones that no rule reads are absent: the passes look at no more than how they lie.
     """
     values: list[Any] = []
     read: set[Any] | None = None
@@ -105,7 +88,7 @@ def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
             val = run.values[op.id]
             if makes_apart(op, val):
                 read = _read(tape) if read is None else read
-                val = val if op in read else blank(val)
+                val = val if op in read else absent(spec_of(val))
             values.append(val)
     except GuardError as err:
         guard = tape.ops[len(values)]

@@ -18,7 +18,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
 from tapegrad.rules.activity import has_gradient
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import placed, rewrite
@@ -78,7 +78,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     if kind not in KINDS:
         raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")
     leaves = leaves_of(tape, args, kwargs or {}) if args or kwargs else None
-    if leaves is None and any(op.val is UNKNOWN for op in tape):
+    if leaves is None and not all(map(has_value, tape)):
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
 
     with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news

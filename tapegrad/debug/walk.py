@@ -11,7 +11,7 @@ from tapegrad.ops import getfield, setitem
 from tapegrad.replay.interpreter import Run, bind
 from tapegrad.rules.registry import Op, rrule
 from tapegrad.show.line import role_of
-from tapegrad.tape.tape import UNKNOWN, Call, Guard, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, copy_op, has_value, value_of
 
 
 class Visit(NamedTuple):
@@ -36,7 +36,7 @@ def leaves_of(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     """Return the inputs' values for a call; without arguments, those that the tape was recorded with."""
     if args or kwargs:
         return bind(tape, args, kwargs)
-    if any(x.val is UNKNOWN for x in tape.inputs):
+    if not all(map(has_value, tape.inputs)):
         raise ArgumentError(f"{tape.name or 'the tape'} has inputs without values", try_="pass arguments")
     return [x.val for x in tape.inputs]
 
@@ -55,7 +55,7 @@ def recorded(tape: Tape) -> Iterator[Visit]:
     for op in tape:
         fn = value_of(op.fn) if isinstance(op, Call) else None
         value = op.val
-        if type(value) is Accumulator or isinstance(value, UNKNOWN.__class__):
+        if type(value) is Accumulator or not has_value(op):
             value = None
         elif isinstance(fn, Op) and fn.owns:
             value = fn.impl(*map(value_of, op.args), **op.kwargs)  # type: ignore[attr-defined]

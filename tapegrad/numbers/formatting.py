@@ -30,8 +30,14 @@ def type_name(value: Any) -> str:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if dtype is None or shape is None or isinstance(value, type):
         return type(value).__name__
-    dims = f"[{','.join(map(str, shape))}]" if shape or not isinstance(value, np.generic) else ""
-    device = getattr(value, "device", "cpu")
+    return type_text(type(value), dtype, shape, getattr(value, "device", "cpu"))
+
+
+def type_text(kind: type, dtype: Any = None, shape: Any = (), device: Any = "cpu") -> str:
+    """Write a class, or a dtype with shape and device."""
+    if dtype is None:
+        return kind.__name__
+    dims = f"[{','.join(map(str, shape))}]" if shape or not issubclass(kind, np.generic) else ""
     return f"{dtype}{dims}" + (f"@{device}" if str(device) != "cpu" else "")
 
 

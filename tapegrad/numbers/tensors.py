@@ -247,7 +247,7 @@ def duplicate(x: Any) -> Any:
     if is_tensor(x):
         y = x.clone()
         return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
-    if x.flags.forc or x.dtype.hasobject or 0 in x.strides:
+    if x.flags.forc or x.dtype.hasobject or (0 in x.strides and x.flags.writeable):  # numbers that stand in it several times are written apart
         return x.copy(order="K")
     low, high = np.lib.array_utils.byte_bounds(x)
     y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low, x.strides)

@@ -30,14 +30,14 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
-                  (lambda d2, g, dy, x, **how: back(d2, x, **how), by_x if curvature else None), torch=_beside(backward))
+                  (lambda d2, g, dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True, torch=_beside(backward))
 
     def of_reals(x: Any, **how: Any) -> Any:
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
     rule = (lambda dy, y, x, **how: back(dy, y, **how)) if by_value else (lambda dy, y, x, **how: back(dy, x, **how))
-    return define(name, of_reals, (rule,), direct=True, torch=on_torch)
+    return define(name, of_reals, (rule,), direct=True, pointwise=True, torch=on_torch)
 
 
 def _beside(kernel: Formula) -> Formula:

@@ -6,8 +6,10 @@ It is linear in both, and so are its two derivatives: `conv`, `conv_input` (whic
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.reduce import sum
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
 
 Sizes = tuple[int, ...]
 
@@ -150,12 +152,21 @@ def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any, **_: Any) -> Any:
     return sum(dy, axis=(0, *range(2, len(shape_of(dy)))))
 
 
+def _conv_tangent(ts: Any, x: Any, w: Any, b: Any = None, **how: Any) -> Any:
+    dx, dw, db = (*ts, None)[:3]
+    parts = [conv(dx, w, **how)] if dx is not None else []
+    parts += [conv(x, dw, **how)] if dw is not None else []
+    parts += [db.reshape(-1, *(1,) * (len(shape_of(x)) - 2))] if db is not None else []
+    return functools.reduce(operator.add, parts)
+
+
 conv = define("conv", _convolution, (
     lambda dy, y, x, w, b=None, **how: conv_input(dy, conj(w), shape=shape_of(x), **how),
-    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias), direct=True, torch=_on_torch)
+    lambda dy, y, x, w, b=None, **how: conv_weight(dy, conj(x), shape=shape_of(w), **how), _by_bias),
+    direct=True, torch=_on_torch, linear=_conv_tangent)
 conv_input = define("conv_input", _conv_input, (
     lambda dx, y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
-    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), direct=True, torch=_input_on_torch)
+    lambda dx, y, dy, w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(w), **how)), direct=True, torch=_input_on_torch, linear=EACH)
 conv_weight = define("conv_weight", _conv_weight, (
     lambda dw, y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
-    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), direct=True, torch=_weight_on_torch)
+    lambda dw, y, dy, x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(x), **how)), direct=True, torch=_weight_on_torch, linear=EACH)

@@ -72,7 +72,7 @@ def _on_triangle(dx: Any, upper: bool) -> Any:
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
-    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))),
+    lambda dy, y, a, b: ratio(dy, conj(b)), lambda dy, y, a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
 
 

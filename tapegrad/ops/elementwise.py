@@ -71,7 +71,8 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
                 scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, torch=of_tensors(name, impl, means, on_torch))
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
+                  torch=of_tensors(name, impl, means, on_torch))
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None) -> Op:
@@ -94,9 +95,9 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
 multiply = define("multiply", operator.mul, (lambda dy, y, a, b: dy * conj(b), lambda dy, y, a, b: dy * conj(a)),
-                  means=(np.multiply, operator.mul), direct=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
+                  means=(np.multiply, operator.mul), direct=True, pointwise=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, (lambda dy, y, a, b: dy / conj(b), lambda dy, y, a, b: -(dy * conj(y / b))),
-                means=(np.divide, operator.truediv), direct=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
+                means=(np.divide, operator.truediv), direct=True, pointwise=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, x: -y * y, means=(np.reciprocal,))
@@ -206,12 +207,12 @@ def _sign(x: Any) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs), pointwise=True,
              torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
-                  means=(np.copysign,), scalar=math.copysign, torch=of_tensors("copysign", np.copysign))
+                  means=(np.copysign,), scalar=math.copysign, pointwise=True, torch=of_tensors("copysign", np.copysign))
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
 trunc = constant("trunc", np.trunc, np.trunc)
@@ -240,7 +241,7 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
+ldexp = define("ldexp", np.ldexp, (lambda dy, y, x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp, pointwise=True,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
 frexp = define("frexp", np.frexp, (lambda dy, y, x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
                means=(np.frexp,), scalar=math.frexp,
@@ -253,8 +254,9 @@ def _modf(x: Any) -> Any:
 
 
 modf = define("modf", np.modf, (lambda dy, y, x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
-nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,), torch=of_tensors("nextafter", np.nextafter))
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,),
+nextafter = define("nextafter", np.nextafter, (lambda dy, y, a, b: dy, None), means=(np.nextafter,), pointwise=True,
+                   torch=of_tensors("nextafter", np.nextafter))
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, y, x, h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,), pointwise=True,
                    torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
@@ -270,11 +272,11 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num)
 
-real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True, torch=lambda x: x.real)
-imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True,
+real = define("real", np.real, (lambda dy, y, x: dy,), means=(np.real,), view=True, linear=(0,), torch=lambda x: x.real)
+imag = define("imag", np.imag, (lambda dy, y, x: 1j * dy,), means=(np.imag,), view=True, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x))
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, y, x: conj(dy),),
-                   means=(np.conjugate,), torch="conj_physical")  # Python's number stays one
+                   means=(np.conjugate,), linear=(0,), torch="conj_physical")  # Python's number stays one
 
 # -- comparison, logic and bits
 
@@ -312,7 +314,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0), lambda dy, y, c, a, b: where(c, 0.0, dy)),
-               torch=_where)
+               linear=(1, 2), torch=_where)
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
@@ -326,7 +328,7 @@ def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
 
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
-    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,),
+    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,), pointwise=True,
                   torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
@@ -337,15 +339,17 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
-clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),),
+clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high), lambda x, low=None, high=None: np.clip(x, low, high)))
 
 # -- what a user says of a value
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
-array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone")
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), torch=lambda x: x)  # a Python number as NumPy's, with its arithmetic
-copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,),
+array = define("array", lambda x: np.array(x), (lambda dy, y, x: dy,), torch="clone", linear=(0,))
+# a Python number as NumPy's, with its arithmetic
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, y, x: dy,), linear=(0,), torch=lambda x: x)
+copy = define("copy", np.copy, (lambda dy, y, x, order="K": dy,), linear=(0,),
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, y, x, dtype: dy if is_inexact(dtype) else ZERO,), torch=lambda x, dtype: tensors.convert(x, dtype))
+                (lambda dy, y, x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,),
+                torch=lambda x, dtype: tensors.convert(x, dtype))

@@ -57,10 +57,10 @@ def _of_tensor(name: str) -> Callable[..., Any]:
     return transform
 
 
-fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"))
-ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"))
-rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"))
-irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"))
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,))
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,))
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,))
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,))
 
 # SciPy's round otherwise, and keep single precision
 
@@ -71,7 +71,7 @@ def _of_scipy(name: str) -> Callable[..., Any]:
     return transform
 
 
-scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"))
-scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"))
-scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"))
-scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"))
+scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,))
+scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,))
+scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,))
+scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tapegrad.ops import getfield, pack
+from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Operation, Tape
 
 SHOWN = 3  # functions that the name of a group names
@@ -33,6 +34,7 @@ class Fused:
         self.single = not (isinstance(result, Call) and result.fn is pack)
         self.results: tuple[Operation, ...] = (result,) if self.single else result.args
         self.inputs = tape.inputs[1:]
+        self.given, self.made = [x.spec for x in self.inputs], [y.spec for y in self.results]
         self.calls = [op for op in tape.ops if isinstance(op, Call) and op.fn is not pack]
         names = [op.fn.__name__ for op in self.calls]
         self.__name__ = f"fused({', '.join(names[:SHOWN] + ['...'] * (len(names) > SHOWN))})"
@@ -49,20 +51,19 @@ class Fused:
 
     def __call__(self, *values: Any, out: Any = None) -> Any:
         """Return the result, or the tuple of results; `out` holds for each an array to write into, or None for a new one."""
-        shape = _common_shape(self.inputs, values)
+        shape = _common_shape(self.given, values)
         if shape is None:
             return self._play(values, out)
         arrays, numbers = [], []
-        for x, value in zip(self.inputs, values):
-            if is_array(x.val):
+        for x, value in zip(self.given, values):
+            if x.has_axes:
                 arrays.append(np.ascontiguousarray(value).reshape(-1))
             else:
                 numbers.append(value)
-        found = [y.val if not is_array(y.val) else np.empty(shape, y.val.dtype) if place is None else place
-                 for y, place in zip(self.results, out or [None] * len(self.results))]
-        outs = [part.reshape(-1) for y, part in zip(self.results, found) if is_array(y.val)]
+        found = [np.empty(shape, y.dtype) if y.has_axes and place is None else place for y, place in zip(self.made, out or [None] * len(self.made))]
+        outs = [part.reshape(-1) for y, part in zip(self.made, found) if y.has_axes]
         reductions = iter(self.execute(arrays[0].size, arrays, numbers, outs))
-        found = [part if is_array(y.val) else next(reductions) for y, part in zip(self.results, found)]
+        found = [part if y.has_axes else next(reductions) for y, part in zip(self.made, found)]
         return found[0] if self.single else tuple(found)
 
     def _play(self, values: Sequence[Any], out: Any) -> Any:
@@ -79,11 +80,6 @@ class Made(Protocol):
     def __call__(self, tape: Tape) -> Fused: ...
 
 
-def is_array(val: Any) -> bool:
-    """True for an array with at least one axis."""
-    return type(val) is np.ndarray and val.ndim > 0
-
-
 def fields_of(op: Operation) -> Fused | None:
     """Return the group of which an operation takes out one of several results, None for another operation."""
     if not (isinstance(op, Call) and op.fn is getfield and isinstance(op.args[0], Call)):
@@ -92,15 +88,15 @@ def fields_of(op: Operation) -> Fused | None:
     return fn if isinstance(fn, Fused) else None
 
 
-def _common_shape(inputs: Sequence[Operation], values: Sequence[Any]) -> tuple[int, ...] | None:
+def _common_shape(given: Sequence[Spec], values: Sequence[Any]) -> tuple[int, ...] | None:
     """Return the shape of the arrays among the values, None where they are not what was recorded but for it."""
     shape: tuple[int, ...] | None = None
-    for x, value in zip(inputs, values):
-        if is_array(x.val):
-            if type(value) is not np.ndarray or value.dtype != x.val.dtype or value.shape != (shape or value.shape) or not value.size:
+    for x, value in zip(given, values):
+        if x.has_axes:
+            if type(value) is not np.ndarray or value.dtype != x.dtype or value.shape != (shape or value.shape) or not value.size:
                 return None
             shape = value.shape
-        elif type(x.val) is not type(value) and not (isinstance(x.val, (np.generic, np.ndarray)) and _is_number(value)):
+        elif x.type is not type(value) and not (x.is_numpy and _is_number(value)):
             return None
     return shape or None
 

@@ -7,6 +7,7 @@ array are put together by a single `scatter`. `through` is the path to a view of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -141,8 +142,14 @@ def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, 
     return scatter_pullback
 
 
+def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -> Any:
+    first = {0, *itertools.accumulate(1 + rank for rank in ranks)}  # where the pieces stand
+    pieces = [part if i not in first else np.zeros(shape_of(part)) if t is None else t for i, (t, part) in enumerate(zip(ts, parts))]
+    return scatter(*pieces, ranks=ranks, **how)
+
+
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent)
 
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -197,9 +204,9 @@ def _getitem_cotangent(dy: Any, y: Any, x: Any, *index: Any, through: Path = ())
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, torch=_getitem_tensor)
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, torch=getitem.torch)
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), torch=getitem.torch)
 
 
 def is_mask(part: Any) -> bool:
@@ -227,7 +234,7 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True, linear=(0,),
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 
 
@@ -241,4 +248,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, torch=_take_along)
+    raises=True, linear=(0,), torch=_take_along)

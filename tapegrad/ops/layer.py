@@ -6,7 +6,9 @@ form, so that each one's rule is made of the other two.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
 
 
 def _linear(x: Any, w: Any, b: Any = None) -> Any:
@@ -51,11 +53,18 @@ def _by_bias(dy: Any, y: Any, x: Any, w: Any, b: Any) -> Any:
     return sum(dy, axis=axes) if axes else dy
 
 
+def _linear_tangent(ts: Any, x: Any, w: Any, b: Any = None) -> Any:
+    dx, dw, db = (*ts, None)[:3]
+    parts = [linear(dx, w)] if dx is not None else []
+    parts += [linear(x, dw)] if dw is not None else []
+    return functools.reduce(operator.add, parts if db is None else [*parts, db])
+
+
 linear = define("linear", _linear, (lambda dy, y, x, w, b=None: matmul(dy, conj(w)),
                                     lambda dy, y, x, w, b=None: linear_weight(dy, conj(x)), _by_bias),
-                direct=True, torch=_linear_tensor)
+                direct=True, torch=_linear_tensor, linear=_linear_tangent)
 linear_weight = define("linear_weight", _linear_weight, (lambda dw, y, dy, x: linear(conj(x), dw), lambda dw, y, dy, x: matmul(conj(dy), dw)),
-                       direct=True, torch=_linear_weight_tensor)
+                       direct=True, torch=_linear_weight_tensor, linear=EACH)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
 
@@ -99,6 +108,7 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
 
 
 nll_loss = define("nll_loss", _nll_loss, (lambda dy, y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
-                  direct=True, torch=_nll_loss_tensor)
+                  direct=True, torch=_nll_loss_tensor, linear=(0,))
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True, torch=_nll_backward_tensor)
+                           (lambda d2, g, dy, logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True,
+                           torch=_nll_backward_tensor, linear=(0,))

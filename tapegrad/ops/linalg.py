@@ -19,7 +19,8 @@ from tapegrad.numbers.tensors import product, together
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.result_spec import by_matmul
 
 
 def _ndim(x: Any) -> int:
@@ -66,22 +67,22 @@ def _matmul_right(dy: Any, y: Any, a: Any, b: Any) -> Any:
     return matmul(_adjoint(a), dy)
 
 
-matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True,
-                torch=product("matmul"))
+matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True, linear=EACH,
+                torch=product("matmul"), spec=by_matmul)
 vecdot = define("vecdot", np.vecdot, (
-    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,),
+    lambda dy, y, a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, y, a, b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,), linear=EACH,
     torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, y, a, b: conj(dy) * reshape(b, shape_of(a)), lambda dy, y, a, b: dy * reshape(a, shape_of(b))),
-    torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
+    linear=EACH, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
 
 matvec = define("matvec", np.matvec, (
-    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,),
+    lambda dy, y, a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, y, a, v: conj(vecmat(dy, a))), means=(np.matvec,), linear=EACH,
     torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
-    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,),
+    lambda dy, y, v, a: matvec(a, conj(dy)), lambda dy, y, v, a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,), linear=EACH,
     torch=lambda v, a: matmul.torch(v.conj()[..., None, :], a)[..., 0, :])
 
 # -- products over any axes
@@ -135,9 +136,9 @@ def _dot(a: Any, b: Any) -> Any:
     return _tensordot(a, b, _dot_axes(a, b)) if a.ndim and b.ndim else torch.mul(*together((a, b)))
 
 
-tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot)
+tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH)
 dot = define("dot", np.dot, (lambda dy, y, a, b: _tensordot_left(dy, y, a, b, _dot_axes(a, b)),
-                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))), torch=_dot)  # of stacks: of each pair
+                             lambda dy, y, a, b: _tensordot_right(dy, y, a, b, _dot_axes(a, b))), torch=_dot, linear=EACH)  # of stacks: of each pair
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -181,7 +182,7 @@ def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y  # that of one operand is a view of it where nothing is summed
 
 
-einsum = define("einsum", _einsum, _einsum_cotangent, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
+einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
 
 # -- parts of a matrix, the last two axes
 
@@ -192,7 +193,7 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True,
+    lambda dy, y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(y)[-1], offset))),), view=True, linear=(0,),
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
 
 
@@ -200,5 +201,5 @@ def _triangle(x: Any) -> Any:
     return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
 
 
-tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
-triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))
+tril = define("tril", np.tril, (lambda dy, y, x, k=0: tril(dy, k=k),), linear=(0,), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
+triu = define("triu", np.triu, (lambda dy, y, x, k=0: triu(dy, k=k),), linear=(0,), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))

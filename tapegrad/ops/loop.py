@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, ClassVar, TypeVar
 
-from tapegrad.numbers.formatting import type_name
 from tapegrad.ops import getfield, pack, setitem
-from tapegrad.tape.tape import Call, Input, Operation, Tape, Unknown, copy_op
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
 
 T = TypeVar("T")
@@ -81,10 +81,10 @@ class Loop:
             yield f"whose body does not return a tuple of the {carried} values that it hands on"
             return
         for part in op.args[given:given + listed]:
-            if isinstance(part, Operation) and type(part.val) in (tuple, list) and len(part.val) != self.count:
-                yield f"of {self.count} runs, and {part.name} has {len(part.val)} elements"
+            if isinstance(part, Operation) and part.spec.type in (tuple, list) and len(part.spec.parts) != self.count:
+                yield f"of {self.count} runs, and {part.name} has {len(part.spec.parts)} elements"
         for x, new in zip(inputs[steps + given + listed:], result.args):
-            was, now = (_kind(getattr(y, "val", y)) for y in (x, new))
+            was, now = (_kind(spec_of(y)) for y in (x, new))
             if was and now and was != now:
                 yield f"whose body hands on {now} for {x.name}, which is {was}"
 
@@ -175,6 +175,6 @@ def steps_of(tape: Tape) -> list[Input]:
     return [x for x in tape.inputs if x.label.startswith("step")] if tape.structure is None else []
 
 
-def _kind(x: Any) -> str:
-    """Return what an array must be in all runs; numbers are one kind."""
-    return "" if isinstance(x, Unknown) else type_name(x) if getattr(x, "shape", ()) else "a number"
+def _kind(x: Spec) -> str:
+    """Return what an array must be in all runs; numbers are one kind. Of what nothing is known it is ""."""
+    return "" if isinstance(x.type, str) else str(x) if x.shape else "a number"

@@ -28,7 +28,7 @@ from tapegrad.ops.index import assemble, sparse, take
 from tapegrad.ops.shape import pad
 from tapegrad.ops.sort import searchsorted
 from tapegrad.ops.special import i1
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
 
 # -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros where the mode cut it short
 
@@ -61,11 +61,11 @@ def _convolve(a: Any, v: Any, mode: str, reversed_: bool = False) -> Any:
 convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
     lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), b, mode="valid"),
     lambda dy, y, a, b, mode="full": correlate(_whole(dy, a, b, mode), a, mode="valid")),
-    torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode))
+    linear=EACH, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode))
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, y, a, v, mode="full": convolve(_whole(dy, a, v, mode, _swapped(a, v)), v, mode="valid"),
     lambda dy, y, a, v, mode="full": correlate(a, _whole(dy, a, v, mode, _swapped(a, v)), mode="valid")),
-    torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
+    linear=EACH, torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at the last one to its left
 
@@ -142,16 +142,17 @@ def _toward(i: int, dy: Any, y: Any, *xs: Any) -> Any:
     return dy * where(equal(y, 0), 0.0, xs[i] / where(equal(y, 0), 1.0, y))
 
 
-euclidean_norm = define("euclidean_norm", math.hypot, _toward,
+euclidean_norm = define("euclidean_norm", math.hypot, _toward, pointwise=True,
                         torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
-fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
+fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=True,
+              torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
 ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
-                        torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
+                        pointwise=True, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
 item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, y, x, *index: sparse(x, dy, index) if index else dy, None, None),
-              torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())
+              linear=(0,), torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())
 
 
 def _value_by(y: Any, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
@@ -160,4 +161,5 @@ def _value_by(y: Any, *args: Any, function: str, part: int | None = None, **kwar
 
 
 # what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
-value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, torch=tensors.on_host(_value_by))
+value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True,
+                  torch=tensors.on_host(_value_by))

@@ -19,6 +19,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules.registry import Op, define
+from tapegrad.rules.result_spec import by_reduction
 
 
 def reduced(x: Any, axis: Any = None) -> Iterable[int]:
@@ -52,7 +53,8 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, _summed(x, dtype), axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, **kind)  # it reads what the rule does: see needs
+    reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see needs
+    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, **kind)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,9 +118,10 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
 
 
 sum = reduction("sum", np.sum, lambda dy, y, x, axis: stretched(dy, shape_of(x)),
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True)  # of integers and bools torch's is int64 too
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))  # of integers and bools torch's is int64 too
 prod = reduction("prod", np.prod, lambda dy, y, x, axis: dy * conj(_others(x, axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, y, x, axis: stretched(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True)
+mean = reduction("mean", np.mean, lambda dy, y, x, axis: stretched(dy / (count(x, axis) or 1), shape_of(x)), over_axes(_mean), direct=True,
+                 linear=(0,))
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
@@ -170,7 +173,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (cotangent,), torch=on_torch)
+    return define(name, impl, (cotangent,), torch=on_torch, linear=(0,) if ufunc is np.add else ())
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -238,7 +241,12 @@ def _by_factor(dy: Any, y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = F
     return ahead * pad(behind[along(axis, slice(None, -1))], tuple((int(i == axis % ndim), 0) for i in range(ndim)))
 
 
+def _recurrence_tangent(ts: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+    da, db = ts
+    return NotImplemented if da is not None else recurrence(a, db, axis=axis, reverse=reverse)
+
+
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, y, a, b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor)
+    torch=_recurrence_tensor, linear=_recurrence_tangent)

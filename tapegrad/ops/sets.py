@@ -23,7 +23,7 @@ isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=inve
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
-    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True, raises=True,
+    None, lambda dy, y, x, weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,),
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64), minlength))
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis), on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
 ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,

@@ -25,7 +25,7 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True, direct=True,
+reshape = define("reshape", np.reshape, (lambda dy, y, x, shape: reshape(dy, shape_of(x)), None), view=True, direct=True, linear=(0,),
                  torch=lambda x, shape: x.reshape(numbers_of(shape)))
 
 
@@ -55,11 +55,12 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(dims(x, axis))
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True,
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True, linear=(0,),
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, direct=True, torch=_expand_dims)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, torch=_squeeze)
-flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True, direct=True,
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, y, x, axis: squeeze(dy, axis=axis),), view=True, direct=True, linear=(0,),
+                     torch=_expand_dims)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze)
+flip = define("flip", np.flip, (lambda dy, y, x, **kw: flip(dy, **kw),), view=True, direct=True, linear=(0,),
               torch=lambda x, axis=None: x.flip(dims(x, axis)))
 
 
@@ -75,11 +76,11 @@ def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x.roll(shifts * (length // len(shifts)), axes * (length // len(axes)))
 
 
-roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll)
+roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,))
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True, direct=True,
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, y, x, shape: dy, None), view=True, direct=True, linear=(0,),
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)))  # the sweep sums what was stretched
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
@@ -107,14 +108,19 @@ def _repeat_cotangent(dy: Any, y: Any, x: Any, repeats: int, axis: int | None = 
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None), torch=lambda x, reps: x.tile(numbers_of(reps)))
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True,
+tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), torch=lambda x, reps: x.tile(numbers_of(reps)))
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,),
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
 def _pad_value_cotangent(dy: Any, y: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
     # the border alone, and not all less the centre, which would cancel
     return where(np.pad(np.zeros(shape_of(x), bool), widths, constant_values=True), dy, 0.0)
+
+
+def _pad_tangent(ts: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
+    dx, _, border = (*ts, None, None)[:3]
+    return pad(np.zeros(shape_of(x)) if dx is None else dx, widths, *([] if border is None else [border]))
 
 
 def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
@@ -127,7 +133,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
     lambda dy, y, x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
-             torch=_pad)
+             linear=_pad_tangent, torch=_pad)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
@@ -147,7 +153,7 @@ def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp,
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True,
                 torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp,
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True,
                torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

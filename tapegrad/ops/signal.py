@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ from tapegrad.ops.elementwise import astype, conj
 from tapegrad.ops.index import scatter, take
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import along, flip, pad, reshape, stack
-from tapegrad.rules.registry import define
+from tapegrad.rules.registry import EACH, define
 
 
 def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:
@@ -40,7 +42,7 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
     return cotangent
 
 
-convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), torch=on_host(_convolution))
+convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH, torch=on_host(_convolution))
 
 
 # Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a sum of products with
@@ -136,5 +138,13 @@ def _by_denominator(dy: Any, y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> 
     return -_by_taps(a, y, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
+def _lfilter_tangent(ts: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+    db, da, dx = ts
+    if da is not None:
+        return NotImplemented
+    parts = ([] if db is None else [lfilter(db, a, x, axis=axis)]) + ([] if dx is None else [lfilter(b, a, dx, axis=axis)])
+    return functools.reduce(operator.add, parts)
+
+
 lfilter = define("lfilter", _lfilter, (_by_numerator, _by_denominator, lambda dy, y, b, a, x, axis=-1: _backwards(b, a, dy, axis)),
-                 torch=on_host(_lfilter))
+                 linear=_lfilter_tangent, torch=on_host(_lfilter))

@@ -110,7 +110,7 @@ loggamma = special("loggamma", lambda y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
 digamma = special("digamma", lambda y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1), on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
-                   (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),),
+                   (lambda dy, y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
 zeta = special("zeta", "x", lambda y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.cotangents import layout_of
-from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import (
     abs,
     add,
@@ -35,14 +33,16 @@ from tapegrad.ops import (
     zeros,
     zeros_like,
 )
-from tapegrad.ops.elementwise import is_complex
+from tapegrad.tape.spec import Spec, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
-from tapegrad.transforms.walk import Walk, is_call, same_type
+from tapegrad.transforms.walk import Walk, is_call
 
 
 def number(x: Any) -> Any:
     """Return the number that an argument is everywhere, None if it is not constant."""
-    if isinstance(x, Constant) or is_filled(x):
+    if is_filled(x):
+        return _filler(x, x.spec)
+    if isinstance(x, Constant):
         x = x.val
     if isinstance(x, Operation):
         return None
@@ -59,6 +59,15 @@ def is_filled(x: Any) -> bool:
     return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like) and not any(isinstance(arg, Operation) for arg in x.args[1:])))
 
 
+def _filler(x: Call, y: Spec) -> Any:
+    """Return the number that such a call fills an array with, None where there is none, or no one number."""
+    found = 0 if x.fn in (zeros, zeros_like) else 1 if x.fn in (ones, ones_like) else x.args[1] if len(x.args) > 1 else x.kwargs["fill_value"]
+    if not (y.is_array and y.size and y.kind in "iuf" and spec_of(found).shape == ()):
+        return None
+    with np.errstate(all="ignore"):
+        return np.full((), found, y.dtype)[()]
+
+
 def uniform(x: np.ndarray[Any, Any]) -> bool:
     """True for an array of one number again and again, to the bit."""
     if not x.size or x.dtype.kind not in "iuf":
@@ -69,7 +78,7 @@ def uniform(x: np.ndarray[Any, Any]) -> bool:
 
 def same(x: Any, op: Operation) -> Any:
     """Return an operand that may stand for a call, None where its type or shape is another."""
-    return x if isinstance(x, Operation) and same_type(x.val, op.val) else None
+    return x if isinstance(x, Operation) and same_type(x.spec, op.spec) else None
 
 
 # -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of
@@ -78,19 +87,19 @@ def same(x: Any, op: Operation) -> Any:
 
 def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x * 1, 1 * x."""
-    if is_complex(op.val):
+    if op.spec.is_complex:
         return None
     return same(a, op) if number(b) == 1 else same(b, op) if number(a) == 1 else None
 
 
 def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x / 1, x ** 1."""
-    return same(a, op) if number(b) == 1 and not is_complex(op.val) else None
+    return same(a, op) if number(b) == 1 and not op.spec.is_complex else None
 
 
 def plus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x + (-0.0), -0.0 + x; with 0 where x is an integer."""
-    if is_complex(op.val):
+    if op.spec.is_complex:
         return None
     neutral = [is_zero(x, negative=True) or (is_zero(x, negative=False) and not floats(op)) for x in (a, b)]
     return same(a, op) if neutral[1] else same(b, op) if neutral[0] else None
@@ -112,19 +121,20 @@ def is_zero(x: Any, negative: bool) -> bool:
 
 def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
-    exact = (is_zero(a, negative=True) and not is_complex(op.val)) or (is_zero(a, negative=False) and not floats(op))
-    return w.make(op, negative, b, val=op.val) if exact and same(b, op) else None
+    exact = (is_zero(a, negative=True) and not op.spec.is_complex) or (is_zero(a, negative=False) and not floats(op))
+    return w.instead(op, negative, b) if exact and same(b, op) else None
 
 
 def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x * -1, -1 * x, x / -1 is -x."""
     x = a if number(b) == -1 else b if number(a) == -1 and op.fn is multiply else None
-    return w.make(op, negative, x, val=op.val) if same(x, op) and signed(op) and not is_complex(op.val) else None
+    return w.instead(op, negative, x) if same(x, op) and signed(op) and not op.spec.is_complex else None
 
 
 def signed(op: Operation) -> bool:
     """True for a value that has a negative: no bool, no unsigned integer."""
-    return getattr(getattr(op.val, "dtype", None), "kind", "f") in "ifc" and not isinstance(op.val, bool)
+    y = op.spec
+    return y.type is not bool if y.kind == "-" else y.kind in "ifc"
 
 
 def negated_twice(w: Walk, op: Call, x: Any) -> Any:
@@ -134,29 +144,30 @@ def negated_twice(w: Walk, op: Call, x: Any) -> Any:
 
 def floats(op: Operation) -> bool:
     """True for a real or complex floating value: integers may overflow, objects may mean anything."""
-    return isinstance(op.val, (float, complex)) or getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")
+    y = op.spec
+    return y.kind in "fc" or y.type in (float, complex)
 
 
 def plus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """a + (-b) is a - b, (-a) + b is b - a."""
     if is_call(b, negative) and floats(b):
-        return w.make(op, subtract, a, b.args[0], val=op.val)
-    return w.make(op, subtract, b, a.args[0], val=op.val) if is_call(a, negative) and floats(a) else None
+        return w.instead(op, subtract, a, b.args[0])
+    return w.instead(op, subtract, b, a.args[0]) if is_call(a, negative) and floats(a) else None
 
 
 def minus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """a - (-b) is a + b."""
-    return w.make(op, add, a, b.args[0], val=op.val) if is_call(b, negative) and floats(b) else None
+    return w.instead(op, add, a, b.args[0]) if is_call(b, negative) and floats(b) else None
 
 
 def both_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """(-a) * (-b) is a * b, (-a) / (-b) is a / b."""
-    return w.make(op, op.fn, a.args[0], b.args[0], val=op.val) if is_call(a, negative) and is_call(b, negative) and floats(op) else None
+    return w.instead(op, op.fn, a.args[0], b.args[0]) if is_call(a, negative) and is_call(b, negative) and floats(op) else None
 
 
 def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
     """f(-x) is f(x): cos, abs, squares."""
-    return w.make(op, op.fn, x.args[0], *rest, val=op.val) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
+    return w.instead(op, op.fn, x.args[0], *rest) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
 
 
 # -- quotients
@@ -169,8 +180,8 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """
     for x, y in ((a, b), (b, a)):
         if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
-                and same_type(y.args[1].val, y.val) and same_type(y.val, op.val) and not is_python(y.val):
-            return w.make(op, divide, x, y.args[1], val=op.val)
+                and same_type(y.args[1].spec, y.spec) and same_type(y.spec, op.spec) and y.spec.is_numpy:
+            return w.instead(op, divide, x, y.args[1])
     return None
 
 
@@ -179,11 +190,11 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
     """x ** 2 is square(x) of an array, which `**` computes so itself, and x * x of NumPy's numbers; Python's raise where they overflow."""
-    if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.val, op.val)):
+    if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.spec, op.spec)):
         return None
-    if type(op.val) is np.ndarray:
-        return w.make(op, square, x, val=op.val)
-    return w.make(op, multiply, x, x, val=op.val) if isinstance(op.val, np.floating) else None
+    if op.spec.is_array:
+        return w.instead(op, square, x)
+    return w.instead(op, multiply, x, x) if op.spec.is_scalar and op.spec.kind == "f" else None
 
 
 # -- what changes nothing
@@ -191,9 +202,9 @@ def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
 
 def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
     """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape writes to nothing in place."""
-    if op.fn in (conjugate, real) and is_complex(op.val):
+    if op.fn in (conjugate, real) and op.spec.is_complex:
         return None
-    return same(x, op) if isinstance(x, Operation) and layout_of(x.val) == layout_of(op.val) else None
+    return same(x, op) if isinstance(x, Operation) and x.spec.layout == op.spec.layout is not None else None
 
 
 def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:

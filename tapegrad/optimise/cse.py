@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import add, multiply
+from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.transforms.walk import Walk, pure
 
@@ -58,8 +58,8 @@ def _key(op: Operation, same: list[Operation]) -> Any:
         if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
             args.reverse()
         kwargs = op.kwargs  # type: ignore[attr-defined]
-        if is_python(op.val):  # math.sin(x) is one, np.sin(x) is not
-            args.append(type(op.val))
+        if type(op.val) is not np.ndarray and not (y := op.spec).is_numpy:  # math.sin(x) is one, np.sin(x) is not
+            args.append(y.type)
         if kwargs:
             return (fn, *args, *((name, number(value, same)) for name, value in sorted(kwargs.items())))
         return (fn, *args)
@@ -91,6 +91,7 @@ def number(x: Any, same: list[Operation]) -> Any:
 
 
 _PLAIN = frozenset([int, bool, str, type(None), type(Ellipsis)])
+_REAL = frozenset([int, float, bool])
 
 
 def _later(a: Any, b: Any) -> bool:
@@ -101,7 +102,7 @@ def _later(a: Any, b: Any) -> bool:
 def _commutes(op: Operation) -> bool:
     """True for a sum or product of real numbers: that of complex ones may be rounded otherwise in the other order."""
     for arg in op.args:
-        val = arg.val if isinstance(arg, Operation) else arg
-        if not (val.dtype.kind in "biuf" if isinstance(val, (np.ndarray, np.generic)) else isinstance(val, (int, float))):
+        x = spec_of(arg)
+        if not (x.kind in "biuf" if x.is_numpy else x.type in _REAL):
             return False
     return True

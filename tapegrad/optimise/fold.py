@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Operation, Tape, value_of
 from tapegrad.transforms.walk import Walk, literal, pure
 
@@ -54,6 +55,14 @@ def _value(op: Call, args: tuple[Any, ...]) -> Any:
     except Exception:  # whatever it is, it is raised where the tape runs
         return op
     if literal(val):
-        return op.val if literal(op.val) and type(op.val) is not type(val) and op.val == val else val
-    largest = max([LARGEST, *[arg.val.size for arg in args if isinstance(arg, Constant) and isinstance(arg.val, np.ndarray)]])
+        return _as_recorded(val, op.spec)
+    largest = max([LARGEST, *[arg.spec.size for arg in args if isinstance(arg, Constant) and arg.spec.is_memory]])
     return val if type(val) is np.ndarray and val.size <= largest else op
+
+
+def _as_recorded(val: Any, y: Spec) -> Any:
+    """Return a number as one of the type that was recorded, where it has that value too: beside float32 Python's gives way, and NumPy's does not."""
+    if np.iscomplexobj(val) and not y.is_complex:
+        return val
+    made = y.type(val) if y.is_scalar else val.item() if isinstance(val, np.generic) else val
+    return made if type(made) is y.type and (made == val or made != made) else val

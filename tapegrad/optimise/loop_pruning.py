@@ -9,6 +9,7 @@ from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken
 from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
+from tapegrad.tape.spec import part_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
@@ -136,7 +137,7 @@ class _Pruned:
                     len(self.carried), self.loop.reverse)
         args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving), *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
         val = self.op.val
-        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, tuple([val[n] for n in self.numbers]), self.op.note).at(self.op)))
+        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, tuple([part_of(val, n) for n in self.numbers]), self.op.note).at(self.op)))
 
     def _runs(self, op: Operation, at: dict[Operation, Any]) -> bool:
         """Return whether an operation of the body is still made: all that it uses is there."""

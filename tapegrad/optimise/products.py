@@ -31,16 +31,17 @@ from tapegrad.ops import (
 )
 from tapegrad.ops.linalg import labels
 from tapegrad.optimise.shapes import axes, is_array, narrow, shape
-from tapegrad.tape.tape import Call, Constant, Operation, value_of
-from tapegrad.transforms.walk import Walk, is_call, same_type
+from tapegrad.tape.spec import same_type, spec_of
+from tapegrad.tape.tape import Call, Constant, Operation
+from tapegrad.transforms.walk import Walk, is_call
 
 BLAS = "fdFD"  # dtypes of products that NumPy has BLAS compute
 
 
 def _is_product(x: Any) -> bool:
     """True for a product of matrices, or of stacks of them, that BLAS computes."""
-    return is_call(x, matmul) and is_array(x) and x.val.dtype.char in BLAS and all(
-        is_array(a) and value_of(a).ndim > 1 and value_of(a).dtype == x.val.dtype for a in x.args)
+    return is_call(x, matmul) and is_array(x) and x.spec.dtype.char in BLAS and all(
+        is_array(a) and spec_of(a).ndim > 1 and spec_of(a).dtype == x.spec.dtype for a in x.args)
 
 
 def _turned(w: Walk, op: Call, x: Any) -> Any:
@@ -54,20 +55,20 @@ def _turned(w: Walk, op: Call, x: Any) -> Any:
 
 def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
     """diagonal(a @ b) is sum(a * bᵀ) over the last axis: the same products, and none besides."""
-    if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2] and is_array(op) and x.val.size):
+    if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2] and is_array(op) and x.spec.size):
         return None
     a, b = x.args
-    return w.make(op, sum, w.make(op, multiply, a, _turned(w, op, b)), val=op.val, axis=len(shape(x)) - 1)
+    return w.instead(op, sum, w.make(op, multiply, a, _turned(w, op, b)), axis=len(shape(x)) - 1)
 
 
 def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """A sum over all axes of sum(x, axis) is sum(x), and that of vecdot(a, b) is vdot(a, b)."""
     if dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x)))) or not w.once(x):
         return None
-    if is_call(x, sum) and "dtype" not in x.kwargs and is_array(x.args[0]) and value_of(x.args[0]).dtype.kind in "fc":
-        return w.make(op, sum, x.args[0], val=op.val)
-    if is_call(x, vecdot) and x.val.dtype == np.float64 and shape(x.args[0]) == shape(x.args[1]):
-        return w.make(op, sum, w.make(op, multiply, *x.args), val=op.val)
+    if is_call(x, sum) and "dtype" not in x.kwargs and is_array(x.args[0]) and spec_of(x.args[0]).dtype.kind in "fc":
+        return w.instead(op, sum, x.args[0])
+    if is_call(x, vecdot) and x.spec.dtype == np.float64 and shape(x.args[0]) == shape(x.args[1]):
+        return w.instead(op, sum, w.make(op, multiply, *x.args))
     return None
 
 
@@ -76,10 +77,10 @@ def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, k
 
 def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """diag(d) @ x is d[:, None] * x, x @ diag(d) is x * d, and x @ (s I) is s * x."""
-    if not is_array(op) or op.val.dtype.char not in BLAS or not op.val.size:
+    if not is_array(op) or op.spec.dtype.char not in BLAS or not op.spec.size:
         return None
     for x, matrix, left in ((b, a, True), (a, b, False)):
-        fits = isinstance(x, Operation) and is_array(x) and value_of(x).dtype == op.val.dtype == value_of(matrix).dtype
+        fits = isinstance(x, Operation) and is_array(x) and spec_of(x).dtype == op.spec.dtype == spec_of(matrix).dtype
         d = _diagonal(w, op, matrix) if fits else None
         if d is None:
             continue
@@ -88,7 +89,7 @@ def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
         elif not left and len(shape(d)) > 1:
             d = w.make(op, expand_dims, d, axis=-2)
         made = w.make(op, multiply, x, d)
-        return made if same_type(made.val, op.val) else None
+        return made if same_type(made.spec, op.spec) else None
     return None
 
 
@@ -109,13 +110,13 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
 
 
 def _constant_diagonal(w: Walk, op: Call, x: Constant) -> Any:
-    if x.val.ndim != 2 or x.val.dtype.char not in BLAS:
+    if x.spec.ndim != 2 or x.spec.dtype.char not in BLAS:
         return None
     d = np.diagonal(x.val)
     if np.count_nonzero(x.val) != np.count_nonzero(d):
         return None
     if (d == d[0]).all():
-        return d[0].item() if x.val.dtype.char in "dD" else d[0]
+        return d[0].item() if x.spec.dtype.char in "dD" else d[0]
     return w.constant(op, d.copy())
 
 
@@ -123,7 +124,7 @@ def _scattered_diagonal(x: Call) -> Any:
     """Return the only piece of a scatter whose places are [..., arange(n), arange(n)]."""
     piece, index = x.args[0], x.args[1:]
     n, ndim = shape(x)[-1], len(shape(x))
-    if len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1] or value_of(piece).dtype != x.val.dtype:
+    if len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1] or spec_of(piece).dtype != x.spec.dtype:
         return None
     if len(index) == 3 and index[0] is Ellipsis:
         index = index[1:]
@@ -151,8 +152,8 @@ def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
     """
     if type(subscripts) is not str or not all(isinstance(x, Operation) and _is_floating(x) for x in xs if shape(x)) or not _is_floating(op):
         return None
-    dtypes = {value_of(x).dtype for x in xs if shape(x)}
-    if len(dtypes) != 1 or dtypes != {op.val.dtype} or not all(value_of(x).size for x in xs if shape(x)):
+    dtypes = {spec_of(x).dtype for x in xs if shape(x)}
+    if len(dtypes) != 1 or dtypes != {op.spec.dtype} or not all(spec_of(x).size for x in xs if shape(x)):
         return None
     terms, out = labels(subscripts.replace(" ", ""), [len(shape(x)) for x in xs])
     if len(xs) == 1:
@@ -161,11 +162,11 @@ def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
         made = _of_two(w, op, xs, terms, out)
     else:
         return None
-    return made if isinstance(made, Operation) and same_type(made.val, op.val) else None
+    return made if isinstance(made, Operation) and same_type(made.spec, op.spec) else None
 
 
 def _is_floating(x: Any) -> bool:
-    return getattr(getattr(value_of(x), "dtype", None), "char", "") in tuple(BLAS)
+    return getattr(spec_of(x).dtype, "char", "") in tuple(BLAS)
 
 
 def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
@@ -206,15 +207,15 @@ def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
     Both are LAPACK's. What is nan where the arguments are not finite is not defined for either.
     """
     found = _triangle(a)
-    if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or value_of(b).dtype != value_of(a).dtype:
+    if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or spec_of(b).dtype != spec_of(a).dtype:
         return None
     x, lower, trans = found
-    return w.make(op, solve_triangular, x, b, val=op.val, **({"trans": trans} if trans else {}), lower=lower, check_finite=False)
+    return w.instead(op, solve_triangular, x, b, **({"trans": trans} if trans else {}), lower=lower, check_finite=False)
 
 
 def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
     """Return a triangular matrix, whether it is the lower triangle, and 1 or 2 if `x` is its transpose, plain or conjugate; None for others."""
-    if not is_array(x) or len(shape(x)) != 2 or value_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
+    if not is_array(x) or len(shape(x)) != 2 or spec_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
         return None
     if is_call(x, permute_dims) or is_call(x, conjugate):
         found = _triangle(x.args[0])

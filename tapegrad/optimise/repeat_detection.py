@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 
@@ -110,22 +110,10 @@ def _token(op: Operation) -> Any:
     if type(op) is Call:
         fn = op.fn
         kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
-        return (id(fn), id(op.code), kinds, kwargs, type_key(op.val))  # the place within the code may differ: Python specialises a loop as it runs
+        return (id(fn), id(op.code), kinds, kwargs, op.spec)  # the place within the code may differ: Python specialises a loop as it runs
     if type(op) is Guard:
         return ("guard", op.fact, key_of(op.expected), id(op.code))
-    return ("constant", type_key(op.val)) if type(op) is Constant else ("alone", op.id)
-
-
-def type_key(val: Any) -> Any:
-    """Return the type of a value, with shape, dtype and layout: what code is written for."""
-    kind = type(val)
-    if kind is np.ndarray:
-        return (kind, val.shape, val.dtype.str, val.strides)
-    if kind not in ORDINARY and is_tensor(val):
-        return (kind, val.shape, val.dtype, val.stride(), val.device)
-    if kind is tuple or kind is list:
-        return (kind, *map(type_key, val))
-    return (kind, getattr(val, "dtype", None)) if isinstance(val, np.generic) else kind
+    return ("constant", op.spec) if type(op) is Constant else ("alone", op.id)
 
 
 def key_of(x: Any) -> Any:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tapegrad.numbers.cotangents import order_of
 from tapegrad.ops import broadcast_to, copy, diagonal, pack
 from tapegrad.rules.registry import Op
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
@@ -42,19 +39,19 @@ def own_results(tape: Tape, before: Tape) -> Tape:
 def _own(walk: Walk, op: Operation, order: str, copies: dict[Operation, Operation]) -> Operation:
     if (known := copies.pop(op, None)) is not None:
         return known
-    return walk.make(op, copy, walk.bind(op), val=op.val) if order == "K" else walk.make(op, copy, walk.bind(op), order=order)
+    return walk.instead(op, copy, walk.bind(op)) if order == "K" else walk.make(op, copy, walk.bind(op), order=order)
 
 
 def _order(part: Any, was: Any) -> str:
     """Return "C" or "F" where a result lay so in memory, and now lies otherwise; "K" where it may stay as it is."""
-    if not all(isinstance(op, Operation) and type(op.val) is np.ndarray and op.val.ndim > 1 for op in (part, was)):
+    if not all(isinstance(op, Operation) and op.spec.is_array and op.spec.ndim > 1 for op in (part, was)):
         return "K"
-    return order_of(was.val) if order_of(was.val) != order_of(part.val) else "K"
+    return was.spec.order if was.spec.order != part.spec.order else "K"
 
 
 def _wants_rows(op: Any, orders: dict[Any, str]) -> bool:
     """True for a result that must be copied, and lies row by row then."""
-    return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.val.flags.c_contiguous))
+    return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.spec.is_contiguous))
 
 
 def _stays_here(op: Operation, tape: Tape) -> bool:
@@ -93,7 +90,7 @@ def parts_of(tape: Tape) -> list[Any]:
 
 def _lies(part: Any, tape: Tape) -> bool:
     """True for an array in the memory of an argument, of a constant, or of another part of the result, and for one that nobody can write to."""
-    if not isinstance(part, Operation) or type(part.val) is not np.ndarray:
+    if not isinstance(part, Operation) or not part.spec.is_array:
         return False
     root, locked = _root(part)
     return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in parts_of(tape)].count(root) > 1

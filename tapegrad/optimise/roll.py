@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad.ops import default_rng, draw, getfield
 from tapegrad.ops.loop import Loop, given_label, put_results, step_label
-from tapegrad.optimise.repeat_detection import Segment, key_of, segments, type_key
+from tapegrad.optimise.repeat_detection import Segment, key_of, segments
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, operands
 from tapegrad.transforms.walk import Walk, own
 
@@ -174,7 +174,7 @@ class _Rolled:
         made = places[1] + self.period
         if not (all(place == places[1] for place in places[1:]) and 0 <= made < self.period and first.id <= self.start):
             raise Unlike
-        if type_key(first.val) != type_key(self.op(0, made).val):
+        if first.spec != self.op(0, made).spec:
             raise Unlike
         return _Carried(made, first)
 

@@ -46,9 +46,9 @@ from tapegrad.ops import (
     where,
 )
 from tapegrad.rules.registry import Op
-from tapegrad.tape.tape import UNKNOWN, Call, Operation, Tape
-from tapegrad.transforms.blank import is_blank
-from tapegrad.transforms.walk import Walk, count_uses, pure, same_type
+from tapegrad.tape.spec import UNKNOWN, Spec, same_type
+from tapegrad.tape.tape import Call, Operation, Tape, has_value
+from tapegrad.transforms.walk import Walk, count_uses, pure
 
 MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])  # the numbers of the first argument
 SUMS = frozenset([sum, mean])
@@ -117,26 +117,20 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
         sign[tape.result.id] = other[tape.result.id] = math.inf
     for op in reversed(tape.ops):
         at = op.id
-        size, cost, more = _size(op.val), sign[at], other[at]
+        y = op.spec
+        size, cost, more = float(y.size) if floating(y) else 0.0, sign[at], other[at]  # to put it on nothing costs nothing
         if cost <= size:
             lazy[0][at] = 1
         if more <= size:
             lazy[1][at] = 1
         costs = (cost if cost < size else size, more if more < size else size)
-        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(op.val)
+        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(y)
         for i, arg in enumerate(op.args):
             if isinstance(arg, Operation) and not (i and arg in op.args[:i]):
                 cost, more = _cost(op, i, costs, uses, factor) if passing else NEVER  # type: ignore[arg-type]
                 sign[arg.id] += cost
                 other[arg.id] += more
     return lazy
-
-
-def _size(val: Any) -> float:
-    """Return what it costs to put a factor on a value: nothing where none is."""
-    if type(val) is float:
-        return 1.0
-    return float(val.size) if floating(val) else 0.0
 
 
 def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
@@ -154,7 +148,7 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
-        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and np.size(other.val) == np.size(op.val)
+        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and other.spec.size == op.spec.size
         return FREE if meets else costs
     if fn is add or (fn is subtract and i == 1) or fn in EVEN:
         return 0.0, math.inf
@@ -163,11 +157,9 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor:
     return (math.inf, costs[1]) if fn is where and i and _zero(args[3 - i]) else NEVER
 
 
-def floating(val: Any) -> bool:
+def floating(x: Spec) -> bool:
     """True for a real floating number or array; not for one without axes, of which a product is a number."""
-    if type(val) is np.ndarray:
-        return val.dtype.kind == "f" and val.ndim > 0
-    return type(val) is float or getattr(getattr(val, "dtype", None), "kind", "") == "f"
+    return x.type is float or (x.kind == "f" and (x.ndim > 0 or not x.is_array))
 
 
 def _zero(x: Any) -> bool:
@@ -195,7 +187,7 @@ def constant_factor(op: Call) -> Factor | None:
         return None
     if _dtype(x).itemsize < 4 and not is_sign(float(factor)):
         return None  # a product of factors is soon out of a small float's range
-    return (float(factor), x) if floating(x.val) and same_type(x.val, op.val) else None
+    return (float(factor), x) if floating(x.spec) and same_type(x.spec, op.spec) else None
 
 
 def _fits(factor: float) -> bool:
@@ -243,12 +235,12 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     passed = _passed(op, given)
     alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)  # else it would be multiplied in another precision
     if passed is not None and _fits(passed) and alike:
-        return Scaled(passed, walk.make(op, op.fn, *args, val=op.val if is_blank(op.val) else UNKNOWN, **op.kwargs))
+        return Scaled(passed, walk.make(op, op.fn, *args, val=UNKNOWN if has_value(op) else op.val, **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:
-        return walk.make(op, subtract, *(args if given[1] == -1.0 else args[::-1]), val=op.val)
+        return walk.instead(op, subtract, *(args if given[1] == -1.0 else args[::-1]))
     if op.fn is subtract and given == [1.0, -1.0]:
-        return walk.make(op, add, *args, val=op.val)
-    return walk.make(op, op.fn, *args, val=op.val) if op.fn in EVEN and given == [-1.0] else None
+        return walk.instead(op, add, *args)
+    return walk.instead(op, op.fn, *args) if op.fn in EVEN and given == [-1.0] else None
 
 
 def _passed(op: Call, given: list[float]) -> float | None:
@@ -271,7 +263,7 @@ def _passed(op: Call, given: list[float]) -> float | None:
 
 
 def _dtype(x: Operation) -> Any:
-    return getattr(x.val, "dtype", np.dtype(np.float64))
+    return np.dtype(np.float64) if x.spec.dtype is None else x.spec.dtype
 
 
 def _split(x: Any) -> tuple[float, Any]:
@@ -292,7 +284,7 @@ def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tupl
 
 
 def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
-    val = like.val if is_blank(like.val) else UNKNOWN
+    val = UNKNOWN if has_value(like) else like.val
     if x.factor == -1.0:
         return walk.make(like, negative, x.base, val=val)
     return walk.make(like, multiply, x.factor, x.base, val=val)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.cotangents import has_dtype
 from tapegrad.ops import (
     abs,
     add,
@@ -51,8 +50,9 @@ from tapegrad.ops import (
     where,
 )
 from tapegrad.optimise.algebra import FILLED, is_filled, number, same
-from tapegrad.tape.tape import Call, Constant, Operation, value_of
-from tapegrad.transforms.walk import Walk, is_call, same_type
+from tapegrad.tape.spec import same_type, spec_of
+from tapegrad.tape.tape import Call, Constant, Operation
+from tapegrad.transforms.walk import Walk, is_call
 
 ELEMENTWISE = (
     add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum, minimum, where,
@@ -61,12 +61,12 @@ ELEMENTWISE = (
 
 def shape(x: Any) -> tuple[int, ...]:
     """Return the shape of an argument; a number's is ()."""
-    return getattr(value_of(x), "shape", ())
+    return spec_of(x).shape
 
 
 def is_array(x: Any) -> bool:
     """True for an argument that is an array, not one of NumPy's scalars."""
-    return type(value_of(x)) is np.ndarray
+    return spec_of(x).is_array
 
 
 # -- stretched arrays: NumPy stretches the operands of an elementwise call itself, and what is the same everywhere is computed once
@@ -74,18 +74,18 @@ def is_array(x: Any) -> bool:
 
 def stretched(w: Walk, op: Call, *args: Any) -> Any:
     """f(broadcast_to(x, s), y) is f(x, y), and of nothing but stretched arrays broadcast_to(f(x, …), s); a constant array of one number is one."""
-    if not is_array(op) or not op.val.ndim:
+    if not is_array(op) or not op.spec.ndim:
         return None
     slim = [narrow(arg) for arg in args]
     if all(map(_is, slim, args)):
         return None
-    if np.broadcast_shapes(*map(shape, slim)) == op.val.shape:
+    if np.broadcast_shapes(*map(shape, slim)) == op.spec.shape:
         if _same_dtype(slim, args):
-            return w.make(op, op.fn, *map(_plain, slim, [slim] * len(slim)), val=op.val)
+            return w.instead(op, op.fn, *map(_plain, slim, [slim] * len(slim)))
         return None
-    if not _same_dtype(slim, args) or not any(hasattr(value_of(arg), "dtype") for arg in slim):  # Python's numbers raise where NumPy's give inf
+    if not _same_dtype(slim, args) or all(spec_of(arg).dtype is None for arg in slim):  # Python's numbers raise where NumPy's give inf
         return None
-    return w.make(op, broadcast_to, w.make(op, op.fn, *slim), op.val.shape, val=op.val)
+    return w.instead(op, broadcast_to, w.make(op, op.fn, *slim), op.spec.shape)
 
 
 def narrow(x: Any) -> Any:
@@ -97,7 +97,7 @@ def narrow(x: Any) -> Any:
             x = x.args[0]  # axes of length 1 in front
         else:
             break
-    if (isinstance(x, Constant) or is_filled(x)) and is_array(x) and x.val.size > 1:
+    if (isinstance(x, Constant) or is_filled(x)) and is_array(x) and x.spec.size > 1:
         same_everywhere = number(x)
         return x if same_everywhere is None else same_everywhere
     return x
@@ -109,9 +109,9 @@ def _is(a: Any, b: Any) -> bool:
 
 def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
     """True if narrowing changes no operand's dtype; a Python number takes that of an array, which must be its own."""
-    wide = [value_of(arg).dtype for arg in slim if hasattr(value_of(arg), "dtype")]
+    wide = [spec_of(arg).dtype for arg in slim if spec_of(arg).dtype is not None]
     for a, b in zip(slim, args):
-        dtype, was = getattr(value_of(a), "dtype", None), getattr(value_of(b), "dtype", None)
+        dtype, was = spec_of(a).dtype, spec_of(b).dtype
         if was is None:
             continue  # a number is narrow as it is
         if was not in wide if dtype is None else dtype != was:
@@ -121,7 +121,7 @@ def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
 
 def _plain(x: Any, operands: list[Any]) -> Any:
     """Write a NumPy number as Python's where an array of its dtype stands beside it."""
-    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and has_dtype(arg.val, x.dtype) for arg in operands):
+    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and arg.spec.has_dtype(x.dtype) for arg in operands):
         return x.item()
     return x
 
@@ -131,7 +131,7 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
     slim = narrow(x) if not isinstance(x, Constant) else x
     if same(slim, op):
         return slim
-    return None if slim is x or not isinstance(slim, Operation) or not is_array(slim) else w.make(op, broadcast_to, slim, op.val.shape, val=op.val)
+    return None if slim is x or not isinstance(slim, Operation) or not is_array(slim) else w.instead(op, broadcast_to, slim, op.spec.shape)
 
 
 # -- sums
@@ -153,14 +153,14 @@ def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
 
 
 def _sum(w: Walk, op: Call, x: Any, axis: Any, keepdims: bool) -> Any:
-    return w.make(op, sum, x, val=op.val, **({} if axis is None else {"axis": axis}), **({"keepdims": True} if keepdims else {}))
+    return w.instead(op, sum, x, **({} if axis is None else {"axis": axis}), **({"keepdims": True} if keepdims else {}))
 
 
 def sum_of_nothing(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """sum(x) over axes of length 1 is a reshape."""
-    if dtype is not None or not is_array(op) or not is_array(x) or x.val.dtype != op.val.dtype or any(shape(x)[a] != 1 for a in axes(x, axis)):
+    if dtype is not None or not is_array(op) or not is_array(x) or x.spec.dtype != op.spec.dtype or any(shape(x)[a] != 1 for a in axes(x, axis)):
         return None
-    return w.make(op, reshape, x, op.val.shape, val=op.val)
+    return w.instead(op, reshape, x, op.spec.shape)
 
 
 def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -169,14 +169,14 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
         return None
     slim, over = narrow(x), axes(x, axis)
     have = (1,) * (len(shape(x)) - len(shape(slim))) + shape(slim)
-    if slim is x or not over or not x.val.size or any(have[a] != 1 for a in over) or not has_dtype(value_of(slim), op.val.dtype):
+    if slim is x or not over or not x.spec.size or any(have[a] != 1 for a in over) or not spec_of(slim).has_dtype(op.spec.dtype):
         return None
     kept = tuple(n for a, n in enumerate(have) if a not in over or keepdims)
     if shape(slim) != kept:
         slim = w.make(op, reshape, slim, kept)
     made = w.make(op, multiply, slim, math.prod(shape(x)[a] for a in over))
-    made = w.make(op, broadcast_to, made, op.val.shape) if shape(made) != op.val.shape else made
-    return made if same_type(made.val, op.val) else None
+    made = w.make(op, broadcast_to, made, op.spec.shape) if shape(made) != op.spec.shape else made
+    return made if same_type(made.spec, op.spec) else None
 
 
 WHOLE = 1 << 18  # elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
@@ -188,22 +188,22 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
     pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
-    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.val.dtype != np.float64:
+    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.spec.dtype != np.float64:
         return None
     last, over = len(shape(x)) - 1, axes(x, axis)
     whole = over == tuple(range(last + 1))
-    if whole and x.val.size >= WHOLE:
+    if whole and x.spec.size >= WHOLE:
         return None
     if over == (last,):
-        return w.make(op, vecdot, *pair, val=op.val)
+        return w.instead(op, vecdot, *pair)
     if whole:
-        return w.make(op, vdot, *(_in_order(w, op, a) for a in pair), val=op.val)
+        return w.instead(op, vdot, *(_in_order(w, op, a) for a in pair))
     return None
 
 
 def _in_order(w: Walk, op: Call, x: Any) -> Any:
     """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept for it, or serves twice."""
-    return x if x.val.flags.c_contiguous else w.make(op, copy, x, order="C")
+    return x if x.spec.is_contiguous else w.make(op, copy, x, order="C")
 
 
 # -- arrangements
@@ -216,17 +216,17 @@ def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
     if same(x, op):
         return x
     if is_call(x, reshape) and not x.kwargs and is_array(x.args[0]):
-        return same(x.args[0], op) or w.make(op, reshape, x.args[0], op.val.shape, val=op.val)
+        return same(x.args[0], op) or w.instead(op, reshape, x.args[0], op.spec.shape)
     if is_call(x, sum) and x.kwargs.get("keepdims") and "dtype" not in x.kwargs and w.once(x):
         over = axes(x.args[0], x.kwargs.get("axis"))
-        if op.val.ndim and op.val.shape == tuple(n for a, n in enumerate(shape(x.args[0])) if a not in over):
+        if op.spec.ndim and op.spec.shape == tuple(n for a, n in enumerate(shape(x.args[0])) if a not in over):
             return _sum(w, op, x.args[0], x.kwargs.get("axis"), False)
     return None
 
 
 def rearranged(w: Walk, op: Call, x: Any, axis: Any = None) -> Any:
     """expand_dims and squeeze are reshapes."""
-    return w.make(op, reshape, x, op.val.shape, val=op.val) if is_array(x) and is_array(op) else None
+    return w.instead(op, reshape, x, op.spec.shape) if is_array(x) and is_array(op) else None
 
 
 def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
@@ -238,11 +238,11 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
     if order == tuple(range(ndim)):
         return same(x, op)
     if not is_call(x, permute_dims) or not is_array(x.args[0]):
-        return None if axes == order and "axes" in op.kwargs else w.make(op, permute_dims, x, axes=order, val=op.val)
+        return None if axes == order and "axes" in op.kwargs else w.instead(op, permute_dims, x, axes=order)
     inner = x.kwargs.get("axes", x.args[1] if len(x.args) > 1 else None)
     first = tuple(range(ndim))[::-1] if inner is None else tuple(a % ndim for a in inner)
     both = tuple(first[a] for a in order)
-    return x.args[0] if both == tuple(range(ndim)) else w.make(op, permute_dims, x.args[0], axes=both, val=op.val)
+    return x.args[0] if both == tuple(range(ndim)) else w.instead(op, permute_dims, x.args[0], axes=both)
 
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
@@ -260,7 +260,7 @@ def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[:] is x, and x[:, None] a reshape."""
     if not is_array(x) or not is_array(op) or not everything(index, shape(x)):
         return None
-    return same(x, op) or w.make(op, reshape, x, op.val.shape, val=op.val)
+    return same(x, op) or w.instead(op, reshape, x, op.spec.shape)
 
 
 def _steady(index: tuple[Any, ...]) -> bool:
@@ -272,7 +272,7 @@ def _steady(index: tuple[Any, ...]) -> bool:
 def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[i][j] is x[i, j]."""
     if is_call(x, getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index) and Ellipsis not in index:
-        return w.make(op, getitem, x.args[0], *x.args[1:], *index, val=op.val)
+        return w.instead(op, getitem, x.args[0], *x.args[1:], *index)
     return None
 
 
@@ -284,18 +284,18 @@ def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
     piece, index = parts[0], parts[1:]
     if len(ranks) > 1 or not is_array(piece) or not is_array(op) or not everything(index, shape):
         return None
-    if piece.val.dtype != op.val.dtype or piece.val.size != op.val.size:
+    if piece.spec.dtype != op.spec.dtype or piece.spec.size != op.spec.size:
         return None
-    return same(piece, op) or w.make(op, reshape, piece, shape, val=op.val)
+    return same(piece, op) or w.instead(op, reshape, piece, shape)
 
 
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
-    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.val, b.val) and is_array(op)):
+    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.spec, b.spec) and is_array(op)):
         return None
     if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
         return None
-    return w.make(op, scatter, *a.args, *b.args, val=op.val, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
+    return w.instead(op, scatter, *a.args, *b.args, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
 
 
 SHAPES = (

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.formatting import plain
-from tapegrad.tape.tape import UNKNOWN, Guard, Input, Tape
-from tapegrad.trace.guards import FIXED
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Guard, Input, Tape
+from tapegrad.trace.guards import FIXED, KINDS
 from tapegrad.transforms.walk import Walk
 
 
@@ -26,7 +27,7 @@ def specialise(tape: Tape) -> Tape:
         if isinstance(op, Guard) and isinstance(op.args[0], Input):
             lines.setdefault((op.args[0], op.fact), op)
     for x in inputs[1:]:
-        for fact, expected in _facts(x.val):
+        for fact, expected in _facts(spec_of(plain(x.val))):
             guard = lines.get((x, fact)) or Guard(x, fact, expected)
             walk.keep(guard)
     for op in tape.ops:
@@ -37,13 +38,11 @@ def specialise(tape: Tape) -> Tape:
     return walk.done()
 
 
-def _facts(val: Any) -> list[tuple[str, Any]]:
+def _facts(x: Spec) -> list[tuple[str, Any]]:
     """Return what is guarded of an input; an array by what another library's tensor has too."""
-    if val is UNKNOWN:
+    if isinstance(x.type, str):
         return []
-    if hasattr(val, "shape") and hasattr(val, "dtype") and not isinstance(val, np.generic):
-        return [("shape", tuple(val.shape)), ("dtype", val.dtype)]
-    return [("type", type(plain(val)))]
+    return [("type", x.type)] if x.dtype is None or x.is_scalar else [("shape", x.shape), ("dtype", x.dtype)]
 
 
 def _stands(guard: Guard | None, walk: Walk) -> bool:
@@ -53,4 +52,13 @@ def _stands(guard: Guard | None, walk: Walk) -> bool:
 
 def _follows(guard: Guard, walk: Walk) -> bool:
     x = walk.bind(guard.args[0])
-    return guard.fact in FIXED and walk.known[x.id] and bool(FIXED[guard.fact](x.val) == guard.expected)
+    return guard.fact in FIXED and walk.known[x.id] and bool(_fact(spec_of(plain(x.val)), guard.fact) == guard.expected)
+
+
+def _fact(x: Spec, fact: str) -> Any:
+    """Return a fact that follows from a spec."""
+    if fact == "kind":
+        return "array" if x.shape else "complex" if x.is_complex else "real"
+    if fact == "dtype":
+        return np.dtype(x.type) if x.dtype is None else x.dtype
+    return {"type": x.type, "class": KINDS.get(x.type, x.type), "shape": x.shape, "ndim": x.ndim}[fact]

@@ -13,8 +13,9 @@ import numpy as np
 
 from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.ops.index import pieced
+from tapegrad.tape.spec import Spec, absent, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.transforms.walk import Walk, is_call, literal, same_type
+from tapegrad.transforms.walk import Walk, is_call, literal
 
 FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
 
@@ -110,7 +111,7 @@ def _constants(index: tuple[Any, ...]) -> bool:
 
 def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
     """Return the place that an index means, None where it is not one element or row."""
-    shape = getattr(x.val, "shape", ())
+    shape = x.spec.shape
     if not _constants(index) or len(index) > len(shape):
         return None
     return tuple(part % n if type(part) is int else part for part, n in zip(index, shape) if n)
@@ -127,20 +128,20 @@ def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], ar
         return None
     found = writes.read(key, version)
     if found is not None:
-        return _fit(found, op.val)
+        return _fit(found, op.spec)
     root = writes.root
     if writes.open or not is_fixed(key):
         return None
     if isinstance(root, Constant):
         return root.val[key] if literal(root.val[key]) else None
-    return None if escapes else walk.make(op, getitem, root, *index, val=op.val)
+    return None if escapes else walk.instead(op, getitem, root, *index)
 
 
-def _fit(found: Any, val: Any) -> Any:
+def _fit(found: Any, y: Spec) -> Any:
     """Return what was written if it is what was read, of that type; a plain number is made so."""
     if isinstance(found, Operation):
-        return found if same_type(found.val, val) else None
-    return val.dtype.type(found) if isinstance(val, np.floating) and type(found) in (int, float) else None
+        return found if same_type(found.spec, y) else None
+    return y.type(found) if y.is_scalar and y.kind == "f" and type(found) in (int, float) else None
 
 
 def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any, through: Any = ()) -> Any:
@@ -153,7 +154,7 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
         writes = Writes(x, len(key))
     if is_call(x, setitem) and walk.once(x) and not x.kwargs.get("through") and _key(x.args[2:], x) == key:  # type: ignore[attr-defined]
         x = x.args[0]
-    made = walk.make(op, setitem, x, value, *index, val=op.val)
+    made = walk.instead(op, setitem, x, value, *index)
     at[made] = writes, writes.write(key, value)
     return made
 
@@ -182,21 +183,21 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
         pieces = _pieces(y)
         if not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[y.id]:
             continue
-        if not (same_type(x.val, op.val) and type(op.val) is np.ndarray and op.val.ndim and np.shape(y.val) == op.val.shape):
+        if not (same_type(x.spec, op.spec) and op.spec.is_array and op.spec.ndim and y.spec.shape == op.spec.shape):
             continue  # of a scatter that is broadcast, an index means another place
-        parts = [x.val[tuple(map(_plain, index))] for _, *index in pieces]
-        fits = all(np.result_type(*_dtypes(part, piece)) == op.val.dtype for part, (piece, *_) in zip(parts, pieces))
-        if not fits or 2 * sum(map(np.size, parts)) > np.size(op.val):
+        parts = [spec_of(x.spec.sample()[tuple(map(_plain, index))]) for _, *index in pieces]
+        fits = all(np.result_type(*_dtypes(part, piece)) == op.spec.dtype for part, (piece, *_) in zip(parts, pieces))
+        if not fits or 2 * sum(part.size for part in parts) > op.spec.size:
             continue
         for part, (piece, *index) in zip(parts, pieces):
-            like = Call(getitem, (), None, part, op.note).at(op)
+            like = Call(getitem, (), None, absent(part), op.note).at(op)
             found = _read(walk, like, at, (x, *index), escapes)
             total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
-            x = _write(walk, op, at, x, total, *index) or walk.make(op, setitem, x, total, *index, val=op.val)
+            x = _write(walk, op, at, x, total, *index) or walk.instead(op, setitem, x, total, *index)
         return x
     return None
 
 
 def _dtypes(part: Any, piece: Any) -> list[Any]:
-    val = piece.val if isinstance(piece, Operation) else piece
-    return [part.dtype, getattr(val, "dtype", val)]
+    given = spec_of(piece)
+    return [part.dtype, given.dtype if given.dtype is not None else given.sample() if isinstance(piece, Operation) else piece]

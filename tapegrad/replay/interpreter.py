@@ -17,7 +17,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
-from tapegrad.numbers.formatting import PYTHON, brief, is_python, plain, quoted, type_name
+from tapegrad.numbers.formatting import brief, is_python, plain, quoted, type_name
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
     ORDINARY,
@@ -34,12 +34,13 @@ from tapegrad.numbers.tensors import (
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.loop import Loop, Runs, is_loop
-from tapegrad.replay.python_errors import as_recorded, raising
+from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tape.spec import Absent
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.context import are_apart
 from tapegrad.trace.guards import FIXED, KINDS
 from tapegrad.trace.tracer import apart, flatten_call
@@ -92,7 +93,7 @@ def fill(tape: Tape) -> Tape:
 
 def lacks(val: Any) -> bool:
     """True for a value that is not known, or not all of it."""
-    return isinstance(val, Unknown) or (type(val) in (tuple, list) and any(map(lacks, val)))
+    return type(val) is Absent or (type(val) in (tuple, list) and any(map(lacks, val)))
 
 
 class Run:
@@ -279,8 +280,7 @@ class Memory:
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
-        recorded = value_recorded(op)
-        pythonic = type(recorded) in PYTHON or (type(recorded) is tuple and {*map(type, recorded)} <= PYTHON)
+        pythonic = type(op.val) is not np.ndarray and spec_recorded(op).is_pythonic
         if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
                 and (self.device is None or not holds_tensor(given)):
             # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
@@ -307,7 +307,7 @@ class Memory:
             result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
         y = result[0] if triple else result
         if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
-            if pythonic and self.strict and is_tensor(y) and (python := raising(op, core, recorded)) is not None:
+            if pythonic and self.strict and is_tensor(y) and (python := raising(op, core)) is not None:
                 as_recorded(python, tuple(given[triple:]), y)
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
@@ -334,11 +334,6 @@ class Memory:
             for arg in op.args:
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
-
-
-def value_recorded(op: Call) -> Any:
-    """Return the value that a call had while recording, that of a triple without its pullback."""
-    return op.val[0] if op.fn is rrule and isinstance(op.val, tuple) else op.val
 
 
 def verify(guard: Guard, value: Any) -> None:

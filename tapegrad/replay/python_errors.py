@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.registry import OPS, Op, rrule
+from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call
 
 _OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -17,9 +18,15 @@ _OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_
 _BY_OP = {OPS[name]: fn for name, fn in _OPERATORS.items()}
 
 
-def raising(op: Call, fn: Any, recorded: Any) -> Callable[..., Any] | None:
+def spec_recorded(op: Call) -> Spec:
+    """Return the spec of what a call gave while recording, that of a triple without its pullback."""
+    y = op.spec
+    return y.parts[0] if op.fn is rrule and y.parts else y
+
+
+def raising(op: Call, fn: Any) -> Callable[..., Any] | None:
     """Return the function of Python's numbers that a call of the program was recorded from, if that may raise; pullbacks get nan or inf."""
-    if type(recorded) not in (float, complex) or type(fn) is not Op or fn.rr is not None or op.note.startswith("pullback"):
+    if spec_recorded(op).type not in (float, complex) or type(fn) is not Op or fn.rr is not None or op.note.startswith("pullback"):
         return None
     return fn.scalar or _BY_OP.get(fn)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from tapegrad.numbers.formatting import PYTHON
 from tapegrad.ops import bitwise_left_shift, bitwise_right_shift, divide, floor_divide, getitem, getitem_masked, pow, remainder, setitem
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.registry import Op
+from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 
 _ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])  # Python's raise; NumPy's give nan, inf or 0
@@ -34,10 +33,10 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
         return True
     if op.fn in _INDEX:
         parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
-        return any(part not in steps and not _is_mask(part.val) for part in parts)
-    if op.fn is pow and getattr(getattr(op.val, "dtype", None), "kind", "") in ("i", "u"):  # no negative powers of integers
+        return any(part not in steps and part.spec.kind != "b" for part in parts)
+    if op.fn is pow and op.spec.kind in "iu":  # no negative powers of integers
         return True
-    return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.val)
+    return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.spec)
 
 
 def varying_shapes(tape: Tape) -> bytearray | None:
@@ -52,9 +51,5 @@ def varying_shapes(tape: Tape) -> bytearray | None:
     return varying
 
 
-def _is_python(val: Any) -> bool:
-    return type(val) in PYTHON or (type(val) is tuple and any(type(part) in PYTHON for part in val))
-
-
-def _is_mask(val: Any) -> bool:
-    return getattr(getattr(val, "dtype", None), "kind", "") == "b"
+def _is_python(y: Spec) -> bool:
+    return y.is_python or (y.type is tuple and any(part.is_python for part in y.parts))

@@ -56,4 +56,4 @@ def may_lose(tape: Tape) -> bool:
 def _may_warn(op: Call) -> bool:
     """Return whether a call computes numbers with a point; one that moves them, or makes room for them, has nothing to warn of."""
     moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.view or op.fn.owns))
-    return not moves and getattr(getattr(op.val, "dtype", None), "kind", "") in ("f", "c")
+    return not moves and op.spec.kind in "fc"

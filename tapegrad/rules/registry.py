@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, overload
 
@@ -19,9 +19,11 @@ from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, nam
 from tapegrad.rules.missing_rule import missing_rule
 from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
+from tapegrad.rules.result_spec import ResultSpec, by_ufunc
 from tapegrad.tree.flatten import OPAQUE, is_leaf, leaves_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+EACH = "each"
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
@@ -74,15 +76,18 @@ class Op:
     What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
     a `direct` op take tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises` may
     do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks into it.
+    For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
+    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
-                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None) -> None:
+                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
-        self.partials = partials
+        self.partials, self.spec = partials, spec
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
@@ -91,7 +96,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.is_ufunc = type(impl) is np.ufunc
-        self.vjp, self.raises = vjp, raises
+        self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
@@ -348,9 +353,11 @@ def _mean(key: Any, meaning: Callable[..., Any]) -> None:
 
 
 def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
-           means: Iterable[Any] = (), **kind: Any) -> Op:
+           means: Sequence[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
+    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None), None)
+    kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))  # `**` has types of its own
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)

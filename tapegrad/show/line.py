@@ -10,11 +10,12 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, Listing, Location, locate
-from tapegrad.numbers.formatting import brief, type_name
+from tapegrad.numbers.formatting import brief
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import getfield
 from tapegrad.rules.registry import Cotangents, Traced, rrule
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tape.spec import Absent
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
@@ -176,13 +177,13 @@ def _operation(op: Operation) -> str:
     value = untraced(op.val)
     if isinstance(op, Constant):
         return tidy(short(value))
-    if not isinstance(op, Input) or op.id == 1 or value is UNKNOWN or not _few(value):
+    if not isinstance(op, Input) or op.id == 1 or not has_value(op) or not _few(value):
         return tidy(op.body)
     return tidy(f"input {op.label}".rstrip() + f" = {short(value, 40)}")
 
 
 def _type(op: Operation) -> str:
-    return "" if op.val is UNKNOWN else type_name(untraced(op.val))
+    return op.type
 
 
 def _value(op: Operation) -> str:
@@ -244,7 +245,7 @@ def _key(field: Operation) -> int:
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
     """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody takes, `%5,` for the only one."""
     length = _key(group[-1]) + 1
-    if isinstance(op.val, (tuple, list, Cotangents, Unknown)):
+    if isinstance(op.val, (tuple, list, Cotangents, Absent)):
         length = max(length, len(op.val))
     names = ["_"] * length
     for field in group:

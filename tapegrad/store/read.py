@@ -43,7 +43,8 @@ from tapegrad.store.format import (
 from tapegrad.store.nest import Nest
 from tapegrad.store.write import is_pullback
 from tapegrad.tape.check import check
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.tape.spec import Absent, absent, parsed
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.tracer import collector
 from tapegrad.tree.argnums import wanted
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, flatten
@@ -345,8 +346,8 @@ class Reader:
         import torch
         return torch.from_numpy(self.arrays[count(number, len(self.arrays))])
 
-    def unknown(self, name: Any, length: Any) -> Unknown:
-        return Unknown(text(name), count(length, self.size))
+    def unknown(self, name: Any, length: Any) -> Absent:
+        return absent(parsed(text(name), count(length, self.size)))
 
     # -- functions and classes
 

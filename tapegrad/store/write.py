@@ -45,7 +45,8 @@ from tapegrad.store.format import (
     printable,
     results,
 )
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape, Unknown
+from tapegrad.tape.spec import Absent
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.tracer import collector
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator
@@ -210,8 +211,8 @@ class Writer:
             return [kind.__name__, *(self.known(part, arrays) for part in x)]
         if kind is dict:
             return ["dict", *([self.value(key), self.known(part, arrays)] for key, part in x.items())]
-        if kind is Unknown:
-            return ["unknown", x._type_name, x.length]
+        if kind is Absent:
+            return ["unknown", str(x.spec), len(x)]
         if kind not in _TRANSIENT and (arrays or not (isinstance(x, np.ndarray) or hasattr(kind, "_fields"))):
             try:
                 return self.value(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapegrad.errors import MalformedTape, TapeError
-from tapegrad.tape.tape import Call, Operation, Tape, Variable, operands
+from tapegrad.tape.tape import Call, Operation, Tape, Variable
 
 NEIGHBOURS = 2  # operations shown on each side of a fault
 
@@ -14,23 +14,30 @@ def check(tape: Tape) -> Tape:
     Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
     this tape, and a result. Of a loop (of any op that carries a `body`), the body is well-formed, too, and takes and hands on what the loop does.
     """
-    for position, op in enumerate(tape.ops, 1):
+    ops = tape.ops
+    for position, op in enumerate(ops, 1):
         if op.id != position:
             raise _fault(tape, position, f"the operation at position {position} is numbered {op.id}")
-        for arg in [*operands(op), *(arg for arg in op.args if type(arg) is Variable)]:
-            if not isinstance(arg, Operation):
-                raise _fault(tape, position, f"{arg.name} is a free variable")
-            if arg not in tape:
-                raise _fault(tape, position, f"{arg.name} (`{arg!r}`) is a foreign variable: it stands on another tape, or was deleted")
-            if arg.id >= position:
-                raise _fault(tape, position, f"{arg.name} is used before its definition")
-        if type(op) is Call and isinstance(getattr(op.fn, "body", None), Tape):
+        fn = op.fn if type(op) is Call else None
+        for arg in (*op.args, fn):
+            if isinstance(arg, Variable) and not (0 < arg.id < position and ops[arg.id - 1] is arg):
+                raise _fault(tape, position, _misuse(tape, arg))
+        if type(op) is Call and not isinstance(fn, Variable) and isinstance(getattr(fn, "body", None), Tape):
             _check_subtape(tape, op)
     if tape.result is None:
         raise _fault(tape, len(tape.ops), "the tape has no result (set tape.result)")
     if tape.result not in tape:
         raise _fault(tape, len(tape.ops), f"the result {tape.result.name} is a foreign variable")
     return tape
+
+
+def _misuse(tape: Tape, arg: Variable) -> str:
+    """Return what is wrong with a variable that is no earlier operation of the tape."""
+    if not isinstance(arg, Operation):
+        return f"{arg.name} is a free variable"
+    if arg not in tape:
+        return f"{arg.name} (`{arg!r}`) is a foreign variable: it stands on another tape, or was deleted"
+    return f"{arg.name} is used before its definition"
 
 
 def _check_subtape(tape: Tape, op: Call) -> None:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
-from tapegrad.numbers.formatting import brief, type_name
+from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensors import all_on_host
 from tapegrad.tape.facade import Methods
+from tapegrad.tape.spec import OPERATIONS, UNKNOWN, Absent, Spec, absent, spec_of
 
 
 class Variable:
@@ -54,25 +55,6 @@ def V(ref: int | Variable) -> Variable:
     return ref if isinstance(ref, Variable) else Variable(ref)
 
 
-class Unknown:
-    """The value of an operation that has not run, or that was not kept: then its type is known, and its length where it has one.
-
-    `like` is an array of that type for those who look at no more of it, or None.
-    """
-
-    __slots__ = ("_type_name", "length", "like")
-
-    def __init__(self, type: str = "", length: int = 0, like: Any = None) -> None:
-        self._type_name, self.length, self.like = type, length, like
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __repr__(self) -> str:
-        return "?"
-
-
-UNKNOWN = Unknown()
 NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments; never written
 
 
@@ -105,10 +87,12 @@ class Operation(Variable):
         from tapegrad.tape.call_stack import path
         return () if self.code is None else path(self.code, self.lasti)
 
+    spec: Spec = property(spec_of, doc="What type the value is of, also where it is absent.")  # type: ignore[assignment]
+
     @property
     def type(self) -> str:
-        """`float`, `float64[3,4]`, `torch.float32[8]@cuda:0`; "" while there is no value."""
-        return "" if self.val is UNKNOWN else type_name(self.val)
+        """`float`, `float64[3,4]`, `torch.float32[8]@cuda:0`; "" where nothing is known."""
+        return str(spec_of(plain(self.val)))
 
     def at(self, other: Operation) -> Operation:
         """Take the source line of another operation; return self."""
@@ -374,7 +358,7 @@ class Tape(Methods):
         if isinstance(op, Call):
             if isinstance(op.fn, Variable):
                 op.fn = self._bind(op.fn, op, at)
-            if op.val is UNKNOWN and not any(isinstance(used.val, Unknown) for used in operands(op)):
+            if op.val is UNKNOWN and all(map(has_value, operands(op))):
                 op.val = op.fn(*map(value_of, op.args), **op.kwargs) if not isinstance(op.fn, Variable) else UNKNOWN
 
     def _bind(self, ref: Variable, op: Operation, at: int) -> Operation:
@@ -401,6 +385,16 @@ def operands(op: Operation) -> list[Operation]:
     return used
 
 
+def has_value(op: Operation) -> bool:
+    """True for an operation whose value is there, if not all of a nest's."""
+    return type(op.val) is not Absent
+
+
+def drop(op: Operation) -> None:
+    """Give the value of an operation up; its spec stays."""
+    op.val = absent(op.spec)
+
+
 def value_of(arg: Any) -> Any:
     """Return what an argument of an operation stands for."""
     return arg.val if isinstance(arg, Operation) else arg
@@ -413,9 +407,8 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
         new.fn, new.kwargs, new.pb, new.val, new.note = bind(op.fn), op.kwargs, op.pb, op.val, op.note
         new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
         return new  # type: ignore[no-any-return]
-    for cls in type(op).__mro__:
-        for slot in getattr(cls, "__slots__", ()):
-            setattr(new, slot, getattr(op, slot))
+    for slot in _SLOTS[type(op)]:
+        setattr(new, slot, getattr(op, slot))
     new.args = tuple(map(bind, op.args))
     if isinstance(new, Call):
         new.fn = bind(new.fn)
@@ -423,3 +416,6 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 
 
 _new = object.__new__
+OPERATIONS.update((Operation, Input, Constant, Call, Guard))
+_SLOTS: dict[type, list[str]] = {
+    kind: [slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())] for kind in (Input, Constant, Call, Guard)}

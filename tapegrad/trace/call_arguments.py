@@ -1,4 +1,4 @@
-"""What a call makes of plain values: where its `out=` stands, constants that are frozen, and the refusal where a gradient would be lost."""
+"""What a call makes of plain values: where its `out=` stands, calls of constants, and the refusal where a gradient would be lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import numpy as np
 
 from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
+from tapegrad.rules.registry import Traced
 from tapegrad.trace import views
 from tapegrad.trace.context import NUMERIC
+from tapegrad.tree.flatten import flatten, is_leaf
 
 
 @functools.cache
@@ -26,13 +29,23 @@ def place_of_out(meaning: Callable[..., Any]) -> int:
     return names.index("out") if "out" in names else 0
 
 
-def frozen(x: Any) -> Any:
-    """Return the plain value of a constant; an array cannot be written to, since the write would not be seen."""
-    value = behind(x)
-    if isinstance(value, np.ndarray):
-        value = value.copy()
-        value.flags.writeable = False
-    return value
+def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that tapegrad does not know on constants alone; an array that it returns is another."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), "", leaves, [])
+    handed = [views.hand_out(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves]
+    args, kwargs = structure.build(handed)
+    value = func(*args, **kwargs)
+    if type(value) is not np.ndarray or not is_leaf(value):
+        return value
+    sharing = [x for x, copy in zip(leaves, handed) if copy is not x and isinstance(copy, np.ndarray) and np.may_share_memory(value, copy)]
+    if sharing:  # it is a view of an argument, or that itself: of its copy, here
+        value = duplicate(value)
+        value.flags.writeable = all(is_writable(behind(x)) for x in sharing)
+    y = tracer.proxy(tracer.constant(id(value), value, value), value, tracer)
+    for x in sharing:
+        views.place(x).storage.relate(views.place(y).storage)
+    return y
 
 
 def content(x: Any, frame: FrameType) -> Any:
@@ -48,7 +61,7 @@ def content(x: Any, frame: FrameType) -> Any:
                        "tg.value(x) drops the gradient on purpose")
         for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
             x._tracer.guard(op, fact, value)
-    return frozen(x)
+    return views.hand_out(x)
 
 
 _SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_OP"])  # Python 3.14 reads a part by an operator

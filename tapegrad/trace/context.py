@@ -24,10 +24,11 @@ from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules.readonly import lent
 from tapegrad.rules.registry import Op, Traced, op_of
 from tapegrad.tape.call_stack import Paths
-from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.value_retention import Economy, is_large
-from tapegrad.trace.views import known, part, peek
+from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import OPAQUE, flatten, leaves_of
 
@@ -430,7 +431,7 @@ class Tracer:
         if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
             return
         self.error = err
-        given = self.pack((args, {key: value for key, value in kwargs.items() if key != "out"}))
+        given = self.pack((args, unwritten(kwargs)))
         if isinstance(given, Traced):
             self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
 

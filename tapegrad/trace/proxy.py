@@ -21,10 +21,10 @@ from tapegrad.rules.activity import is_inert
 from tapegrad.rules.registry import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import content, frozen, lost, place_of_out
+from tapegrad.trace.call_arguments import call_plainly, content, lost, place_of_out
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import KINDS
-from tapegrad.tree.flatten import flatten, is_generator, is_leaf, leaves_of
+from tapegrad.tree.flatten import is_generator, leaves_of
 
 _new = object.__new__
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
@@ -260,6 +260,8 @@ class Proxy(Slotted):
         return self
 
     def __deepcopy__(self, memo: Any) -> Any:
+        if isinstance(behind(self), np.ndarray):
+            views.check_copied_once(self, memo)
         return self.__copy__()
 
     # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
@@ -424,7 +426,7 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
             tracer.raised(func, args, kwargs, err)
             raise
     if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
-        return _plainly(tracer, plainly or func, args, kwargs)
+        return call_plainly(tracer, plainly or func, args, kwargs)
     if meaning is not None:
         meaning(*args, **kwargs)  # raises
     raise unknown(func)
@@ -442,15 +444,6 @@ def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwa
     else:
         return meaning(*args, **kwargs)
     return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
-
-
-def _plainly(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that tapegrad does not know on constants alone; an array that it returns is another constant."""
-    leaves: list[Any] = []
-    structure = flatten((args, kwargs), "", leaves, [])
-    args, kwargs = structure.build([frozen(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves])
-    value = func(*args, **kwargs)
-    return make(tracer.constant(id(value), value, value), value, tracer) if type(value) is np.ndarray and is_leaf(value) else value
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.formatting import type_name
 from tapegrad.numbers.parallel import in_parts
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import FOREIGN, Op, tracer_of
-from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.tape.tape import Call, Operation, Tape, drop
 from tapegrad.trace.residuals import needed
 
 LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
@@ -27,25 +26,6 @@ LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it 
 MAPPED = 1 << 25  # bytes, from which on memory that is freed goes back to the system; of less, it would come and go, which costs more than it saves
 SPARE = 4  # dropped arrays that are kept for what comes next
 _LIVE, _DEAD = b"\1", b"\0"
-
-
-class Dropped:
-    """What is left of a large array: its type, shape and dtype, for those who look at no more. Whoever asks for its content gets a TypeError."""
-
-    __slots__ = ("_type_name", "dtype", "ndim", "shape", "size")
-    __array_ufunc__ = None
-
-    def __init__(self, x: np.ndarray[Any, Any]) -> None:
-        self._type_name, self.dtype, self.ndim, self.shape, self.size = type_name(x), x.dtype, x.ndim, x.shape, x.size
-
-    def _read(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a {self._type_name} was dropped while the gradient was recorded, and is read all the same: an error of tapegrad's")
-
-    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read  # those that Python would have an answer to, or find a way round
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<{self._type_name}, dropped>"
 
 
 class Economy:
@@ -125,7 +105,7 @@ class Economy:
                 held.append(op)
             else:
                 self.spare.append(op.val)
-                op.val = Dropped(op.val)
+                drop(op)
         self.held, self.limit = held, len(held) + len(held) // 16 + 1
         if last:
             self.spare = []

@@ -24,7 +24,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 from tapegrad.numbers.view_path import Path, Step, assign, follow
-from tapegrad.ops import copy, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
+from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
 from tapegrad.rules.registry import Op, Slotted, Traced, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.trace.value_retention import is_large
@@ -33,7 +33,7 @@ from tapegrad.trace.value_retention import is_large
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("__weakref__", "family", "held", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "handed", "held", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -44,6 +44,7 @@ class Storage:
         self.version = 0
         self.locked: tuple[Step, ...] = ()  # those that lead to views which NumPy lets a program write to, and a path does not
         self.held = ""  # why it may not be written to: others than the trace hold it
+        self.handed: list[weakref.ref[Any]] = []  # plain copies of it that others than the trace may hold
         self.lost = ""  # why the content is not known any more
         self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
 
@@ -63,8 +64,15 @@ class Storage:
             raise MutationError(self.lost, user_location(), CLONE)
         if self.held:
             raise MutationError(self.held, user_location(), "a copy of it, y = y.copy(), or a function that returns one")
-        if not is_writable(self.val):
+        if not is_writable(self.val) or not is_writable(self.layout):
             raise ValueError("assignment destination is read-only")
+
+    def check_handed(self) -> None:
+        """Raise MutationError where somebody holds a plain copy of the content, which would go on without what is written now."""
+        self.handed = [copy for copy in self.handed if copy() is not None]
+        if self.handed:
+            raise MutationError("an array is written to, and a plain copy of its numbers, which a function asked for, is still held: the write would "
+                                "not be seen in it", user_location(), "y = x.copy() of one of the two, before the write")
 
     def relate(self, other: Storage) -> None:
         """Note that another storage shares the memory on a way that no path describes: once one is written to, the other cannot be used."""
@@ -86,6 +94,7 @@ class Storage:
         self.version += 1
 
 
+SEVERAL = "an array whose numbers stand in it several times, or on a diagonal, is written to"
 CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
@@ -245,6 +254,8 @@ def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, A
     tracer, view = base._tracer, base._view
     if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
         return None
+    if type(base._val) is not np.ndarray:
+        return None  # one of NumPy's scalars, of which an index makes a new array
     if tracer.once is not None and is_large(y):
         tracer.meet(y)
         return None
@@ -354,7 +365,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
             and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
         return  # the last third of `x[index] += y`: the view has written itself
     if storage.locked and any(step is known for step in view.path for known in storage.locked):
-        raise MutationError("an array whose numbers stand in it several times, or on a diagonal, is written to", user_location(), "a copy of it")
+        raise MutationError(SEVERAL, user_location(), "a copy of it")
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
     if storage.reshaped:
@@ -373,15 +384,50 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
 
 def _guard_writable(storage: Storage, tracer: Any) -> None:
     """Guard, at the first write to an input, whether it may be written to, and at any what is apart: on the tape each is a copy of it."""
+    storage.check_handed()
     if tracer.lent:
         tracer.guard_lent()
     if isinstance(storage.op, Input):
         tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
 
 
+def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
+    """Refuse copy.deepcopy of two arguments that are one array: Python makes one copy of it, and a tape one of each."""
+    others = memo.setdefault("arrays of a trace", [])
+    if others:
+        x._tracer.guard_apart()
+    if any(other is not x and plain(other._val) is plain(x._val) for other in others):
+        raise MutationError("copy.deepcopy of two arguments that are one array, which makes one copy of both", user_location(), "x.copy() of each")
+    others.append(x)
+
+
+def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of a call with new arrays for those that it writes into: it is made again, to see whether it raises."""
+    def new(x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(new, x))
+        return empty_like(x) if isinstance(x, Traced) and isinstance(plain(x), np.ndarray) else None
+    return {**kwargs, "out": new(kwargs["out"])} if kwargs.get("out") is not None else kwargs
+
+
+def hand_out(x: Traced) -> Any:
+    """Return the plain value of a constant, an array as a copy that can only be read: a write to it would not be seen. While it is held, the array
+    cannot be written to either.
+    """
+    value = plain(x)
+    if isinstance(value, np.ndarray):
+        value = value.copy()
+        value.flags.writeable = False
+        storage = place(x).storage
+        storage.handed = [*(copy for copy in storage.handed if copy() is not None), weakref.ref(value)]
+    return value
+
+
 def lock(x: Any) -> Any:
     """Refuse writes by way of a view that NumPy's own function returns writable; return it."""
-    if isinstance(x, Traced) and x._view is not None and x._view.path:
+    if isinstance(x, Traced) and x._view is None:  # of a number
+        place(x).storage.held = SEVERAL
+    elif isinstance(x, Traced) and x._view is not None and x._view.path:
         x._view.storage.locked += x._view.path[-1:]
     return x
 

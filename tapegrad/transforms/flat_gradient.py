@@ -7,14 +7,16 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import ZERO, conform, dense
 from tapegrad.ops import pack
+from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.rules.registry import Traced
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Operation, Tape, value_of
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.interposition import interposition
 from tapegrad.trace.tracer import collector
-from tapegrad.transforms.blank import Dropping
+from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
@@ -30,7 +32,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     the primitive calls they consist of: one step per call, where the stages take several. Raises what `grad` raises.
 
     `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in use than `grad` takes;
-    what is then on the flat tape is of use to the passes, once it is `typed`, and to nobody else.
+    what is then on the flat tape is of use to the passes, and to nobody else.
 
     A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible, because it is a sweep's
     itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`.
@@ -40,7 +42,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     >>> flatgrad(tape).play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
-    tape = tape if is_flat(tape) else primitivize(tape)
+    tape = primitivize(tape) if not is_flat(tape) else tape if release else fill(tape)
     try:
         return _flatgrad(tape, seed, release)
     except NoLoop:

@@ -11,7 +11,8 @@ from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop, is_loop, taken
 from tapegrad.rules.registry import Op, Traced
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.context import Tracer, number_kind
 from tapegrad.transforms.walk import own, typed_by_value
 
@@ -49,11 +50,12 @@ def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
     return found
 
 
-def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Sequence[Any] | None = None) -> Tape:
+def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Sequence[Any] | None = None,
+                then: Callable[[Operation], None] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
     `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape without them; it returns
-    what the loop returns, and its pullback.
+    what the loop returns, and its pullback. `then` is called with each operation of that tape once it is copied: what it records stands behind it.
     """
     shadow = tape.blank()
     wanted = _taken(tape, [tape.result] if results is None else results)
@@ -66,7 +68,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
     def haunt(arg: Any) -> Any:
         return ghost[arg] if isinstance(arg, Operation) else arg
 
-    for op in tape.ops:
+    def copied(op: Operation) -> None:
         seen: Any
         ghost[op] = seen = copy_op(op, haunt)
         shadow.ops.append(seen)
@@ -83,7 +85,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             for made in new.ops[mark:]:
                 made.at(op)
             flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
-            continue
+            return
         flat[op] = made = copy_op(op, bind)
         new.ops.append(made)
         made.id = len(new.ops)
@@ -93,7 +95,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             tracer.guarded.add((made.args[0].id, op.fact))
             if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
                 tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that
-            continue
+            return
         if isinstance(made, Call):
             mark = len(new.ops)
             guard_type(made, tracer)
@@ -104,5 +106,10 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
         elif made.id > 1:
             seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+
+    for op in tape.ops:
+        copied(op)
+        if then is not None:
+            then(ghost[op])
     shadow.result = ghost[tape.result]  # type: ignore[index]
     return shadow

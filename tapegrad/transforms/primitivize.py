@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import TapeError
-from tapegrad.numbers.formatting import PYTHON, is_python
+from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import default_rng, draw, pack
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.registry import Op, Traced, rrule
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.interposition import interposition
@@ -58,8 +58,10 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 
 def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls with their values: triples and pullbacks dissolve, and what a tape was saved without is computed."""
-    filled = fill(tape.check())
+    """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where there is not even a spec."""
+    if is_flat(tape.check()) and all(op.spec.is_complete for op in tape.ops if not has_value(op)):
+        return tape
+    filled = fill(tape)
     return filled if is_flat(filled) else primitivize(filled)
 
 
@@ -85,8 +87,8 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
 def _as_recorded(made: Traced, op: Call) -> None:
     """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
     call = made._op
-    if type(op.val) in PYTHON and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
-            and (call.fn.scalar is not None or all(is_python(value_of(arg)) for arg in call.args)):
+    if op.spec.is_python and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
+            and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64) for x in map(value_of, call.args)):
         call.val = made._val = made._val.item()
 
 

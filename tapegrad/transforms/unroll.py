@@ -11,8 +11,7 @@ from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
-from tapegrad.transforms.blank import blank
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, drop
 from tapegrad.transforms.walk import Walk
 
 
@@ -87,5 +86,5 @@ def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
         if not (known or isinstance(op, Input) or op is body.result):
             at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
             made.note = made.note or note
-            if type(made.val) is np.ndarray and made.val.dtype != object:
-                made.val = blank(made.val)  # that of the first run lies in one place for all
+            if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
+                drop(made)  # that of the first run lies in one place for all

@@ -12,8 +12,8 @@ import numpy as np
 from tapegrad.ops import pow
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.registry import OPS, Op
-from tapegrad.tape.tape import NO_KWARGS, UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
-from tapegrad.transforms.blank import blank, is_blank
+from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
+from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
 _TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
 _UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
@@ -40,13 +40,6 @@ def pure(fn: Any) -> bool:
 
 def _steady(fn: Op) -> bool:
     return OPS.get(fn.__name__) is fn and not fn.dynamic and fn not in _UNSTEADY
-
-
-def same_type(a: Any, b: Any) -> bool:
-    """True if two values have one type, shape and dtype, so that one may stand for the other."""
-    if type(a) is not type(b) or a is UNKNOWN:
-        return False
-    return not hasattr(a, "dtype") or (a.dtype == b.dtype and a.shape == b.shape)
 
 
 def literal(x: Any) -> bool:
@@ -136,12 +129,13 @@ class Walk:
 
     def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
         """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
-        if val is UNKNOWN and all(arg.val is not UNKNOWN for arg in args if isinstance(arg, Operation)):
-            with np.errstate(all="ignore"):
-                val = fn.run(*map(value_of, args), **kwargs)
-            if any(is_blank(arg.val) for arg in args if isinstance(arg, Operation)):
-                val = _nothing_like(val)
+        if val is UNKNOWN:
+            val = _value(fn, args, kwargs)
         return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
+
+    def instead(self, op: Operation, fn: Op, *args: Any, **kwargs: Any) -> Operation:
+        """Put a new call on the new tape in place of `op`, of the same value; return it."""
+        return self._push(Call(fn, args, kwargs or NO_KWARGS, op.val, self.note(op.note)).at(op))
 
     def constant(self, like: Operation, val: Any) -> Any:
         """Return what stands for a constant value: a number itself, or an operation."""
@@ -201,11 +195,17 @@ class Walk:
         return made.name if isinstance(made, Operation) else ""
 
 
-def _nothing_like(val: Any) -> Any:
-    """Return a value of that type for one that was computed of blank ones."""
-    if type(val) is np.ndarray:
-        return blank(val)
-    return type(val)("nan") if isinstance(val, (float, complex, np.inexact)) else val
+def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that the op says, or has of zeros."""
+    values = list(map(value_of, args))
+    missing = [x.spec for x in values if type(x) is Absent]
+    if missing and fn.spec is not None and (made := fn.spec(*map(spec_of, values), **kwargs)) is not None:
+        return absent(made)
+    if not all(x.has_sample for x in missing):
+        return UNKNOWN
+    with np.errstate(all="ignore"):
+        val = fn.run(*[x.spec.sample() if type(x) is Absent else x for x in values], **kwargs)
+    return absent(spec_of(val)) if missing else val
 
 
 def _itself(arg: Any) -> Any:
@@ -232,7 +232,7 @@ def _dtype_follows(x: Operation, known: bytearray) -> bool:
 def typed_by_value(op: Operation) -> bool:
     """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
     fn = op.fn  # type: ignore[attr-defined]
-    return fn in _TYPED_BY_VALUE or (fn is pow and not hasattr(op.val, "dtype") and not (type(op.args[1]) is int and op.args[1] >= 0))
+    return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None and not (type(op.args[1]) is int and op.args[1] >= 0))
 
 
 def is_call(x: Any, fn: Any) -> bool:

@@ -62,7 +62,7 @@ def gradient_of(case: Case, value: Any, args: tuple[Any, ...], dtype: str) -> tg
     if not any(np.asarray(leaf).dtype.kind in "fc" for leaf in leaves_of(value)):
         return None
     try:
-        return tg.gradtape(lambda *xs: contract(case.fn(*xs)), *fresh(args, dtype))
+        return tg.gradtape(lambda *xs, fn=case.fn: contract(fn(*xs)), *fresh(args, dtype))
     except MissingRule as err:
         if dtype == "complex128" and "has no derivative by a complex argument" in str(err):
             return None

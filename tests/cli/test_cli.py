@@ -88,6 +88,7 @@ def fail(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return err.strip()
 
 
+@pytest.mark.quick
 def test_grad_of_an_expression(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "grad", "a / (a + b*b)", "a=2", "b=3") == (
         "value = 0.18181818181818182\nda    = 0.0743801652892562\ndb    = -0.09917355371900827\n")
@@ -117,6 +118,7 @@ def test_the_expression_is_the_source(capsys: pytest.CaptureFixture[str]) -> Non
     assert linecache.getline("<expression>", 1) == "x*x + x\n"
 
 
+@pytest.mark.quick
 def test_trace_prints_value_and_tape(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "trace", "x*x", "x=3.0")
     assert out.startswith("value = 9.0\n\nf: 1 input, 3 operations\n") and "multiply(%2, %2)" in out and "rrule" not in out

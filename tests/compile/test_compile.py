@@ -71,6 +71,7 @@ def test_shapes_that_values_decide() -> None:
         same(step(x), tg.grad(f, x))
 
 
+@pytest.mark.quick
 def test_paths_and_stats() -> None:
     def f(x: float) -> Any:
         while x < 10.0:

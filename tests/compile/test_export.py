@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_what_has_no_source_says_so() -> None:
         tape.to_python("two words")
 
 
+@pytest.mark.quick
 def test_other_arguments_and_paths_are_refused() -> None:
     f = module(tg.trace(lambda x, y: x * y if x > 0 else y, 2.0, np.ones(3))[1].to_python("f"))["f"]
     np.testing.assert_array_equal(f(3.0, np.arange(3.0)), 3.0 * np.arange(3.0))
@@ -101,3 +103,33 @@ def test_dicts_by_number() -> None:
     assert exported({1: 3.0, 5: np.arange(2.0)}) == {0: 6.0, -3: [1.0]}
     with pytest.raises(ValueError, match="recorded"):
         exported({1: 3.0, 6: np.arange(2.0)})
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Rate(float):
+    def __repr__(self) -> str:
+        return "2.0"
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x[Level.LOW] * Level.HIGH, lambda x: x[Level.LOW:] * 2.0, lambda x: np.where(x > 0, x, Level.HIGH), lambda x: np.roll(x, Level.LOW) ** Level.HIGH])
+def test_a_member_of_an_enumeration_is_its_number(f: Any) -> None:
+    def written(x: Any) -> Any:
+        y = x * 1.0
+        y[0] = Level.HIGH
+        return f(y)
+    x = np.array([0.5, -1.0, 2.0])
+    for buffers in (False, True):
+        got = module(tg.trace(written, x)[1].to_python("written", buffers=buffers))["written"](x)
+        for part, expected in zip(leaves_of(got), leaves_of(written(x)), strict=True):
+            np.testing.assert_array_equal(part, expected)
+
+
+def test_a_number_of_a_class_of_its_own_is_never_written_as_it_prints() -> None:
+    tape = tg.trace(lambda x: np.where(x > 0, x, Rate(3.0)), np.array([1.0, -1.0]))[1]
+    with pytest.raises(tg.ArgumentError, match="no source"):
+        tape.to_python()

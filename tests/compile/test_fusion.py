@@ -320,7 +320,7 @@ def test_without_torch() -> None:
 
 
 def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile import blocks; blocks.LONG = 300_000\n"
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile.numpy import blocked_executor as blocks; blocks.LONG = 300_000\n"
             "x = np.linspace(0, 9, 300_000)\n"
             "for f, mode, there in [(np.exp, 'auto', False), (np.sin, 'threads', False), (np.sin, 'auto', True)]:\n"
             "    fast = tg.compile(lambda x: f(x) * x, mode=mode, warmup=1); fast(x); assert 'torch' not in sys.modules\n"
@@ -329,7 +329,7 @@ def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
 
 
 def test_long_arrays_need_no_torch() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile import blocks; blocks.LONG = 300_000\n"
+    code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile.numpy import blocked_executor as blocks; blocks.LONG = 300_000\n"
             "sys.modules['torch'] = None; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(3): assert np.array_equal(f(x), np.sin(x) * x)")
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

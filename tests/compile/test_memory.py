@@ -200,6 +200,7 @@ def test_shapes_that_a_function_of_the_users_decides() -> None:
                 assert (x > 0).sum() != (MASKED[first] > 0).sum()
 
 
+@pytest.mark.quick
 def test_an_empty_array_of_places() -> None:
     same(tg.grad(lambda x: np.sum(np.delete(x, np.flatnonzero(x > 0)) ** 2), -W)[1][1], -2 * W)
 

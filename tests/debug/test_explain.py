@@ -90,6 +90,7 @@ def test_lines_flows_and_parts() -> None:
     assert [part for x, part in found.sources[2].parts.items()] == [1.0] and found.sources[0].parts[list(found.gradients)[2]] == 24.0
 
 
+@pytest.mark.quick
 def test_the_hidden_zero_by_zero_is_named_in_one_screen() -> None:
     found = tg.explain(masked, X)
     first, second = found.findings

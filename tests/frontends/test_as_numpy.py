@@ -48,9 +48,26 @@ MASKS = ["np.putmask(x, np.array([[True, False, True]]), x * 2); return x", "np.
          "np.copyto(x, x * 1j); return x", "np.place(x, [True, False], [1.0]); return x", "np.place(x, x > 0, []); return x", "np.place(x, x > 9, []); return x",
          *[f"return np.compress({condition}, x) * 2" for condition in ([True, False], [True, False, True, False], [True] * 4, [], [[True, False, True]])],
          "return np.outer(x, x).compress([True] * 4, axis=1)", "return np.extract([True, False, True, False], x)", "return np.compress([0, 1, 0, 0], np.outer(x, x), 1)"]
+MASKS += [f"y = np.zeros(3, {dtype}); {call}; return y" for dtype in ("int", "complex") for call in (
+    "np.putmask(y, x > 0, x)", "np.place(y, x > 0, x)", "np.put(y, [0, 2], x)", "np.putmask(y, y == 0, [1.5])", "np.place(y, y == 0, [1.5])", "y.put([0], x[0] * 1j)",
+    "y.put([], [])", "np.put(y, [0], [])", "np.putmask(y, x > 0, float(3))", "y.flat = x", "y.flat[1:] = 2j", "y.flat[0] = x[0]", "y.flat[0] = x")]
+FLAT = [f"y = {array}; {call}; return y * 1" for array in ("x * 1", "np.array(x[0])", "(x[:, None] * x)[:2].T", "np.broadcast_to(x, (2, 3))", "np.zeros((0, 2)) * x[0]") for call in [
+    *[f"y.flat[{index}] = {value}" for value in ("x[0]", "[7.0, 8.0]", "[]", "1j") for index in (
+        "0", "::2", "...", "[0, 1]", "[]", "(1,)", "()", "(0, 0)", "[[0], [1]]", "y.ravel() > 0", "[True]", "1.0", "None", "-1", "[9]", "9", "np.int64(0)", "slice(3, 0, -1)")],
+    *[f"y = np.asarray(y.flat[{index}])" for index in ("0", "::2", "...", "[0, 1]", "[]", "(1,)", "()", "(0, 0)", "[[0], [1]]", "[True]", "1.0", "None", "-1", "[9]", "9")],
+    "y.put([0], [3.0])", "np.put(y, 0, x)", "np.place(y, y == y, x[:1])", "np.place(y, y != y, x)", "np.putmask(y, y == y, x)", "y = y.flat.copy()", "y = np.where(y.flat > 0, 1.0, 2.0)",
+    "g = y.flat; a = next(g); i = g.index; k = g.coords; b = sum(g); c = sum(g); y = a * 2 + b * 3 + c + i + sum(k)", "g = y.flat; next(g); g[0]; y = sum(g)", "y = sum(y.flat.base.flat)"]]
+LENGTHS = [f"return np.apply_along_axis(lambda r: {made}, {axis}, np.outer(x, x))" for axis in (0, 1) for made in (
+    "r[r > 0]", "r[r > 9]", "r[:1] if r[0] > 0 else r", "r if r[0] > 0 else r[:1]", "r if r[0] > 0 else r[0]", "r if r[0] > 0 else r[None]", "r[0] if r[0] > 0 else r")]
+REPLACED = [f"y = {array}; return np.nan_to_num({call})" for array in ("np.where([False, True, False], np.nan, x)", "np.float64(np.nan) + 0 * x[0]", "np.array(np.nan) * x[0]") for call in (
+    "y, nan=x", "y, nan=x[0]", "y, nan=np.array([1.0, 2.0, 3.0])", "y, nan=x * 1j", "y, nan=np.outer(x, x)", "y, copy=False", "y, copy=False, nan=x[0]")]
+SHORT = ["return np.add.accumulate(x[0])", "return np.maximum.accumulate(x[0])", "return np.add.reduce(x[0])", "return np.multiply.accumulate(np.array(x[0]))",
+         "return np.logaddexp.reduce(x[0])", "return np.cumsum(x[0])", "return np.cumsum(np.array(x[0]), out=np.zeros(2))", "return np.sort_complex(x[0])",
+         "o = np.zeros(0); np.cumsum(x, out=o); return o", "o = np.zeros((2, 3)); np.cumsum(x, out=o); return o"]
 
 
-@pytest.mark.parametrize("text", [*OUT, *MASKS])
+@pytest.mark.filterwarnings("ignore:Invalid non-array indices")
+@pytest.mark.parametrize("text", [*OUT, *MASKS, *FLAT, *LENGTHS, *REPLACED, *SHORT])
 def test_results_errors_and_warnings_are_numpys(text: str) -> None:
     f = program(text)
     (wanted, warned), (found, told) = outcome(lambda: f(X.copy())), outcome(lambda: tg.trace(f, X)[0])
@@ -96,3 +113,25 @@ def test_matrix_functions_follow_their_branch(fn: Any, name: str) -> None:
     step = tg.value_and_grad(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum())
     for a in (np.eye(3) + 0.1 * Q @ Q.T, x, np.eye(3) + 0.2 * Q @ Q.T, x * 1.1, x):
         np.testing.assert_allclose(step(a)[1][1], tg.gradient(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum(), a)[0], 1e-7, 1e-9)
+
+
+def test_what_numpy_writes_to_all_the_same_is_refused() -> None:
+    for x in (np.broadcast_to(1.5, (3,)), np.broadcast_to(X, (2, 3))):
+        with pytest.raises(tg.UnknownFunction, match="may only be read"):
+            tg.trace(lambda x: np.add.at(x, 0, 1.0), x)
+
+
+@pytest.mark.parametrize("text", ["x.ravel()[0] *= 2.0; return x * 3", "y = x.reshape(-1); y[0] = 2.0; return x.sum() * y", "x.flatten()[1] = 2.0; return x * x",
+                                  "y = x[:, 1:].T.ravel(); y[0] = 5.0; return y * x.sum()"])
+def test_a_stretched_argument_is_laid_out_as_it_was(text: str) -> None:
+    f, x = program(text), np.broadcast_to(X, (2, 3))
+
+    def g(x: Any) -> Any:
+        return f(x).sum()
+    value, (_, dx) = tg.grad(g, x)
+    found, back = tg.pullback(g, x)
+    assert found == value == g(x)
+    np.testing.assert_array_equal(back(1.0)[1], dx)
+    step = tg.value_and_grad(g)
+    for _ in range(3):
+        np.testing.assert_array_equal(step(x)[1][1], dx)

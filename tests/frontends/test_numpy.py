@@ -10,6 +10,7 @@ import pytest
 import tapegrad as tg
 
 
+@pytest.mark.quick
 def test_a_replay_follows_other_values() -> None:
     def f(x: Any) -> Any:
         return (np.unique(x) ** 2).sum()

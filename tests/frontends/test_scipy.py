@@ -70,6 +70,7 @@ def test_what_numpy_has_too(f: Callable[..., Any], args: tuple[Any, ...]) -> Non
     check(f, *args)
 
 
+@pytest.mark.quick
 def test_errors_are_scipys() -> None:
     for f, x, error in [(lambda a: sl.solve(a, U), np.ones((2, 3)), np.linalg.LinAlgError), (lambda a: sl.inv(a), np.zeros((2, 2)), np.linalg.LinAlgError),
                         (lambda a: sl.cholesky(a), -np.eye(2), np.linalg.LinAlgError), (lambda a: sl.expm(a), np.ones((2, 3)), ValueError),

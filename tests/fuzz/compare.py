@@ -181,9 +181,11 @@ class Comparison:
             known[k, gradient] = self.reference(k, gradient, history=False)
         return known[k, gradient]
 
-    def reference(self, k: int, gradient: bool, history: bool, move: Callable[[Any], Any] = lambda x: x) -> Outcome:
-        """Return what call k gives, plainly or by `grad`, of arguments that are moved; without `history` it is made first."""
+    def reference(self, k: int, gradient: bool, history: bool, move: Callable[[Any], Any] = lambda x: x, moves_captured: bool = False) -> Outcome:
+        """Return what call k gives, plainly or by `grad`, of arguments that are moved, and what is captured, too; without `history` it is made first."""
         loaded = self.program.load()
+        if moves_captured:
+            move_captured(loaded.f, move)
         if history:
             for j in range(k):
                 loaded.change(j)
@@ -228,18 +230,18 @@ class Comparison:
         else:
             self.found(f"crash {type(err).__name__}", mode, k, str(err))
 
-    def spread(self, k: int, gradient: bool, history: bool, want: Any) -> Any:
-        """Return, by path, how far results go when arguments move a little, by rounding: an ill-conditioned program's differ for no other reason."""
+    def spread(self, k: int, gradient: bool, history: bool, want: Any, far: float = 1.0) -> Any:
+        """Return, by path, how far results go when numbers move a little, by rounding: an ill-conditioned program's differ for no other reason."""
         def noisy(path: Any, x: Any) -> Any:
             if not is_smooth(x):
                 return x
             dtype = np.asarray(x).dtype
-            by = 1e-12 if dtype.itemsize >= 8 + 8 * (dtype.kind == "c") else 1e-6
+            by = far * (1e-12 if dtype.itemsize >= 8 + 8 * (dtype.kind == "c") else 1e-6)
             return type(x)(x + by * random.normal()) if not isinstance(x, np.ndarray) else (x + by * random.normal(size=x.shape)).astype(x.dtype)
         random = np.random.default_rng(k)
         wide: dict[Any, Any] = {path: 0.0 for path, _ in leaves(want)}
         for _ in range(3):
-            moved = self.reference(k, gradient, history, lambda args: changed(args, noisy))
+            moved = self.reference(k, gradient, history, lambda args: changed(args, noisy), moves_captured=True)
             if moved.error is not None:
                 return dict.fromkeys(wide, np.inf)
             found = dict(leaves(moved.value[1] if gradient else moved.value))
@@ -265,8 +267,8 @@ class Comparison:
                 raise out.error
             return out.value["r"] if isinstance(out.value, dict) else out.value[0] if isinstance(out.value, tuple) else out.value
         said = verdict(value, self.arguments(k), list(got.value[1][1:]), self.program.seed, self.coarse)
-        if said not in ("", "kink") and not self.is_wrong_nearby(k, value):
-            said = "kink"  # at this very point: of elements that tie, say
+        if said not in ("", "kink") and (self.is_wild(k) or not self.is_wrong_nearby(k, value)):
+            said = "kink"  # of what varies faster than differences tell; or at this very point: of elements that tie, say
         self.compared["kinks" if said == "kink" else DIFFERENCES] += 1
         if said not in ("", "kink"):
             self.found("slope", DIFFERENCES, k, said)
@@ -277,6 +279,13 @@ class Comparison:
         for j in range(k + 1):
             loaded.change(j)
         return list(loaded.arguments(k))
+
+    def is_wild(self, k: int) -> bool:
+        """True if the gradient is another one within a step of the differences: they cross waves, or a pole."""
+        want = self.once[k].value[1]
+        wide = self.spread(k, True, True, want, 1e4 if self.coarse else 1e6)
+        top = max((float(np.max(np.abs(x), initial=0.0)) for _, x in leaves(want) if is_smooth(x)), default=0.0)
+        return any(not np.all(np.asarray(x) < 0.1 * top) for x in wide.values())
 
     def is_wrong_nearby(self, k: int, value: Callable[[Callable[[Any], Any]], Any]) -> bool:
         """True if the gradient is wrong in a point beside the arguments of call k, too."""
@@ -295,6 +304,18 @@ def captured(f: Any) -> list[Any]:
     if hasattr(f, "__code__"):
         return [cell.cell_contents for cell in getattr(f, "__closure__", None) or ()] + [getattr(f, "__self__", None)]
     return [f]
+
+
+def move_captured(f: Any, move: Callable[[Any], Any]) -> None:
+    """Move the numbers that a function has captured."""
+    if isinstance(f, functools.partial):
+        f.__setstate__((f.func, tuple(move(list(f.args))), move(f.keywords), vars(f)))
+    elif hasattr(f, "__code__"):
+        for cell in getattr(f, "__closure__", None) or ():
+            cell.cell_contents = move(cell.cell_contents)
+        move(getattr(f, "__self__", None))
+    else:
+        move(f)
 
 
 def drawing(program: Program) -> bool:

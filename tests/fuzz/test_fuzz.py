@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tapegrad.trace.context
 from tapegrad import ops
 from tapegrad.compile.numpy import memory_plan as plan
+from tapegrad.trace.context import Tracer
 from tests.fuzz.compare import DIFFERENCES, ONCE, Find, examine
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Call, Program
@@ -29,12 +29,12 @@ def wrong_rule(patch: pytest.MonkeyPatch) -> None:
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:
     """Let the branches that a trace has taken be taken by every replay."""
-    right = tapegrad.trace.context.Tracer.guard
+    right = Tracer.guard
 
     def guard(self: Any, op: Any, fact: str, value: Any) -> None:
         if fact != "bool":
             right(self, op, fact, value)
-    patch.setattr(tapegrad.trace.context.Tracer, "guard", guard)
+    patch.setattr(Tracer, "guard", guard)
 
 
 def early_reuse(patch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,7 @@ FAULTS: dict[str, tuple[Break, set[str], int]] = {
 }
 
 
+@pytest.mark.quick
 def test_a_seed_is_a_program() -> None:
     for seed in range(5):
         program = generate(seed)
@@ -94,3 +95,10 @@ def test_modes_that_differ_are_named() -> None:
 
 def test_processes_share_the_seeds() -> None:
     assert sorted(seed for seed, _ in search(range(3), jobs=1)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("line", ["a + round(a * 3e5, 2)", "a + 1e-9 * math.sin(a * 1e15)"])
+def test_jumps_and_waves_finer_than_a_step_are_no_wrong_slopes(line: str) -> None:
+    program = Program(0, (("fuzz_main", f"import math\ndef f(a):\n    return {line}\n"),), (Call(("0.123456733",)),))
+    report = examine(program, {ONCE, DIFFERENCES})
+    assert report.outcome == "compared" and report.finds == []

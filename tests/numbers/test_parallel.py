@@ -78,6 +78,7 @@ def test_what_is_computed_plainly(args: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert threads_of(lambda: in_parts(operator.mul, np.ones((2, 1 << 13)), np.ones(1 << 13)), monkeypatch) == 0
 
 
+@pytest.mark.quick
 def test_memory_to_write_into() -> None:
     x = numbers(1 << 13, float)
     fits = np.empty(1 << 13)

@@ -95,7 +95,7 @@ def differentiable(case: Case, args: Args) -> bool:
 
 
 def weighted(case: Case) -> Callable[..., Any]:
-    return lambda *xs: contract(case.fn(*xs))
+    return lambda *xs, fn=case.fn: contract(fn(*xs))
 
 
 def close(found: Any, expected: Any, tolerance: float = 1e-14) -> None:

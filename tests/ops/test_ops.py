@@ -12,10 +12,11 @@ import tapegrad as tg
 from tapegrad.rules.registry import OPS
 from tapegrad.testing import check_grads, check_rule, contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import CASES
+from tests.cases import CASES, FAMILIES
 from tests.cases.case import Case
 
-ROWS = [pytest.param(case, id=case.name) for case in CASES]
+FIRST = {id(cases[0]) for cases in FAMILIES.values()}
+ROWS = [pytest.param(case, id=case.name, marks=[pytest.mark.quick] if id(case) in FIRST else []) for case in CASES]
 
 
 def floats(args: tuple[Any, ...]) -> list[int]:

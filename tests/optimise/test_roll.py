@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.ops.loop import is_loop
+from tapegrad import ops
+from tapegrad.ops.loop import Loop, is_loop, put_results
 from tapegrad.optimise.pipeline import DEFAULT
 from tapegrad.optimise.repeat_detection import segments
 from tapegrad.optimise.roll import roll
-from tapegrad.tape.tape import Tape
+from tapegrad.tape.tape import Constant, Input, Tape, call
 from tapegrad.transforms.loop_gradient import NoLoop
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import leaves_of
@@ -136,6 +137,7 @@ def agrees(f: Callable[..., Any], *sets: tuple[Any, ...], loops: int = 1) -> Non
     played(f, expected, 0)
 
 
+@pytest.mark.quick
 def test_a_loop_that_only_steers_the_program() -> None:
     def f(x: Any) -> Any:
         y, n = x[0] * 1.0, 0
@@ -422,3 +424,15 @@ def test_a_total_of_any_precision_has_a_gradient_that_is_a_loop(dtype: Any) -> N
     assert [x.dtype for x in leaves_of((value, gradients))] == [dtype] * 3
     for a, b in zip(leaves_of((value, gradients)), leaves_of(expected), strict=True):
         np.testing.assert_allclose(a, b, 1e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_a_constant_in_a_body_is_there_when_the_loop_is_unrolled() -> None:
+    body = Tape(None, "loop")
+    x = body.push(Input(np.zeros(3), "x"))
+    put_results(body, [body.push(call(ops.add, x, body.push(Constant(np.array([1.0, 2.0, 3.0])))))])
+    tape = Tape()
+    given = tape.push(Input(np.zeros(3), "x"))
+    tape.result = tape.push(call(ops.getfield, tape.push(call(Loop(body, 9, [], 0, 0, 1), given)), 0))
+    x = np.array([0.5, 0.0, -1.0])
+    for each in (tape, tg.unroll(tape)):
+        np.testing.assert_array_equal(each.check().play(x), x + 9 * np.array([1.0, 2.0, 3.0]))

@@ -132,7 +132,26 @@ def test_a_loop_keeps_what_may_raise() -> None:
         assert step(s)[0] == pytest.approx(f(s))
 
 
+@pytest.mark.quick
 def test_maths_functions_of_several_numbers_are_exact() -> None:
     assert tg.grad(lambda a, b: math.fsum([a, b, -a]), 1e16, 1.0) == (1.0, (None, 0.0, 1.0))
     assert tg.grad(lambda a: math.remainder(a, 3.0), 1e20)[0] == math.remainder(1e20, 3.0)
     assert tg.grad(lambda a: math.hypot(a, 1.0, 2.0), 1e200) == (1e200, (None, 1.0))
+
+
+@pytest.mark.parametrize("call", [
+    lambda a, b: np.cumsum(a, axis=-1, out=np.empty_like(b)), lambda a, b: np.add(a, 1.0, out=b[:, :2]), lambda a, b: a.sum(axis=0, out=b), lambda a, b: np.modf(a, out=(b[:, :1], None))])
+def test_an_array_that_a_result_does_not_fit_into(call: Any) -> None:
+    def f(a: Any, b: Any) -> Any:
+        try:
+            y = call(a, b)
+        except ValueError:
+            y = a * 2
+        return np.sum(y) + b.sum()
+    args = np.arange(3.0), np.ones((2, 3))
+    value, tape = tg.trace(f, *args)
+    compiled, gradient = tg.compile(f), tg.value_and_grad(f)
+    assert value == f(*args) == tape.play(*args) == tg.compile(tape)(*args)
+    assert all(compiled(*args) == value == gradient(*args)[0] for _ in range(3))
+    assert compiled.stats.hits
+    np.testing.assert_array_equal(args[1], np.ones((2, 3)))

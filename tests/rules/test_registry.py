@@ -40,6 +40,7 @@ def test_nested_arguments_and_orders() -> None:
     assert tg.gradient(lambda w: tg.gradient(lambda v: scale({"w": v}, 3.0) ** 2, w)[0], 2.0) == (18.0,)
 
 
+@pytest.mark.quick
 def test_a_rule_for_a_plain_function_holds_wherever_it_is_called_from() -> None:
     alias = plain
     code = plain.__code__
@@ -90,6 +91,7 @@ def test_zero_and_no_tangent() -> None:
     assert repr(NoTangent()) == "NoTangent()" and 5 - zero == 5 and zero - 5 == -5
 
 
+@pytest.mark.quick
 def test_a_missing_rule_gives_a_stub_to_paste() -> None:
     @tg.primitive
     def mystery(a: Any, b: Any) -> Any:

@@ -15,7 +15,8 @@ from rich.console import Console
 import tapegrad as tg
 from tapegrad.ops import add, multiply, sin, subtract
 from tapegrad.show.match import static
-from tapegrad.tape.tape import UNKNOWN, Constant, Guard, Input, Operation, call
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import Constant, Guard, Input, Operation, call
 from tests.golden.programs import branch, f, loss, wave
 from tests.regenerate_golden import LAYERS, on_console
 from tests.show.test_views import programs, run

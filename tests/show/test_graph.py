@@ -107,6 +107,7 @@ def test_networkx_has_every_operation_and_every_use(name: str) -> None:
         assert {type(fact) for fact in node.values()} <= {str, int}
 
 
+@pytest.mark.quick
 def test_networkx_says_what_an_operation_is() -> None:
     graph = tg.trace(f, 2.0, 3.0)[1].to_networkx()
     assert graph.graph == {"name": "f", "result": 6}

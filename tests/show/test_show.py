@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from typing import Any
@@ -19,7 +20,7 @@ from tapegrad.show.table import HEAD, TAIL, WHOLE
 from tests.golden.programs import f, wave
 from tests.regenerate_golden import FOLDER, goldens, on_console
 
-TEXTS = goldens()
+texts = functools.cache(goldens)
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +29,13 @@ def gradient() -> tg.Tape:
 
 
 def test_a_golden_file_for_each_text() -> None:
-    assert {path.name for path in FOLDER.glob("*.txt")} == set(TEXTS)
+    assert {path.name for path in FOLDER.glob("*.txt")} == set(texts())
 
 
-@pytest.mark.parametrize("name", sorted(TEXTS))
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.txt")))
 def test_golden(name: str) -> None:
     expected = (FOLDER / name).read_text(encoding="utf-8")
-    assert TEXTS[name] + "\n" == expected, "if this is meant: python -m tests.regenerate_golden"
+    assert texts()[name] + "\n" == expected, "if this is meant: python -m tests.regenerate_golden"
 
 
 @pytest.mark.parametrize("style", ["plain", "compact"])
@@ -68,6 +69,7 @@ def test_unknown_style_lists_the_styles(gradient: tg.Tape) -> None:
         gradient.format("html")
 
 
+@pytest.mark.quick
 def test_compact_loses_no_operation(gradient: tg.Tape) -> None:
     targets = [line.partition(" = ")[0] for line in gradient.format("compact").splitlines()[1:]]
     found = [name.strip("[]").strip() for line in gradient.format("compact").splitlines()[1:]

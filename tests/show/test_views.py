@@ -138,9 +138,10 @@ def test_without_paths_the_tree_says_how_to_get_them() -> None:
 def test_counts_in_the_tree_are_those_of_the_tape() -> None:
     for tape in (TAPES["gradient"], TAPES["long"]):
         start = reverse_start(tape)
+        fields = fields_of(tape)
+        joined = joins(fields)
         for ops in (tape.ops[:start], tape.ops[start:]):
-            fields = fields_of(tape)
-            top = tree.tree((op for op in ops if op not in joins(fields)), "call", fields)
+            top = tree.tree((op for op in ops if op not in joined), "call", fields)
             assert top.count == len(ops)
 
 

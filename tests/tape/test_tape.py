@@ -54,6 +54,7 @@ def test_free_and_bound_variables() -> None:
     assert bound.id == 6 and repr(bound) == "%6 = sin(%3)"  # survives the edit, where V(5) would not
 
 
+@pytest.mark.quick
 def test_insert_replace_delete_rebind() -> None:
     tape = by_hand()
     tape.insert(5, call(exp, V(4)))
@@ -97,6 +98,7 @@ def test_edits_that_would_break_the_tape_are_refused_whole() -> None:
     tape.check()
 
 
+@pytest.mark.quick
 def test_check_shows_the_fault_and_its_neighbours() -> None:
     tape = by_hand()
     tape[4].args = (tape[2], tape[6])

@@ -50,6 +50,7 @@ def test_a_replay_draws_afresh_or_repeats(f: Any) -> None:
     assert gradient.play(2.0, redraw=False)[1][1] == gradient.play(3.0, redraw=False)[1][1]
 
 
+@pytest.mark.quick
 def test_a_generator_is_an_input() -> None:
     rng = np.random.default_rng(3)
     value, (_, dx, drng) = tg.grad(from_argument, np.ones(3), rng)

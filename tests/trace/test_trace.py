@@ -22,6 +22,7 @@ def calls(tape: tg.Tape) -> list[str]:
     return [op.fn.__name__ for op in tape if isinstance(op, Call)]
 
 
+@pytest.mark.quick
 def test_the_first_example() -> None:
     def g(a: Any, b: Any) -> Any:
         return a * b
@@ -108,6 +109,7 @@ def test_an_exception_of_the_users_leaves_no_trace() -> None:
 # -- guards
 
 
+@pytest.mark.quick
 def test_a_branch_is_guarded() -> None:
     def f(x: Any) -> Any:
         if x > 0:
@@ -185,6 +187,7 @@ class Slotted:
         self.w = w
 
 
+@pytest.mark.quick
 def test_gradients_mirror_the_arguments() -> None:
     m = Model(2.0, 3.0)
     assert tg.grad(m.loss, 4.0) == (11.0, (Model(4.0, 1.0, None), 2.0))  # type: ignore[arg-type]

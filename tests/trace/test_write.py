@@ -154,6 +154,7 @@ def test_numpys_errors_are_raised_and_nothing_is_half_written(text: str, error: 
     np.testing.assert_array_equal(X, kept)
 
 
+@pytest.mark.quick
 def test_arrays_that_the_trace_does_not_own() -> None:
     ours = np.zeros(6)
     globals()["OURS"] = ours

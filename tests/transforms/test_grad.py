@@ -21,6 +21,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import Structure
 
 
+@pytest.mark.quick
 def test_the_opening_lines() -> None:
     value, (df, da, db) = tg.grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     assert value == pytest.approx(0.18181818181818182) and df is None
@@ -88,6 +89,7 @@ def test_keyword_arguments_are_passed_on() -> None:
     assert tg.gradtape(lambda x, *, s: x * s, 2.0, s=5.0).play(3.0, s=7.0) == (21.0, (None, 7.0))
 
 
+@pytest.mark.quick
 def test_pullback_may_be_called_again() -> None:
     value, back = tg.pullback(lambda x: x * x, np.arange(3.0))
     np.testing.assert_array_equal(value, [0.0, 1.0, 4.0])
@@ -95,6 +97,7 @@ def test_pullback_may_be_called_again() -> None:
         np.testing.assert_array_equal(back(scale * np.ones(3))[1], scale * 2 * np.arange(3.0))
 
 
+@pytest.mark.quick
 def test_gradient_of_gradient_to_any_order() -> None:
     def nth(n: int, f: Any) -> Any:
         for _ in range(n):
@@ -370,3 +373,11 @@ def test_a_tape_that_nobody_replays_has_no_guards(f: Any, given: Any, other: Any
     guards = [[op for op in tape if isinstance(op, Guard)] for tape in tapes]
     assert guards[0] and not guards[1]
     assert [op.fn for op in tapes[1] if isinstance(op, tg.Call)] == [op.fn for op in tapes[0] if isinstance(op, tg.Call) and op.fn is not ops.pack]
+
+
+@pytest.mark.parametrize("f", [lambda x: 1.87 * np.frexp(x)[0], lambda x: np.ldexp(x, np.int32(2)) * 1.5, lambda x: math.ldexp(x, 2) * np.float64(1.5), lambda x: 1.5 * np.modf(x)[0]])
+def test_a_function_of_maths_is_called_with_what_it_takes(f: Any) -> None:
+    tape = tg.gradtape(f, 0.955)
+    expected = tg.grad(f, 0.955)
+    for played in (tape, tg.primitivize(tape), tg.flatgrad(tg.trace(f, 0.955)[1]), tg.optimise(tg.primitivize(tape))):
+        assert played.play(0.955) == expected

@@ -23,9 +23,10 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.numpy.call_source import masked, reduced, ufunc_of
 from tapegrad.numbers.parallel import processors, together
-from tapegrad.ops.fused import Fused, is_array
+from tapegrad.ops.fused import Fused
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Operation, Tape, value_of
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Operation, Tape
 
 CACHE = 1 << 21  # bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
 SMALLEST, LARGEST = 1 << 13, 1 << 16  # elements of a block: smaller ones cost calls and handovers of the interpreter lock
@@ -65,14 +66,14 @@ class Blocks(Fused):
     def __init__(self, tape: Tape, threads: bool = True, torch: bool = True) -> None:
         super().__init__(tape)
         self.threads, self.torch = threads, torch
-        arrays = [y.val for y in (*self.inputs, *self.results) if is_array(y.val)]
-        self.width = sum(val.itemsize for val in arrays) + sum(dtype.itemsize for dtype in self.program.temporaries)
+        arrays = [x for x in (*self.given, *self.made) if x.has_axes]
+        self.width = sum(x.itemsize for x in arrays) + sum(dtype.itemsize for dtype in self.program.temporaries)
         self.ufuncs = [found[0] for y in self.results if (found := reduced(y)) is not None]  # type: ignore[arg-type]
-        self.means = [y.fn is ops.mean for y in self.results if not is_array(y.val)]  # type: ignore[attr-defined]
+        self.means = [y.fn is ops.mean for y in self.results if not y.spec.has_axes]  # type: ignore[attr-defined]
 
     def prepare(self) -> None:
         """Import torch, where it is installed, if this group is long and has functions that torch computes faster."""
-        if self.torch and any(x.val.size >= LONG for x in self.inputs if is_array(x.val)) and any(map(_is_torch_faster, self.calls)):
+        if self.torch and any(x.spec.size >= LONG for x in self.inputs if x.spec.has_axes) and any(map(_is_torch_faster, self.calls)):
             with suppress(ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
                 import torch  # noqa: F401
 
@@ -115,8 +116,8 @@ class Blocks(Fused):
 
 def _is_torch_faster(op: Call) -> bool:
     """True for a call of a function in the table, of arrays of its result's dtype."""
-    found = ufunc_of(op) in TORCH.get(getattr(getattr(op.val, "dtype", None), "name", ""), {})
-    return found and all(isinstance(arg, Operation) and is_array(arg.val) and arg.val.dtype == op.val.dtype for arg in op.args)
+    found = ufunc_of(op) in TORCH.get(getattr(op.spec.dtype, "name", ""), {})
+    return found and all(isinstance(arg, Operation) and arg.spec.has_axes and arg.spec.dtype == op.spec.dtype for arg in op.args)
 
 
 class _Job:
@@ -239,9 +240,9 @@ class _Writer:
 
     def write(self) -> Program:
         fused = self.fused
-        arrays = [x for x in fused.inputs if is_array(x.val)]
-        self.rest = [x for x in fused.inputs if not is_array(x.val)]
-        self.outs = {y: f"y{i}" for i, y in enumerate(y for y in fused.results if is_array(y.val))}
+        arrays = [x for x in fused.inputs if x.spec.has_axes]
+        self.rest = [x for x in fused.inputs if not x.spec.has_axes]
+        self.outs = {y: f"y{i}" for i, y in enumerate(y for y in fused.results if y.spec.has_axes)}
         self.text.update({x: f"x{i}" for i, x in enumerate(arrays)})
         dead = last_uses(fused.tape)
         for op in fused.calls:
@@ -249,7 +250,7 @@ class _Writer:
         sliced = [self.text[x] for x in arrays] + list(self.outs.values())
         parameters = [*(self.text[x] for x in arrays), *(f"n{i}" for i in range(len(self.numbers))), *self.outs.values(),
                       *(f"t{i}" for i in range(len(self.temporaries)))]
-        reductions = [self.text[y] for y in fused.results if not is_array(y.val)]
+        reductions = [self.text[y] for y in fused.results if not y.spec.has_axes]
         text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):", *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,
                               f"return ({''.join(f'{name}, ' for name in reductions)})"]) + "\n"
         exec(compile(text, f"<tapegrad {fused.__name__}>", "exec"), self.names)
@@ -278,7 +279,7 @@ class _Writer:
         if not chosen:
             condition = f"{self.bind(np.logical_not, 'logical_not')}({condition})"
         self.release(dying)
-        out, bits = self.place(op), self.bind(np.dtype(f"i{op.val.itemsize}"), "bits")
+        out, bits = self.place(op), self.bind(np.dtype(f"i{op.spec.itemsize}"), "bits")
         self.lines.append(f"{self.bind(np.multiply, 'multiply')}({given}.view({bits}), {condition}, {out}.view({bits}))")
 
     def ufunc(self, op: Call, dying: list[Operation]) -> None:
@@ -290,7 +291,7 @@ class _Writer:
         self.release(dying)
         out = self.place(op)
         if self.table and _is_torch_faster(op):
-            name = self.table[op.val.dtype.name][ufunc]
+            name = self.table[op.spec.dtype.name][ufunc]
             given = ", ".join(f"from_numpy({text})" for text in texts)
             self.lines.append(f"{self.bind(getattr(self.torch, name), f'torch_{name}')}({given}, out=from_numpy({out}))")
         else:
@@ -299,12 +300,13 @@ class _Writer:
 
     def operand(self, op: Call, arg: Any, boxed: bool) -> str:
         """Return the text of an argument; numbers become 0-d arrays once, which spares each block a conversion."""
-        if isinstance(arg, Operation) and is_array(arg.val):
+        if isinstance(arg, Operation) and arg.spec.has_axes:
             return self.text[arg]
-        weak = type(value_of(arg)) in (int, float, complex, bool)
-        others = [value_of(other).dtype for other in op.args if is_array(value_of(other))]
-        dtype = None if weak else value_of(arg).dtype
-        if weak and boxed and type(value_of(arg)) in (int, float) and others[0].kind == "f":
+        x = spec_of(arg)
+        weak = x.is_python
+        others = [spec_of(other).dtype for other in op.args if spec_of(other).has_axes]
+        dtype = None if weak else x.dtype
+        if weak and boxed and x.type in (int, float) and others[0].kind == "f":
             dtype = others[0]  # that of the array it meets
         if not isinstance(arg, Operation):
             return self.bind(arg if dtype is None else np.asarray(arg, dtype), "number")
@@ -325,14 +327,14 @@ class _Writer:
         """Return where a value goes: the array of a result, or a temporary."""
         if op in self.outs:
             self.text[op] = self.outs[op]
-        elif self.free[op.val.dtype]:
-            self.text[op] = self.free[op.val.dtype].pop()
+        elif self.free[op.spec.dtype]:
+            self.text[op] = self.free[op.spec.dtype].pop()
         else:
             self.text[op] = f"t{len(self.temporaries)}"
-            self.temporaries.append(op.val.dtype)
+            self.temporaries.append(op.spec.dtype)
         return self.text[op]
 
     def release(self, dying: list[Operation]) -> None:
         for op in dying:
             if self.text.get(op, "").startswith("t"):
-                self.free[op.val.dtype].append(self.text[op])
+                self.free[op.spec.dtype].append(self.text[op])

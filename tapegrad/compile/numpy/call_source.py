@@ -14,12 +14,12 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import Location
-from tapegrad.numbers.cotangents import has_dtype
 from tapegrad.numbers.view_path import Path
-from tapegrad.ops.fused import Fused, fields_of, is_array
+from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import Loop, range_of
 from tapegrad.rules.registry import FOREIGN, Op
-from tapegrad.tape.tape import Call, Constant, Operation, value_of
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Constant, Operation
 
 
 class Site(Protocol):
@@ -59,11 +59,11 @@ _BLAS = frozenset("fdFD")
 def ufunc_of(op: Call) -> np.ufunc | None:
     """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
     found = UFUNCS.get(op.fn) if not op.kwargs else None
-    if found is np.power and getattr(value_of(op.args[0]), "dtype", None) == np.bool_:
+    if found is np.power and spec_of(op.args[0]).kind == "b":
         return None  # the operator's are small integers, the ufunc's large ones
-    if found is np.power and isinstance(op.val, np.ndarray) and op.val.dtype.kind in "fc":
-        exponent, alike = op.args[1], has_dtype(value_of(op.args[0]), op.val.dtype)  # not integers to 0.5
-        if type(exponent) in (int, float) and exponent in _POWERS and alike and (op.val.dtype.kind == "f" or exponent != 1):
+    if found is np.power and op.spec.is_memory and op.spec.dtype.kind in "fc":
+        exponent, alike = op.args[1], spec_of(op.args[0]).has_dtype(op.spec.dtype)  # not integers to 0.5
+        if type(exponent) in (int, float) and exponent in _POWERS and alike and (op.spec.dtype.kind == "f" or exponent != 1):
             return _POWERS[exponent]
     return found
 
@@ -78,8 +78,8 @@ def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
 def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
     if type(arg) not in (int, float) or len(site.args) != 2 or ufunc in (np.power, np.float_power, np.ldexp):
         return text
-    other = value_of(site.op.args[1 if arg is site.op.args[0] else 0])
-    if not isinstance(other, np.ndarray) or other.dtype.kind != "f":
+    other = spec_of(site.op.args[1 if arg is site.op.args[0] else 0])
+    if not other.is_memory or other.kind != "f":
         return text
     return site.name(np.array(arg, other.dtype), "number")  # it takes the dtype of the array that it meets
 
@@ -95,14 +95,14 @@ def masked(op: Call) -> tuple[Any, bool] | None:
     Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever it was (inf or nan
     too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as long where the mask is true by chance.
     """
-    if op.fn is not ops.where or len(op.args) != 3 or not is_array(op.val) or op.val.dtype.char not in "efd":
+    if op.fn is not ops.where or len(op.args) != 3 or not op.spec.has_axes or op.spec.dtype.char not in "efd":
         return None
     c, a, b = op.args
-    if getattr(value_of(c), "dtype", None) != np.bool_ or not is_array(value_of(c)):
+    if spec_of(c).kind != "b" or not spec_of(c).has_axes:
         return None
     for x, other, chosen in ((a, b, True), (b, a, False)):
         zero = type(other) in (int, float) and other == 0 and math.copysign(1.0, other) > 0
-        if zero and is_array(value_of(x)) and value_of(x).dtype == op.val.dtype:
+        if zero and spec_of(x).has_axes and spec_of(x).dtype == op.spec.dtype:
             return x, chosen
     return None
 
@@ -117,8 +117,10 @@ _REDUCE = {ufunc: ufunc.reduce for ufunc in REDUCTIONS.values()}
 def reduced(op: Call) -> tuple[np.ufunc, Any, bool, Any] | None:
     """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce` computes, None for another call."""
     ufunc = np.add if op.fn is ops.mean else REDUCTIONS.get(op.fn)
-    x = value_of(op.args[0]) if op.args else None
-    if ufunc is None or type(x) is not np.ndarray or x.dtype.kind not in "fc" or len(op.args) > 1 or x.dtype.char == "e" or not x.size:
+    if ufunc is None or len(op.args) != 1:
+        return None
+    x = spec_of(op.args[0])
+    if not x.is_array or x.kind not in "fc" or x.dtype.char == "e" or not x.size:
         return None
     if not op.kwargs.keys() <= {"axis", "keepdims"}:
         return None
@@ -146,11 +148,11 @@ def _reduction(site: Site) -> str:
 # -- shapes and indices
 
 def _reshape(site: Site) -> str:
-    return f"{site.args[0]}.reshape({site.text(site.op.val.shape)})"
+    return f"{site.args[0]}.reshape({site.text(site.op.spec.shape)})"
 
 
 def _permute(site: Site) -> str:
-    axes, ndim = site.op.kwargs.get("axes"), site.op.val.ndim
+    axes, ndim = site.op.kwargs.get("axes"), site.op.spec.ndim
     if axes is None or tuple(a % ndim for a in axes) == tuple(range(ndim))[::-1]:
         return f"{site.args[0]}.T"
     return f"{site.args[0]}.transpose({site.text(axes)})"
@@ -170,10 +172,10 @@ def _part(site: Site, part: Any, text: str) -> str:
 
 
 def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
-    """Write the view of an array that a path leads to; None where there is no short way, or it is no view of an array that lies as `x`."""
+    """Write the view that a path leads to of an array or its spec; None where there is no short way, or it is no view of what lies as `x`."""
     if not path:
         return base
-    like = np.empty_like(x)
+    like = np.empty_like(x.sample() if type(x) is Spec else x)
     view: Any = like
     for step in path:
         view = step.op.run(view, *step.args, **step.kwargs)
@@ -194,25 +196,28 @@ def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
 COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by column
 
 
-def is_tall(val: Any) -> bool:
+def is_tall(x: Spec) -> bool:
     """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last axis, and would be short.
 
     Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
     """
-    return val.ndim > 1 and 1 < val.shape[-1] <= COLUMNS and val.size >= ROWS * val.shape[-1] and bool(val.flags.c_contiguous)
+    return x.ndim > 1 and 1 < x.shape[-1] <= COLUMNS and x.size >= ROWS * x.shape[-1] and x.is_contiguous
 
 
-def turned_strides(val: Any) -> tuple[int, ...]:
+def turned_strides(x: Spec) -> tuple[int, ...]:
     """Return the strides of an array that lies column by column."""
-    rows = val.size // val.shape[-1] * val.itemsize
-    return (*(stride // val.shape[-1] for stride in val.strides[:-1]), rows)
+    assert x.strides is not None
+    rows = x.size // x.shape[-1] * x.itemsize
+    return (*(stride // x.shape[-1] for stride in x.strides[:-1]), rows)
 
 
-def dense_strides(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+def dense_strides(x: Spec) -> tuple[int, ...] | None:
     """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.flags.c_contiguous:
+    if x.is_contiguous:
         return None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    given = x.strides
+    assert given is not None
+    order = sorted(range(x.ndim), key=lambda axis: -abs(given[axis]))
     strides, step = [0] * x.ndim, x.itemsize
     for axis in reversed(order):
         strides[axis] = step
@@ -227,16 +232,16 @@ def goes_along(op: Operation) -> bool:
 
 def gathers(op: Call) -> bool:
     """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
-    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not is_array(op.val) or op.val.ndim != 2 or not is_tall(op.val):
+    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not op.spec.has_axes or op.spec.ndim != 2 or not is_tall(op.spec):
         return False
-    x, index = map(value_of, op.args)
-    return type(x) is np.ndarray and x.ndim == 2 and type(index) is np.ndarray and index.ndim == 1 and index.dtype.kind in "iu"
+    x, index = map(spec_of, op.args)
+    return x.is_array and x.ndim == 2 and index.is_array and index.ndim == 1 and index.kind in "iu"
 
 
 def reads_float(op: Call) -> bool:
     """True for a read of one float64, which is written as a read of Python's number: its arithmetic is twice as fast."""
-    return op.fn in (ops.getitem, ops.getitem_masked) and type(op.val) is np.float64 and not op.kwargs \
-        and type(value_of(op.args[0])) is np.ndarray and all(type(value_of(part)) is int for part in op.args[1:])
+    return op.fn in (ops.getitem, ops.getitem_masked) and op.spec.type is np.float64 and not op.kwargs \
+        and spec_of(op.args[0]).is_array and all(spec_of(part).type is int for part in op.args[1:])
 
 
 def _getitem(site: Site) -> str:
@@ -244,7 +249,7 @@ def _getitem(site: Site) -> str:
         return f"{site.name(np.take)}({site.args[0]}.T, {site.args[1]}, 1, {site.out}.T)"
     if site.floats and reads_float(site.op):
         return f"{site.args[0]}.item({', '.join(site.args[1:])})"
-    base = path_text(site, site.args[0], value_of(site.op.args[0]), site.op.kwargs.get("through", ()))
+    base = path_text(site, site.args[0], spec_of(site.op.args[0]), site.op.kwargs.get("through", ()))
     return f"{base}[{index_text(site, site.op.args[1:], site.args[1:])}]"
 
 
@@ -264,7 +269,7 @@ def _concat(site: Site) -> str:
 def _astype(site: Site) -> str:
     if site.out:
         return f"{site.name(np.copyto)}({site.out}, {site.args[0]}, 'unsafe')"
-    return f"{site.args[0]}.astype({site.text(site.op.val.dtype)})"
+    return f"{site.args[0]}.astype({site.text(site.op.spec.dtype)})"
 
 
 def _copy(site: Site) -> str:
@@ -276,18 +281,17 @@ def _copy(site: Site) -> str:
 # -- products
 
 def _matmul(site: Site) -> str:
-    a, b = (value_of(arg) for arg in site.op.args)
-    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.val.dtype and a.dtype.char in _BLAS
-    if flat and site.op.val.flags.c_contiguous:
+    a, b = map(spec_of, site.op.args)
+    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.spec.dtype and a.dtype.char in _BLAS
+    if flat and site.op.spec.is_contiguous:
         return f"{site.name(np.dot)}({', '.join([*site.args, site.out] if site.out else site.args)})"
     return f"{site.name(np.matmul)}({', '.join([*site.args, site.out] if site.out else site.args)})"
 
 
 def _is_tall_vecdot(op: Call) -> bool:
     """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long, where they lie column by column."""
-    vals = list(map(value_of, op.args))
-    return op.fn is ops.vecdot and is_array(op.val) and op.val.size >= ROWS and all(
-        type(val) is np.ndarray and val.dtype.char in "fd" and val.dtype == op.val.dtype and 1 < val.shape[-1] <= COLUMNS for val in vals)
+    return op.fn is ops.vecdot and op.spec.has_axes and op.spec.size >= ROWS and all(
+        x.is_array and x.dtype.char in "fd" and x.dtype == op.spec.dtype and 1 < x.shape[-1] <= COLUMNS for x in map(spec_of, op.args))
 
 
 def _vecdot(site: Site) -> str:
@@ -296,7 +300,7 @@ def _vecdot(site: Site) -> str:
 
 def write_sum_of_products(site: Site) -> str:
     """Write the sum of products of all elements in whatever order they lie in memory."""
-    axes = "abcdefghijklmnopqrstuvwxyz"[:value_of(site.op.args[0]).ndim]
+    axes = "abcdefghijklmnopqrstuvwxyz"[:spec_of(site.op.args[0]).ndim]
     return f"{site.name(np.einsum)}('{axes},{axes}->', {', '.join(site.args)})"
 
 
@@ -306,7 +310,7 @@ def _where(site: Site) -> str:
     c, a, b = site.args
     found = masked(site.op)
     if found is not None:
-        bits = site.text(np.dtype(f"i{site.op.val.itemsize}"))
+        bits = site.text(np.dtype(f"i{site.op.spec.itemsize}"))
         c, x = (c, a) if found[1] else (f"{site.name(np.logical_not)}({c})", b)
         return f"{site.name(np.multiply)}({x}.view({bits}), {c}, {site.out}.view({bits}))"
     copyto = site.name(np.copyto)
@@ -319,13 +323,12 @@ _MANY = 4096  # elements, from which on np.where's new array costs more than a s
 def _writes_where(op: Call) -> bool:
     if masked(op) is not None:
         return True
-    c, a, b = map(value_of, op.args)
-    return op.val.size >= _MANY and getattr(getattr(c, "dtype", None), "kind", "") == "b" and all(
-        type(x) in (int, float) or getattr(x, "dtype", None) == op.val.dtype for x in (a, b))
+    c, a, b = map(spec_of, op.args)
+    return op.spec.size >= _MANY and c.kind == "b" and all(x.type in (int, float) or x.has_dtype(op.spec.dtype) for x in (a, b))
 
 
 def _array_first(op: Call) -> bool:
-    return bool(op.args) and type(value_of(op.args[0])) is np.ndarray and type(op.val) is np.ndarray
+    return bool(op.args) and spec_of(op.args[0]).is_array and op.spec.is_array
 
 
 def may_repeat(op: Call) -> bool:
@@ -334,14 +337,19 @@ def may_repeat(op: Call) -> bool:
     for rank in op.kwargs["ranks"]:
         index = op.args[at + 1: at + 1 + rank]
         at += 1 + rank
-        arrays = [part.val if isinstance(part, Operation) else part for part in index if isinstance(getattr(part, "val", part), (np.ndarray, list))]
-        if any(np.asarray(array).dtype.kind != "b" for array in arrays):
+        if any(_names_places(part) for part in index):
             if "through" in op.kwargs or any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
                 return True
-            places = np.arange(op.val.size).reshape(op.val.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
+            places = np.arange(op.spec.size).reshape(op.spec.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
             if np.unique(places).size < places.size:
                 return True
     return False
+
+
+def _names_places(part: Any) -> bool:
+    """True for an array of integers, or a list of them, in an index."""
+    x = spec_of(np.asarray(part) if type(part) is list else part)
+    return x.is_memory and x.kind != "b"
 
 
 # -- the table: op -> (does the row apply, can it write where it is told to, how it is written)
@@ -358,11 +366,12 @@ def _never(op: Call) -> bool:
 
 
 def _is_array(op: Call) -> bool:
-    return is_array(op.val)
+    return op.spec.has_axes
 
 
 def _is_read(op: Call) -> bool:
-    return isinstance(value_of(op.args[0]), np.ndarray) and has_path_text(op.args[0].val, op.kwargs.get("through", ()))
+    x = spec_of(op.args[0])
+    return x.is_memory and has_path_text(x, op.kwargs.get("through", ()))
 
 
 class _NoSite:
@@ -386,10 +395,10 @@ SPELLINGS: dict[Op, Row] = {
     ops.getitem_masked: (_is_read, _never, _getitem),
     ops.getfield: (_always, lambda op: fields_of(op) is not None and _is_array(op), _getfield),
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"}, _never, _take),
-    ops.concat: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _concat),
+    ops.concat: (lambda op: all(spec_of(x).is_array for x in op.args), _is_array, _concat),
     ops.astype: (_array_first, _is_array, _astype),
     ops.copy: (_array_first, _is_array, _copy),
-    ops.matmul: (lambda op: all(type(value_of(x)) is np.ndarray for x in op.args), _is_array, _matmul),
+    ops.matmul: (lambda op: all(spec_of(x).is_array for x in op.args), _is_array, _matmul),
     ops.vecdot: (_is_tall_vecdot, _is_array, _vecdot),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }
@@ -417,14 +426,15 @@ def how(op: Call) -> How:
     if op.fn is ops.scatter:
         order = op.kwargs.get("order", "C")
         return How(None, None, _is_array(op) and order == "C" and not may_repeat(op)
-                   and all(has_path_text(op.val, path) for path in op.kwargs.get("through", ())))
+                   and all(has_path_text(op.spec, path) for path in op.kwargs.get("through", ())))
     row = spelling(op)
     if row is not None:
         return How(row, None, row[1](op))
     ufunc = ufunc_of(op)
     if ufunc is None:
         return How(None, None, isinstance(op.fn, Fused) and _is_array(op))
-    return How(None, ufunc, _is_array(op) and op.val.dtype.kind in "biufc")
+    y = op.spec
+    return How(None, ufunc, y.has_axes and y.kind in "biufc")
 
 
 # -- Python's numbers
@@ -438,7 +448,7 @@ _WIDE = frozenset("?bBhHiIlLqQdD")  # beside arrays and numbers of these dtypes 
 
 def is_narrow(arg: Any) -> bool:
     """True for an array or number of NumPy's beside which a Python float gives way, and NumPy's float64 does not."""
-    dtype = getattr(value_of(arg), "dtype", None)
+    dtype = spec_of(arg).dtype
     return dtype is not None and getattr(dtype, "char", "") not in _WIDE
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.call_source import reduced, ufunc_of
-from tapegrad.ops.fused import Fused, Made, fields_of, is_array
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.ops.fused import Fused, Made, fields_of
+from tapegrad.tape.spec import Spec, absent, spec_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, pure
 from tapegrad.tree.flatten import flatten
 
@@ -56,7 +57,7 @@ def fuse(tape: Tape, executor: Made = Blocks) -> Tape:
 def unfuse(tape: Tape) -> Tape:
     """Return a tape on which groups are the calls they were made of: what can be written as source.
 
-    The values of calls within a group are arrays of the right type and shape, no more.
+    The values of calls within a group are absent.
     """
     walk = Walk(tape)
     inner: dict[Operation, list[Operation]] = {}
@@ -81,27 +82,27 @@ def shape_of(op: Operation) -> Shape | None:
     if type(op) is not Call:
         return None
     if (found := reduced(op)) is not None:
-        x = value_of(op.args[0])
+        x = spec_of(op.args[0])
         whole = found[1] is None or len(np.atleast_1d(found[1])) == x.ndim
-        return x.shape if whole and not found[2] and isinstance(op.val, np.generic) and _is_large(x) else None
-    if not (_chooses(op) or ufunc_of(op) is not None) or not _is_large(op.val):
+        return x.shape if whole and not found[2] and op.spec.is_scalar and _is_large(x) else None
+    if not (_chooses(op) or ufunc_of(op) is not None) or not _is_large(op.spec):
         return None
-    return op.val.shape if all(_fits(arg, op.val.shape) for arg in op.args) else None
+    return op.spec.shape if all(_fits(arg, op.spec.shape) for arg in op.args) else None
 
 
 def _chooses(op: Call) -> bool:
-    return op.fn is ops.where and len(op.args) == 3 and not op.kwargs and getattr(value_of(op.args[0]), "dtype", None) == np.bool_
+    return op.fn is ops.where and len(op.args) == 3 and not op.kwargs and spec_of(op.args[0]).kind == "b"
 
 
-def _is_large(val: Any) -> bool:
-    return is_array(val) and val.size >= LARGE and val.dtype.char in DTYPES and val.flags.c_contiguous
+def _is_large(x: Spec) -> bool:
+    return x.has_axes and x.size >= LARGE and x.dtype.char in DTYPES and x.is_contiguous
 
 
 def _fits(arg: Any, shape: Shape) -> bool:
-    val = value_of(arg)
-    if is_array(val):
-        return isinstance(arg, Operation) and bool(val.shape == shape and val.dtype.kind in "biufc" and val.flags.c_contiguous)
-    return type(val) in (int, float, complex, bool) or (isinstance(val, (np.generic, np.ndarray)) and val.dtype.kind in "biufc")
+    x = spec_of(arg)
+    if x.has_axes:
+        return isinstance(arg, Operation) and x.shape == shape and x.kind in "biufc" and x.is_contiguous
+    return x.is_python or (x.is_numpy and x.kind in "biufc")
 
 
 def _levels(tape: Tape, shapes: dict[Operation, Shape]) -> dict[Operation, int]:
@@ -119,7 +120,7 @@ def _levels(tape: Tape, shapes: dict[Operation, Shape]) -> dict[Operation, int]:
 
 def _together(arg: Operation, op: Operation, shapes: dict[Operation, Shape]) -> bool:
     """True if a call may use a value within a group."""
-    return is_array(arg.val) and shapes.get(op) == shapes[arg]
+    return arg.spec.has_axes and shapes.get(op) == shapes[arg]
 
 
 def _sink(tape: Tape, shapes: dict[Operation, Shape], levels: dict[Operation, int]) -> None:
@@ -129,12 +130,12 @@ def _sink(tape: Tape, shapes: dict[Operation, Shape], levels: dict[Operation, in
         for arg in operands(op):
             users[arg].append(op)
     for op in reversed(tape.ops):
-        if op not in shapes or not is_array(op.val) or not users[op] or op is tape.result:
+        if op not in shapes or not op.spec.has_axes or not users[op] or op is tape.result:
             continue
         latest = min(levels[user] - (not _together(op, user, shapes)) for user in users[op])
         if latest <= levels[op]:
             continue
-        held = {arg for arg in operands(op) if is_array(arg.val) and not isinstance(arg, (Input, Constant))
+        held = {arg for arg in operands(op) if arg.spec.has_axes and not isinstance(arg, (Input, Constant))
                 and all(levels[user] < latest for user in users[arg] if user is not op)}
         if len(held) < 2:
             levels[op] = latest
@@ -180,22 +181,18 @@ def _call(walk: Walk, calls: list[Operation], results: list[Operation], executor
 
 
 def _subtape(calls: list[Operation], given: list[Operation], results: list[Operation]) -> Tape:
-    """Return a tape of a group's calls; its arrays have types and shapes, and no memory."""
+    """Return a tape of a group's calls, without values."""
     tape, at = Tape(None, "group"), dict[Operation, Operation]()
     for arg in given:
-        at[arg] = tape.push(Input(_stand_in(arg.val), f"x{len(at)}"))
+        at[arg] = tape.push(Input(absent(arg.spec), f"x{len(at)}"))
     for op in calls:
         assert isinstance(op, Call)
         args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in op.args)
-        at[op] = tape.push(Call(op.fn, args, op.kwargs, _stand_in(op.val)).at(op))
+        at[op] = tape.push(Call(op.fn, args, op.kwargs, absent(op.spec)).at(op))
     if len(results) == 1:
         tape.result = at[results[0]]
     else:
         parts = tuple(at[op] for op in results)
         into = flatten(tuple([0] * len(parts)), "", [], [])
-        tape.result = tape.push(Call(ops.pack, parts, {"into": into}, tuple(part.val for part in parts)))
+        tape.result = tape.push(Call(ops.pack, parts, {"into": into}, tuple([part.val for part in parts])))
     return tape
-
-
-def _stand_in(val: Any) -> Any:
-    return np.broadcast_to(np.zeros((), val.dtype), val.shape) if is_array(val) else val

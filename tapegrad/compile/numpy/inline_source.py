@@ -9,7 +9,8 @@ import functools
 import inspect
 import math
 import textwrap
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,15 @@ class Vendor:
             return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
         if value is numpy_dtype:
             return self.expression(np.dtype)
-        if isinstance(value, (bool, int, str, bytes, type(None), slice)) or value is Ellipsis:
+        if isinstance(value, Enum) and isinstance(value, (int, float, str)):
+            value = value.value  # equal to it, and what it counts as
+        if type(value) in (bool, int, str, bytes, NoneType) or value is Ellipsis:
             return repr(value)
-        if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
-            return repr(value) if isinstance(value, float) and math.isfinite(value) else f"{type(value).__name__}({str(value)!r})"
+        if type(value) is slice:
+            parts = [self.expression(part) for part in (value.start, value.stop, value.step)]
+            return None if None in parts else f"slice({', '.join(map(str, parts))})"
+        if type(value) in (float, complex):  # a class made of them may print, and count, as it likes
+            return repr(value) if type(value) is float and math.isfinite(value) else f"{type(value).__name__}({str(value)!r})"
         if isinstance(value, np.dtype):
             self.imports.add("import numpy as np")
             return f"np.dtype({value.str!r})"

@@ -10,8 +10,6 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.numpy.call_source import loop_head
 from tapegrad.compile.numpy.source import SUBTAPES, Writer
-from tapegrad.numbers.cotangents import order_of
-from tapegrad.ops.fused import is_array
 from tapegrad.ops.loop import Loop, written
 from tapegrad.tape.tape import Call, Input, Operation
 
@@ -56,7 +54,7 @@ class _Body(Writer):
         """Say what the inputs are called, and write what stands before the loop."""
         for x, name in zip([*self.steps, *self.parts], self.each):
             self.expr[x] = name
-        self.float.update(x for x in self.steps if type(x.val) in (int, float))
+        self.float.update(x for x in self.steps if x.spec.type in (int, float))
         self.float.update(x for x in self.parts if self.outer.expr[self.sources[x]] in self.shared.floating)
         for x in self.fixed:
             text = self.outer.bare(self.sources[x])
@@ -71,7 +69,7 @@ class _Body(Writer):
             self.expr[x] = name
             source = self.sources[x]
             text = self.outer.bare(source)
-            if self._is_float(x.val):
+            if self._is_float(x):
                 self.float.add(x)
                 self.shared.floating.add(name)
                 text = text if self.outer.is_float(source) and not isinstance(source, int) else f"float({text})"
@@ -83,9 +81,9 @@ class _Body(Writer):
                 self.over[new] = name
         self.before += [f"{name} = []" for name in self.collected]
 
-    def _is_float(self, val: Any) -> bool:
+    def _is_float(self, x: Operation) -> bool:
         """True for a number that is a Python float here."""
-        return type(val) is float or (type(val) is np.float64 and self.allowed)
+        return x.spec.type is float or (x.spec.type is np.float64 and self.allowed)
 
     def _adds(self, new: Any, x: Input) -> bool:
         return isinstance(new, Call) and _is_sum(new, x) and self.uses[x.id] == 1 and self.plan.storage[x].owned and self.loop.results.count(new) == 1
@@ -115,8 +113,8 @@ class _Body(Writer):
     def _handed_on(self, new: Any, x: Input, name: str) -> str:
         """Write the next value of what is carried."""
         text = self.bare(new)
-        if self._is_float(x.val):
-            return text if isinstance(new, Operation) and new in self.float and type(new.val) is not int else f"float({text})"
+        if self._is_float(x):
+            return text if isinstance(new, Operation) and new in self.float and new.spec.type is not int else f"float({text})"
         return self._apart(new, text, self._is_written(x), new in self.over or text == name)
 
     def _is_written(self, x: Input) -> bool:
@@ -126,7 +124,7 @@ class _Body(Writer):
 
     def _collected(self, part: Any, name: str) -> str:
         text = self.bare(part)
-        if isinstance(part, Operation) and part in self.float and type(part.val) is not int:
+        if isinstance(part, Operation) and part in self.float and part.spec.type is not int:
             self.shared.floating.add(name)
         return self._apart(part, text)
 
@@ -141,7 +139,7 @@ class _Body(Writer):
             self.given.add(storage)
         if there:
             return text
-        return f"{self.names.bind(np.asarray)}({text}, None, {order_of(part.val)!r})" if part in self.turned and order_of(part.val) != "K" else text
+        return f"{self.names.bind(np.asarray)}({text}, None, {part.spec.order!r})" if part in self.turned and part.spec.order != "K" else text
 
     def out(self, op: Call) -> str:
         return self.over.get(op) or super().out(op)
@@ -160,12 +158,12 @@ class _Body(Writer):
 
 def _written(loop: Loop) -> set[Operation]:
     """Return the carried arrays that the body writes to, or does nothing with but add to them."""
-    sums = {x for new, x in zip(loop.results, loop.parts()[3]) if is_array(x.val) and _is_sum(new, x)}
-    return sums | {x for x in written(loop) if is_array(x.val)}
+    sums = {x for new, x in zip(loop.results, loop.parts()[3]) if x.spec.has_axes and _is_sum(new, x)}
+    return sums | {x for x in written(loop) if x.spec.has_axes}
 
 
 def _is_sum(new: Any, x: Input) -> bool:
     """True for `x + y` of one shape and dtype, in the same place of memory."""
-    if not (isinstance(new, Call) and new.fn is ops.add and is_array(x.val) and is_array(new.val) and new.args.count(x) == 1):
+    if not (isinstance(new, Call) and new.fn is ops.add and x.spec.has_axes and new.spec.has_axes and new.args.count(x) == 1):
         return False
-    return bool(new.val.shape == x.val.shape and new.val.dtype == x.val.dtype)
+    return bool(new.spec.shape == x.spec.shape and new.spec.dtype == x.spec.dtype)

@@ -12,16 +12,14 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from tapegrad.compile.numpy.call_source import How, gathers, goes_along, how, is_tall
-from tapegrad.numbers.cotangents import layout_of
 from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatter, setitem, where
-from tapegrad.ops.fused import Fused, fields_of, is_array
+from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
 from tapegrad.rules.registry import Op
-from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Operation, Tape, operands
 from tapegrad.transforms.walk import own
 
 ALIGN = 64  # bytes, a cache line
@@ -69,7 +67,7 @@ class Plan:
         """Return the tables that lie, or may lie, column by column where they lay row by row when the tape was recorded."""
         found: set[Operation] = set()
         for op, storage in self.storage.items():  # in the order of the tape
-            if storage.turned or (storage.slot is None and op.val.ndim > 1 and any(arg in found for arg in operands(op))):
+            if storage.turned or (storage.slot is None and op.spec.ndim > 1 and any(arg in found for arg in operands(op))):
                 found.add(op)
         return found
 
@@ -85,7 +83,7 @@ def is_known(fn: Any) -> bool:
 
 
 def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> Plan:
-    """Plan the memory of a tape that has its values; without `buffers`, only which arrays share memory, and what is written in place.
+    """Plan the memory of a tape; without `buffers`, only which arrays share memory, and what is written in place.
 
     Inputs that are `owned` may be written to; values decide the shape of those that `varies` names.
     """
@@ -107,7 +105,7 @@ def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (
     if buffers:
         turns = not any(step.op is reshape for op in tape.ops if type(op) is Call and op.kwargs for step in _steps(op))
         along = _going_along(tape, plan)
-        _allocate(tape, plan, lambda op: turns and is_tall(op.val) and (op.val.ndim == 2 or plan.storage[op] in along) and (
+        _allocate(tape, plan, lambda op: turns and is_tall(op.spec) and (op.spec.ndim == 2 or plan.storage[op] in along) and (
             plan.how(op).ufunc is not None or gathers(op) or op.fn in (scatter, where)))
     return plan
 
@@ -126,7 +124,7 @@ def _last(tape: Tape) -> list[int]:
 
 def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
     """Return the storages of arrays with more than two axes that nothing uses which would be slower where they lie column by column."""
-    found = {plan.storage[op] for op in tape.ops if op in plan.storage and op.val.ndim > 2}
+    found = {plan.storage[op] for op in tape.ops if op in plan.storage and op.spec.ndim > 2}
     for op in tape.ops:
         if not goes_along(op):
             found.difference_update([plan.storage[arg] for arg in operands(op) if arg in plan.storage])
@@ -139,7 +137,7 @@ def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
     if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
         return found
     for op in tape.ops:
-        if isinstance(op, Call) and not isinstance(op.val, (float, int, complex, np.generic)):
+        if isinstance(op, Call) and not _is_number(op.spec):
             sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
             if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
                 continue  # torch.zeros and its kin: their arguments say how large it is
@@ -148,15 +146,20 @@ def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
     return found
 
 
+def _is_number(x: Spec) -> bool:
+    return x.is_scalar or (isinstance(x.type, type) and issubclass(x.type, (float, int, complex)))
+
+
 def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Operation]) -> None:
     for op in tape.ops:
         if not isinstance(op, Call):
-            if isinstance(op.val, np.ndarray):
-                plan.storage[op] = Storage(op in owned, False, op.val.nbytes)
+            if op.spec.is_memory:
+                plan.storage[op] = Storage(op in owned, False, op.spec.nbytes)
             continue
-        if type(op.val) is np.ndarray and plan.how(op).ufunc is not None:  # most calls: a new array
-            free = buffers and plan.how(op).writes and op.val.size > 0 and op not in plan.varies
-            plan.storage[op] = Storage(True, free, op.val.nbytes)
+        y = op.spec
+        if y.is_array and plan.how(op).ufunc is not None:  # most calls: a new array
+            free = buffers and plan.how(op).writes and y.size > 0 and op not in plan.varies
+            plan.storage[op] = Storage(True, free, y.nbytes)
             continue
         alone = is_known(op.fn) and not is_loop(op)
         used = [storage for arg in operands(op) for storage in _held(arg, plan)]
@@ -164,14 +167,14 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Ope
             used.append(Storage(False, False))  # what another run, a sweep or the function itself may read again
             for storage in used:
                 storage.free = storage.owned = False
-        if not isinstance(op.val, np.ndarray):
+        if not y.is_memory:
             if not alone or op.fn in (pack, getfield):
                 plan.holds[op] = used
             continue
         of = used if not alone or op.fn is getfield else _viewed(op, plan)
         if not of:
-            free = buffers and is_array(op.val) and op.val.size > 0 and op not in plan.varies and (op.fn is setitem or plan.how(op).writes)
-            plan.storage[op] = Storage(True, free, op.val.nbytes)
+            free = buffers and y.has_axes and y.size > 0 and op not in plan.varies and (op.fn is setitem or plan.how(op).writes)
+            plan.storage[op] = Storage(True, free, y.nbytes)
         else:
             plan.storage[op] = of[0]
             if len(of) > 1:
@@ -189,7 +192,7 @@ def _viewed(op: Call, plan: Plan) -> list[Storage]:
     """Return what the value of a call of tapegrad's own lies in: of a `view` its first argument's memory, of any other nothing but its own."""
     if type(op.fn) is not Op or not op.fn.view:
         return []
-    if any(isinstance(part, list) or is_array(value_of(part)) for part in op.args[1:]):
+    if any(isinstance(part, list) or spec_of(part).has_axes for part in op.args[1:]):
         return []  # read by an array: a copy
     x = op.args[0]
     if op.fn is broadcast_to or op.fn is diagonal or (isinstance(x, Operation) and x in plan.locked):
@@ -206,12 +209,12 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             storage = merged[storage]
         return storage
     for op in tape.ops:
-        if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation) and isinstance(op.args[0].val, np.ndarray)):
+        if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation) and op.args[0].spec.is_memory):
             continue
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
-        x = op.args[0].val
-        alike = x.shape == op.val.shape and x.dtype == op.val.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
-            and layout_of(x) == layout_of(op.val)  # else what is a view of the result, by which it is written to later, may be a copy
+        x, y = op.args[0].spec, op.spec
+        alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
+            and x.layout == y.layout  # else what is a view of the result, by which it is written to later, may be a copy
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
         if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)
@@ -242,7 +245,7 @@ def _allocate(tape: Tape, plan: Plan, turned: Callable[[Call], bool]) -> None:
             if over is not None:
                 storage.slot, over.taken = over.slot, True
             else:
-                storage.slot = _take(free, plan, -(-op.val.nbytes // ALIGN) * ALIGN)
+                storage.slot = _take(free, plan, -(-op.spec.nbytes // ALIGN) * ALIGN)
             ends[storage.end].append(storage)
         for ended in ends.pop(place.id, ()):
             if not ended.taken:
@@ -260,12 +263,12 @@ def _take(free: dict[int, list[int]], plan: Plan, size: int) -> int:
 
 def _written_over(op: Call, plan: Plan) -> Storage | None:
     """Return the storage of an argument that ends with this call, and lies as the result is to lie."""
-    y = op.val
+    y = op.spec
     for arg in op.args:
         storage = plan.storage.get(arg) if isinstance(arg, Operation) else None
         if storage is None or storage.slot is None or storage.end != op.id:
             continue
-        x = arg.val
+        x = arg.spec
         alike = x.shape == y.shape and x.dtype == y.dtype and x.strides == y.strides
         if alike and x.nbytes == storage.nbytes and storage.turned == plan.storage[op].turned \
                 and not any(other is not arg and isinstance(other, Operation) and plan.storage.get(other) is storage for other in op.args):

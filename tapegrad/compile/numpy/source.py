@@ -25,13 +25,12 @@ from tapegrad.compile.numpy.call_source import (
 from tapegrad.compile.numpy.storage_names import Site, Texts
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.compile.source_names import Names, Spelled
-from tapegrad.numbers.cotangents import order_of
-from tapegrad.numbers.formatting import PYTHON, is_python, plain
-from tapegrad.ops.fused import Fused, fields_of, is_array
+from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.registry import Op
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 from tapegrad.tree.flatten import ValueAndGradients
 
@@ -79,7 +78,7 @@ class Source(NamedTuple):
 
 
 def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
-    """Write a tape that has its values; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
+    """Write a tape whose operations have specs; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
 
     With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
     the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
@@ -118,12 +117,12 @@ class Writer(Texts):
                 self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
             else:
                 self.expr[op] = self.text(op.val)
-            self.float.update([op] if type(op.val) is float else [])
+            self.float.update([op] if op.spec.type is float else [])
 
     # -- calls
 
     def call(self, op: Call) -> None:
-        if type(op.val) is np.ndarray and type(op.fn) is Op and op.fn in UFUNCS:  # most calls
+        if op.spec.is_array and type(op.fn) is Op and op.fn in UFUNCS:  # most calls
             self.array(op)
             return
         if op.fn is ops.pack:
@@ -138,7 +137,7 @@ class Writer(Texts):
             return
         if self.scalar(op):
             return
-        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and is_array(op.args[0].val) and self.setitem(op):
+        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and op.args[0].spec.has_axes and self.setitem(op):
             return
         if op.fn is ops.scatter and self.plan.how(op).writes:
             self.scatter(op)
@@ -151,19 +150,19 @@ class Writer(Texts):
 
     def scalar(self, op: Call) -> bool:
         """Write a call of Python's numbers as an expression, into what uses it where that is one; return False for another call."""
-        if op.kwargs or any(isinstance(arg.val, np.ndarray) for arg in operands(op)) or isinstance(op.val, np.ndarray) or type(op.fn) is not Op:
+        if op.kwargs or any(arg.spec.is_memory for arg in operands(op)) or op.spec.is_memory or type(op.fn) is not Op:
             return False
         operator = BINARY.get(op.fn) if len(op.args) == 2 else UNARY.get(op.fn)
-        floats = self.allowed and type(op.val) is np.float64 and all(self.is_float(arg) for arg in op.args)
-        if operator is not None and (op.fn in FLOATING or type(op.val) in PYTHON or not floats):
-            self.float.update([op] if type(op.val) is float or (floats and op.fn in FLOATING) else [])
+        floats = self.allowed and op.spec.type is np.float64 and all(self.is_float(arg) for arg in op.args)
+        if operator is not None and (op.fn in FLOATING or op.spec.is_python or not floats):
+            self.float.update([op] if op.spec.type is float or (floats and op.fn in FLOATING) else [])
             self.shared.floats = self.shared.floats or (floats and op.fn in FLOATING)
-            stay = type(op.val) in PYTHON or (floats and op.fn in FLOATING) or not self.must_be_strong(op)
+            stay = op.spec.is_python or (floats and op.fn in FLOATING) or not self.must_be_strong(op)
             args = [self.operand(arg) if stay or not self.is_weak(arg) else self.strong(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
         if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
-            self.float.update([op] if type(op.val) is float or floats else [])
+            self.float.update([op] if op.spec.type is float or floats else [])
             self.shared.floats = self.shared.floats or floats
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
             self.inline(op, f"{name}({', '.join(self.bare(arg) for arg in op.args)})")
@@ -174,7 +173,7 @@ class Writer(Texts):
         """True where a Python float would make something else of a call of numbers: of less precision, or a bool that counts as 1."""
         if any(map(is_narrow, op.args)):
             return True
-        numpys = [arg for arg in op.args if isinstance(value_of(arg), np.generic) and not self.is_weak(arg)]
+        numpys = [arg for arg in op.args if spec_of(arg).is_scalar and not self.is_weak(arg)]
         return not numpys and not 0 < self.uses[op.id] == self.asked[op]
 
     def is_float(self, arg: Any) -> bool:
@@ -203,11 +202,11 @@ class Writer(Texts):
             row = None  # which writes a shape down
         if self.reads_often(op):
             text = f"{self.listed(op)}[{args[1]}]"
-        elif op.fn is ops.vdot and type(op.val) is np.float64 and self.turned_alike(op):
+        elif op.fn is ops.vdot and op.spec.type is np.float64 and self.turned_alike(op):
             text = write_sum_of_products(site)  # vdot goes row by row, and would copy both
         elif row is not None:
             text = row[2](site)
-        elif ufunc is not None and (is_array(op.val) or not self.is_pythonic(op)):
+        elif ufunc is not None and (op.spec.has_axes or not self.is_pythonic(op)):
             text = write_ufunc(site, ufunc)
         else:
             text = self.generic(op, args)
@@ -227,7 +226,7 @@ class Writer(Texts):
     def reads_often(self, op: Call) -> bool:
         """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""
         x = op.args[0] if op.args else None
-        return isinstance(x, Input) and reads_float(op) and x.val.ndim == 1 and self.reads[x] * OFTEN >= max(x.val.size, MANY)
+        return isinstance(x, Input) and reads_float(op) and x.spec.ndim == 1 and self.reads[x] * OFTEN >= max(x.spec.size, MANY)
 
     def listed(self, op: Call) -> str:
         x = op.args[0]
@@ -238,26 +237,28 @@ class Writer(Texts):
 
     def turned_alike(self, op: Call) -> bool:
         storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
-        return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].val.shape == op.args[1].val.shape
+        return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].spec.shape == op.args[1].spec.shape
 
     def along(self, op: Call, arg: Any) -> str:
         """Return the name of a copy of an argument that lies as the result does, column by column, where it is stretched; "" where none pays."""
-        storage, val = self.plan.storage.get(op), value_of(arg)
-        if storage is None or not storage.turned or not is_elementwise(op) or not is_array(val) or val.shape[-1] != op.val.shape[-1] \
-                or val.size * STRETCHED > op.val.size or val.size == val.shape[-1] or arg in self.plan.varies:
+        storage = self.plan.storage.get(op)
+        if storage is None or not storage.turned or not is_elementwise(op):
+            return ""
+        x, y = spec_of(arg), op.spec
+        if not x.has_axes or x.shape[-1] != y.shape[-1] or x.size * STRETCHED > y.size or x.size == x.shape[-1] or arg in self.plan.varies:
             return ""
         name = self.copies.get(arg)
         if name is None:
             self.copies[arg] = name = self.names.fresh(f"t{len(self.copies)}")
-            shape = (val.shape[-1], *val.shape[:-1])
-            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(val.dtype)}), 0, -1)")
-            self.kept[name] = np.moveaxis(np.empty(shape, val.dtype), 0, -1)
+            shape = (x.shape[-1], *x.shape[:-1])
+            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(x.dtype)}), 0, -1)")
+            self.kept[name] = np.moveaxis(np.empty(shape, x.dtype), 0, -1)
             self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
         return name
 
     def is_pythonic(self, op: Call) -> bool:
         """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
-        return type(op.val) in PYTHON or (type(op.val) is tuple and all(type(part) in PYTHON for part in op.val))
+        return op.spec.is_pythonic
 
     def generic(self, op: Call, args: list[str]) -> str:
         """Write a call of the op's own implementation."""
@@ -265,7 +266,7 @@ class Writer(Texts):
         kwargs = [f"{key}={self.text(value)}" for key, value in op.kwargs.items()]
         name = self.use(op.fn) if isinstance(op.fn, Operation) else self.names.bind(fn, getattr(op.fn, "__name__", "fn"))
         text = f"{name}({', '.join(args + kwargs)})"
-        scalar = isinstance(op.fn, Op) and self.is_pythonic(op) and all(is_python(plain(x.val) if isinstance(x, Operation) else x) for x in op.args)
+        scalar = isinstance(op.fn, Op) and self.is_pythonic(op) and not any(spec_of(x).is_numpy for x in op.args)
         return f"{self.names.bind(to_python)}({text})" if scalar else text
 
     def named(self, op: Call, text: str) -> None:
@@ -294,7 +295,7 @@ class Writer(Texts):
     def guard(self, op: Guard) -> None:
         """Write a fact that steered the program, unless it follows from the types of the arguments."""
         subject = op.args[0]
-        if isinstance(subject, Input) and op.fact in FIXED and not isinstance(subject.val, tuple):
+        if isinstance(subject, Input) and op.fact in FIXED and subject.spec.type is not tuple:
             return
         self.shared.guards.append(op)
         miss = f"raise {self.shared.miss}({len(self.shared.guards) - 1})"
@@ -322,10 +323,10 @@ class Writer(Texts):
         text = self.bare(op)
         if not isinstance(op, Operation):
             return text
-        if op in self.float and type(op.val) is np.float64:
+        if op in self.float and op.spec.type is np.float64:
             return f"{self.names.bind(np.float64)}({text})"
         storage = self.plan.storage.get(op)
-        order = order_of(op.val) if op in self.turned else "K"
+        order = op.spec.order if op in self.turned else "K"
         if storage is not None and (not storage.owned or storage in self.given or op in self.plan.locked):
             return f"{text}.copy({order!r})"
         if storage is not None:
@@ -334,16 +335,16 @@ class Writer(Texts):
 
     def gradient(self, dx: Any, x: Input) -> str:
         """Write an input's gradient, with the input's type, shape and dtype."""
-        val = dx.val if isinstance(dx, Operation) else dx
-        if isinstance(x.val, float) and type(x.val) is float and isinstance(dx, Operation) and dx in self.float:
+        of, given = x.spec, spec_of(dx)
+        if dx is None or given.type is type(None) or (of.type is float and isinstance(dx, Operation) and dx in self.float):
             return self.bare(dx)
-        if isinstance(x.val, np.ndarray) and type(val) is np.ndarray and (val.shape, val.dtype) == (x.val.shape, x.val.dtype):
+        if of.is_memory and given.is_array and (given.shape, given.dtype) == (of.shape, of.dtype):
             return self.finished(dx)
-        if isinstance(x.val, np.ndarray) and val is not None:
-            dtype = f", {self.text(x.val.dtype)}" if x.val.dtype.kind in "fc" else ""
-            return f"{self.names.bind(np.array)}({self.names.bind(np.broadcast_to)}({self.bare(dx)}, {self.text(x.val.shape)}){dtype})"
-        if type(x.val) in (float, int, complex) and val is not None:
-            return f"{'complex' if type(x.val) is complex else 'float'}({self.bare(dx)})"
-        if isinstance(x.val, np.generic) and val is not None:
-            return f"{self.names.bind(x.val.dtype.type if x.val.dtype.kind in 'fc' else np.float64)}({self.bare(dx)})"
+        if of.is_memory:
+            dtype = f", {self.text(of.dtype)}" if of.kind in "fc" else ""
+            return f"{self.names.bind(np.array)}({self.names.bind(np.broadcast_to)}({self.bare(dx)}, {self.text(of.shape)}){dtype})"
+        if of.type in (float, int, complex):
+            return f"{'complex' if of.type is complex else 'float'}({self.bare(dx)})"
+        if of.is_scalar:
+            return f"{self.names.bind(of.dtype.type if of.kind in 'fc' else np.float64)}({self.bare(dx)})"
         return self.bare(dx)

@@ -13,8 +13,6 @@ from tapegrad import ops
 from tapegrad.compile.numpy.call_source import comment, dense_strides, index_text, path_text, reads_float, turned_strides
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.numpy.writer import Shared
-from tapegrad.numbers.cotangents import order_of
-from tapegrad.ops.fused import is_array
 from tapegrad.tape.tape import Call, Guard, Operation, Tape
 from tapegrad.transforms.walk import count_uses
 
@@ -104,7 +102,7 @@ class Texts:
 
     def is_weak(self, arg: Any) -> bool:
         """True for a number of NumPy's that is a Python float here: beside an array or number of less precision it would give way."""
-        return isinstance(arg, Operation) and arg in self.float and type(arg.val) is np.float64
+        return isinstance(arg, Operation) and arg in self.float and arg.spec.type is np.float64
 
     def strong(self, arg: Any) -> str:
         """Return the text of an argument between parentheses or commas, as NumPy's number where it is one."""
@@ -124,7 +122,7 @@ class Texts:
 
     def kept_view(self, op: Call) -> Any:
         """Return what lies as a call's value does where that is a view of a buffer by constants: it is made once, when the buffer is. Else None."""
-        if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not is_array(op.val):
+        if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not op.spec.has_axes:
             return None
         x = self.kept.get(self.expr[op.args[0]])
         if x is None or any(isinstance(arg, Operation) for arg in op.args[1:]):
@@ -138,8 +136,8 @@ class Texts:
 
     def buffer(self, op: Call) -> str:
         """Return the name of an operation's place in a buffer."""
-        val, storage = op.val, self.plan.storage[op]
-        key = (storage.slot, val.shape, id(val.dtype), None if val.flags.c_contiguous else val.strides, storage.turned)
+        val, storage = op.spec, self.plan.storage[op]
+        key = (storage.slot, val.shape, id(val.dtype), None if val.is_contiguous else val.strides, storage.turned)
         name = self.slots.get(key)
         if name is None:
             strides = turned_strides(val) if storage.turned else dense_strides(val)
@@ -157,10 +155,10 @@ class Texts:
         name = self.use(x) if in_place else self.buffer(op) if slot is not None else self.names.fresh(f"v{op.id}")
         like, order = self.kept.get(name), "K"
         if like is None:
-            like = op.val
+            like = op.spec.sample()
             if any(step.op is ops.reshape for step in path):  # a view of what lies so, and of another a copy, into which a write would be lost
-                order = order_of(op.val)
-                like = np.asarray(np.empty_like(op.val), order=order) if order in ("C", "F") else None  # type: ignore[call-overload]
+                order = op.spec.order
+                like = np.asarray(np.empty_like(like), order=order) if order in ("C", "F") else None  # type: ignore[call-overload]
         target = None if like is None else path_text(Site(self, op, [], ""), name, like, path)
         if target is None:
             return False
@@ -184,8 +182,8 @@ class Texts:
             self.statement(op, f"{name}.fill(0)")
         else:
             name = self.names.fresh(f"v{op.id}")
-            like = np.empty(op.val.shape, op.val.dtype)
-            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.val.shape)}, {self.text(op.val.dtype)})")
+            like = np.empty(op.spec.shape, op.spec.dtype)
+            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, {self.text(op.spec.dtype)})")
         ranks, site = op.kwargs["ranks"], Site(self, op, [], "")
         for rank, path in zip(ranks, op.kwargs.get("through", ((),) * len(ranks))):
             piece, index = parts[at], parts[at + 1: at + 1 + rank]

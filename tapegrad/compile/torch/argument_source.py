@@ -10,7 +10,8 @@ import torch
 
 from tapegrad.compile.argument_source import Name, Unpacked
 from tapegrad.numbers.tensors import is_tensor, to_tensor
-from tapegrad.tape.tape import Tape, Unknown
+from tapegrad.tape.spec import Absent
+from tapegrad.tape.tape import Tape
 
 PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions take as it is
 
@@ -51,7 +52,7 @@ def stands_for(x: Any, recorded: Any) -> bool:
 
     A tensor stands for any, as a replay on tensors has it; for one, an array does.
     """
-    if is_tensor(x) or is_tensor(recorded) or isinstance(recorded, Unknown):
+    if is_tensor(x) or is_tensor(recorded) or type(recorded) is Absent:
         return True
     return type(x) is type(recorded) and getattr(x, "dtype", None) == getattr(recorded, "dtype", None)
 

@@ -20,7 +20,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.ops import pack
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.replay.interpreter import verify
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, Unknown
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.tree.flatten import flatten
 
@@ -28,7 +28,7 @@ from tapegrad.tree.flatten import flatten
 def to_fx(tape: Tape, device: Any = None) -> GraphModule:
     """Return a torch.fx GraphModule of what a tape calls of torch; see `Tape.to_fx`."""
     best = optimise(flattened(tape))
-    if any(isinstance(x.val, Unknown) for x in best.inputs):
+    if not all(map(has_value, best.inputs)):
         raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
     where = torch.empty(0, device=device).device
     leaves = [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]]

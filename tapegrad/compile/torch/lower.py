@@ -25,8 +25,8 @@ from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
-from tapegrad.replay.interpreter import Memory, moved, value_recorded, verify
-from tapegrad.replay.python_errors import raising
+from tapegrad.replay.interpreter import Memory, moved, verify
+from tapegrad.replay.python_errors import raising, spec_recorded
 from tapegrad.rules.registry import OPS, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
@@ -184,7 +184,7 @@ class Lowering:
         else:
             self.trail(op, given, refs)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
-        if is_tensor(y) and raising(op, fn, value_recorded(op)) is not None:
+        if is_tensor(y) and raising(op, fn) is not None:
             self.finite(op, y)
 
     def finite(self, op: Call, y: Any) -> None:
@@ -304,8 +304,7 @@ class Lowering:
             return None
         if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
             return None
-        recorded = value_recorded(op)
-        if type(recorded) in PYTHON and fn.scalar is not None and fn.rr is None:
+        if spec_recorded(op).is_python and fn.scalar is not None and fn.rr is None:
             return fn.scalar
         return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 

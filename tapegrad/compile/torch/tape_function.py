@@ -26,7 +26,7 @@ from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
 from tapegrad.replay.interpreter import bind
 from tapegrad.replay.random_state import hold, sources_of, values_of
-from tapegrad.tape.tape import Call, Tape, Unknown
+from tapegrad.tape.tape import Call, Tape, has_value
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
 Make = Callable[[Program, list[Any]], Run]
@@ -108,7 +108,7 @@ class TapeOnTorch:
     @property
     def source(self) -> str:
         """The text of the last program; without one, of that for the arguments that the tape was recorded with."""
-        if not self.runs and not any(isinstance(x.val, Unknown) for x in self.tape.inputs):
+        if not self.runs and all(map(has_value, self.tape.inputs)):
             self.first(*recorded(self.tape))
         return self.runs[0].source if self.runs else ""  # type: ignore[attr-defined]
 

@@ -78,13 +78,30 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     if dtype is not None and not has_dtype(value, np.dtype(dtype)):
         value, fresh = ops.astype(value, dtype=np.dtype(dtype)), True
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
-        return ops.array(value)  # a number becomes an array
-    ndmin = kwargs.get("ndmin", 0)
-    if not fresh and kwargs.get("copy", True if fn.__name__ == "array" else None):
-        value = copy(value, order)
-    else:
-        value = views.arranged(value, order, copied=fresh)
+        value, fresh = ops.array(value), True  # a number becomes an array
+    ndmin, copied = kwargs.get("ndmin", 0), kwargs.get("copy", True if fn.__name__ == "array" else None)
+    if copied is False:
+        value._tracer.guard_layout()
+        if fresh or not views.lies(value, order):
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+    value = copy(value, order) if not fresh and copied else views.arranged(value, order, copied=fresh)
     return ops.reshape(value, (1,) * (ndmin - rank(value)) + shape_of(value)) if ndmin > rank(value) else value
+
+
+@means(np.require)
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    wanted = {part.upper()[0] if part.upper() in _FULL else part.upper() for part in requirements or ()}
+    if wanted - set("CFAE"):
+        raise refused("np.require of what may be written to, or has memory of its own", "whether it copies depends on the memory of the array",
+                      "x.astype(dtype), or x.copy()")
+    order = [part for part in "CF" if part in wanted]
+    if len(order) > 1:
+        raise ValueError("Cannot specify both \"C\" and \"F\" order")
+    return array(tracer_of((a,)), np.asanyarray, a, dtype, order=order[0] if order else "A")
+
+
+_FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALIGNED", "WRITEABLE", "OWNDATA", "ENSUREARRAY"])
+"""How requirements may be written out; by their first letters they are told apart."""
 
 
 def _refuse_text(a: Any) -> None:

@@ -43,6 +43,8 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return FOREIGN[_REDUCE[ufunc]](*inputs, **kwargs)
     if method == "accumulate" and ufunc in _ACCUMULATE and _ACCUMULATE[ufunc] in FOREIGN:
         kwargs.setdefault("axis", 0)
+        if not shape_of(plain(as_array(inputs[0]))):
+            ufunc.accumulate(np.empty(()))  # TypeError, in NumPy's words
         return FOREIGN[_ACCUMULATE[ufunc]](*inputs, **kwargs)
     if method == "outer" and ufunc in FOREIGN and not kwargs:
         a, b = map(as_array, inputs)
@@ -126,7 +128,10 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 def astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
     if not copy and np.dtype(dtype) == dtype_of(a):
         return views.arranged(a, order)
-    return views.arranged(ops.astype(a, dtype=np.dtype(dtype)), order, copied=True)
+    y = ops.astype(a, dtype=np.dtype(dtype))
+    if isinstance(plain(a), np.ndarray) and not isinstance(plain(y), np.ndarray):
+        return ops.array(y)  # of one without axes, which can be written to
+    return views.arranged(y, order, copied=True)
 
 
 @means(np.copy)
@@ -137,7 +142,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 
 @means(np.ndarray.copy)
 def copy_method(a: Any, order: str = "C") -> Any:
-    return copy(a, order)
+    return a if isinstance(plain(a), np.generic) else copy(a, order)
 
 
 _HOLDS: dict[str, Any] = {"nan": ops.isnan, "posinf": lambda x: ops.equal(x, np.inf), "neginf": lambda x: ops.equal(x, -np.inf)}
@@ -149,12 +154,30 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     y = as_array(x)
     if traced and ops.is_complex(y):
         raise refused("np.nan_to_num of complex numbers with traced ones", "real and imaginary parts are replaced apart", "each part by itself")
+    if not copy and not isinstance(plain(y), np.ndarray):
+        np.nan_to_num(plain(y), copy=False)  # ValueError, in NumPy's words
+    for to in traced.values():
+        np.copyto(np.empty(shape_of(y), numpy_dtype(y)), plain(to))  # ValueError and TypeError, in NumPy's words
     masks = {name: _HOLDS[name](y) for name in traced}
     settings = {name: to for name, to in {"posinf": posinf, "neginf": neginf}.items() if name not in traced}
-    y = ops.nan_to_num(y, **({} if "nan" in traced or nan == 0 else {"nan": nan}), **keywords(**settings))
+    y = ops.nan_to_num(y, **({} if "nan" in traced or (np.ndim(nan) == 0 and nan == 0) else {"nan": nan}), **keywords(**settings))
     for name, to in traced.items():
         y = ops.where(masks[name], ops.astype(to, dtype=dtype_of(y)) if dtype_of(y) is not None else to, y)
-    return y if copy or not isinstance(plain(x), np.ndarray) else FOREIGN["out"](x, y, None, None)
+    if copy:
+        return y
+    y = FOREIGN["out"](x, y, None, None)
+    return y if shape_of(y) else ops.read(y, ())  # a scalar
+
+
+@means(np.real_if_close)
+def real_if_close(a: Any, tol: Any = 100) -> Any:
+    x = as_array(a)
+    if not ops.is_complex(x):
+        return x if isinstance(x, np.ndarray) else ops.array(x)
+    most = np.finfo(numpy_dtype(x)).eps * tol if tol > 1 else tol
+    close = ops.all(ops.less(ops.abs(ops.imag(x)), most))  # guarded
+    x = x if isinstance(x, np.ndarray) else ops.array(x)
+    return ops.real(x) if close else x
 
 
 @means(np.ndarray.conj, np.ndarray.conjugate)

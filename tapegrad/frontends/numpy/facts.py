@@ -138,7 +138,7 @@ def tolist(a: Any) -> Any:
 @means(np.ndarray.view)
 def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     if (dtype is None and type is None) or dtype is np.ndarray or (type is np.ndarray and dtype is None):
-        return a[...]
+        return a if isinstance(plain(a), np.generic) else a[...]
     if dtype is not None and np.dtype(dtype) == dtype_of(a):
         return a[...]
     raise refused("x.view with a dtype or a class", "it reads the bytes of numbers as other numbers, or makes them no plain array",

@@ -22,8 +22,16 @@ def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None)
     """Return an array of results, one for each place of `shape`; without a dtype the first one's decides, as in NumPy."""
     first = as_array(results[0])
     dtype = numpy_dtype(first) if dtype is None else dtype
-    parts = [as_dtype(as_array(result), dtype) for result in results]
+    parts = [_fitted(as_dtype(as_array(result), dtype), shape_of(first)) for result in results]
     return ops.reshape(ops.stack(*parts, axis=0), shape + shape_of(first))
+
+
+def _fitted(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return a result in the shape that the first one has: NumPy writes it there."""
+    if shape_of(x) == shape:
+        return x
+    np.empty(shape)[...] = np.empty(shape_of(x))  # ValueError, in NumPy's words
+    return ops.broadcast_to(ops.reshape(x, shape_of(x)[max(len(shape_of(x)) - len(shape), 0):]), shape)
 
 
 # -- along and over axes
@@ -47,6 +55,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
 @means(np.apply_over_axes)
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     y = as_array(a)
+    y = y if isinstance(y, np.ndarray) else ops.array(y)
     n = rank(y)
     for axis in np.atleast_1d(static(axes)).tolist():
         axis = axis + n if axis < 0 else axis

@@ -102,14 +102,16 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         raise refused("sliding_window_view with writeable=True", "its windows share memory on a way that no tape describes", "writes into x itself")
     base, sizes = as_array(x), static(window_shape)
     y = base
-    np.lib.stride_tricks.sliding_window_view(np.broadcast_to(0.0, shape_of(y)), sizes, static(axis))  # ValueError, in NumPy's words
+    windows = np.lib.stride_tricks.sliding_window_view(views.laid(y), sizes, static(axis))  # ValueError, in NumPy's words
     sizes = np.atleast_1d(sizes).tolist()
     axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)), allow_duplicate=True)
     for k, size in zip(axes, sizes, strict=True):
         starts = np.arange(shape_of(y)[k] - size + 1)
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
-    y = ops.broadcast_to(y, shape_of(y))  # which can only be read, as NumPy's windows
-    views.place(base).storage.relate(views.place(y).storage)  # a write to the one is seen by the other, on a way that is no path
+    y = ops.copy(y)
+    storage = views.place(y).storage
+    storage.layout, storage.reshaped = windows, True  # which can only be read
+    views.place(base).storage.relate(storage)  # a write to the one is seen by the other, on a way that is no path
     return y
 
 

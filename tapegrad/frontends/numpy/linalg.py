@@ -132,10 +132,10 @@ def tensordot_of_two(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe") -> Any:
     subscripts, given = _subscripts(operands)
     xs = list(map(as_array, given))
-    if len(xs) == 1 and dtype is None:
+    if len(xs) == 1:
         (mine, *_), output = ops.labels(subscripts, [_ndim(xs[0])])
-        if _is_view(shape_of(xs[0]), mine, output):
-            return _arrange(xs[0], mine, output)
+        if _is_view(shape_of(xs[0]), mine, output):  # whatever the dtype that is asked for
+            return _arrange(xs[0], mine, output) if shape_of(xs[0]) else ops.read(ops.array(xs[0]), ())
     return ops.einsum(subscripts, *xs, **keywords(optimize=optimize, dtype=dtype))
 
 

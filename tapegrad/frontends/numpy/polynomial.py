@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, kept, laid, static
@@ -208,7 +209,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     x, trim = as_array(filt), trim.lower()
     if trim not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    axes = range(rank(x)) if axis is None else {static(a) % rank(x) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))}
+    axes = range(rank(x)) if axis is None else normalize_axis_tuple(static(axis), rank(x), argname="axis")
+    if not axes:
+        return filt
     places = ops.nonzero(x)
     index = []
     for i, place in enumerate(places):

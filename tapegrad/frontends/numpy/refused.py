@@ -22,8 +22,6 @@ refuse(np.busday_count, np.busday_offset, np.is_busday, np.datetime_as_string, n
 refuse(np.ndarray.resize, why="it changes the array itself, and not its numbers", try_="a new array: np.resize(x, shape)", derivative=True)
 refuse(np.ndarray.setflags, why="it changes the array itself, and not its numbers", try_="a new array: x.copy()")
 refuse(np.asmatrix, np.bmat, why="a matrix multiplies as no array does", try_="an array (np.block makes one of blocks), and x @ y", derivative=True)
-refuse(np.require, why="whether it copies depends on the memory of the array", try_="x.astype(dtype), or x.copy()", derivative=True)
 refuse(np.intersect1d, why="what two arrays have in common belongs to both, and has no derivative",
        try_="_, i, k = np.intersect1d(tg.value(a), tg.value(b), return_indices=True), and a[i] or b[k]", derivative=True)
-refuse(np.real_if_close, why="whether it returns the real part depends on how small the imaginary part is", try_="x.real", derivative=True)
 refuse(np.min_scalar_type, why="the smallest dtype depends on the value", try_="x.dtype")

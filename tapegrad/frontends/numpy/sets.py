@@ -90,5 +90,6 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 @means(np.sort_complex)
 def sort_complex(a: Any) -> Any:
     x = as_array(a)
-    x = ops.sort(x) if rank(x) else x
-    return ops.astype(x, dtype=np.sort_complex(np.empty(0, x.dtype)).dtype)
+    if not rank(x):
+        np.sort_complex(np.empty(()))  # AxisError, in NumPy's words
+    return ops.astype(ops.sort(x), dtype=np.sort_complex(np.empty(0, x.dtype)).dtype)

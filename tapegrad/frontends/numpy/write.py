@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import Traced, means, refused
+from tapegrad.numbers.tensors import is_writable
+from tapegrad.rules.registry import Traced, holds_traced, means, refused
 from tapegrad.trace import views
 from tapegrad.tree.flatten import flatten, leaves_of
 
@@ -60,13 +61,24 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     holder, found = plain(owned(out)), np.asarray(plain(result))
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
         written = rehearse(fn, *given)
+        if not holder.size:
+            return out
         result = fitting(result, holder)
         whole = type(written) is tuple or holder.shape == found.shape
-        if not whole and not np.array_equal(written, np.broadcast_to(plain(result), holder.shape), equal_nan=True):
+        if not whole and not _fills(holder, found, written):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}", f"the result, of shape {found.shape}, fills a part of it",
                           "out[...] = for that part")
     views.replace(out, result)
     return out
+
+
+def _fills(holder: Any, found: Any, written: Any) -> bool:
+    """True if what NumPy has written into an array is the result, broadcast."""
+    try:
+        whole = np.broadcast_to(found, holder.shape)
+    except ValueError:
+        return False
+    return bool(np.array_equal(written, whole, equal_nan=True))
 
 
 PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
@@ -112,18 +124,35 @@ def _cyclic(values: Any, positions: Any) -> Any:
 
 def _write_flat(a: Any, positions: Any, values: Any) -> None:
     """Write at flat positions, which are plain integers; values repeat."""
-    where, values = np.unravel_index(positions, shape_of(owned(a))), as_array(values)
+    values = as_array(values)
+    if not np.size(positions) or not np.size(plain(values)):
+        return
+    if np.ndim(positions) and not shape_of(a):
+        a = ops.reshape(a, (1,))  # one number, which no array of indices reaches
+    where = np.unravel_index(positions, shape_of(a))
     setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
 
 
 def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
     size = int(np.prod(shape_of(a), dtype=np.intp))
     positions = np.asarray(static_array(indices))
+    positions = positions if positions.size else positions.astype(np.intp)  # of an empty list
     if mode == "clip":
         return np.clip(positions, 0, size - 1)
     if mode == "wrap":
         return positions % size
     return np.arange(size)[positions]  # IndexError, in NumPy's words
+
+
+def _lists(x: Any) -> Any:
+    """Return nested tuples as lists, which NumPy makes an array of."""
+    return list(map(_lists, x)) if isinstance(x, tuple) else x
+
+
+def _as_given(values: Any) -> Any:
+    """Return plain values; those of a list as Python's numbers, which NumPy casts as it does not those of an array."""
+    found = plain(as_array(values))
+    return found.tolist() if isinstance(values, (list, tuple)) else found
 
 
 def static_array(indices: Any) -> Any:
@@ -133,7 +162,17 @@ def static_array(indices: Any) -> Any:
 
 @means(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    _write_flat(a, _positions(array(a), ind, mode).ravel(), v)
+    positions, value, holder = _positions(array(a), ind, mode).ravel(), as_array(v), plain(a)
+    check_writable(a)
+    np.put(np.empty(holder.shape, holder.dtype), positions, _as_given(v))  # ValueError and TypeError, in NumPy's words
+    _write_flat(a, positions, fitting(value, holder))
+
+
+def check_writable(x: Any) -> None:
+    """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
+    views.place(array(x)).storage.check_writable()
+    if not is_writable(plain(x)):
+        raise ValueError("assignment destination is read-only")
 
 
 @means(np.ndarray.put)
@@ -144,8 +183,9 @@ def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
 @means(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
     shape, chosen = shape_of(array(a)), as_array(mask)
+    check_writable(a)
+    np.putmask(np.zeros(shape, dtype_of(a)), plain(chosen), _as_given(values))  # ValueError and TypeError, in NumPy's words
     if shape_of(chosen) != shape:
-        np.putmask(np.zeros(shape), plain(chosen), 0)  # ValueError, in NumPy's words
         chosen = ops.reshape(ops.astype(chosen, dtype=np.dtype(bool)), shape)
     if np.size(plain(as_array(values))):
         setitem(a, Ellipsis, ops.where(chosen, ops.reshape(_cyclic(values, np.arange(int(np.prod(shape)))), shape), a))
@@ -154,7 +194,8 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 @means(np.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
     chosen = np.flatnonzero([bool(part) for part in ops.reshape(as_array(mask), (-1,))])
-    np.place(np.zeros(shape_of(array(arr))), plain(as_array(mask)), plain(as_array(vals)).real)  # ValueError, in NumPy's words
+    check_writable(arr)
+    np.place(np.zeros(shape_of(arr), dtype_of(arr)), plain(as_array(mask)), _as_given(vals))  # ValueError and TypeError, in NumPy's words
     if not chosen.size:
         return
     views.check_apart(arr, vals)
@@ -181,6 +222,9 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     """Apply `ufunc.at`: unbuffered, so that a place named twice is added to twice."""
     if ufunc.__name__ not in ("add", "subtract"):
         raise UnknownFunction(f"{ufunc.__name__}.at is not known for traced arrays", user_location(), "a loop over the indices")
+    if not is_writable(plain(array(a))):
+        raise refused(f"{ufunc.__name__}.at of an array that may only be read", "NumPy writes to it all the same, where the others would see it",
+                      "a copy of it")
     piece = as_array(b)
     added = ops.assemble(array(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
@@ -190,27 +234,83 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
 
 
 class Flat:
-    """What `x.flat` gives: reads and writes by flat position; what is read is no view."""
+    """What `x.flat` gives: reads and writes by flat position; what is read is no view. It is an iterator, which a read or a write begins anew."""
+
+    __hash__: Any = None
 
     def __init__(self, x: Any) -> None:
-        self.x = x
+        self.x, self.index = x, 0
+
+    @property
+    def base(self) -> Any:
+        """Return the array, one of a number."""
+        return self.x if isinstance(self.x, np.ndarray) else ops.array(self.x)
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Return where the iterator stands."""
+        shape = shape_of(self.x)
+        if self.index == len(self):
+            return (*shape[:1], *[0] * len(shape[1:]))
+        return tuple(map(int, np.unravel_index(self.index, shape)))
+
+    def copy(self) -> Any:
+        """Return the elements, in an array of their own."""
+        return ops.copy(ops.reshape(self.x, (-1,)))
 
     def __getitem__(self, index: Any) -> Any:
+        self.index = 0
         if type(index) is int:  # the loop over elements
             return ops.read(self.x, tuple(map(int, np.unravel_index(range(len(self))[index], shape_of(self.x)))))
+        index = self._known(index)
         y = ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
         return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
+    def _known(self, index: Any) -> Any:
+        """Return an index as arrays know it: NumPy's iterator has rules of its own, and errors."""
+        if isinstance(index, tuple) and len(index) == 1:
+            index = index[0]
+        if isinstance(index, (slice, Traced)) or index is Ellipsis or (isinstance(index, (list, tuple)) and holds_traced(index)):
+            return index
+        return np.arange(len(self)).flat[index]
+
     def __setitem__(self, index: Any, value: Any) -> None:
+        self.index = 0
+        holder, value = plain(array(self.x)), as_array(value)
         if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
-            views.check_apart(owned(self.x), value)
-        _write_flat(self.x, (range(len(self)) if type(index) is int else np.arange(len(self)))[index], value)
+            views.check_apart(self.x, value)
+        index = _lists(static(index)) if isinstance(index, list) else index if type(index) is int else static_array(index)
+        self._rehearse(index, plain(value), holder)
+        if not np.size(plain(value)):
+            return
+        positions = range(len(self))[index] if type(index) is int else np.arange(len(self)).flat[index]
+        _write_flat(self.x, positions, fitting(value, holder))
+
+    def _rehearse(self, index: Any, value: Any, holder: Any) -> None:
+        """Raise and warn as NumPy does."""
+        if type(index) is int and holder.flags.writeable:  # the loop over elements
+            range(len(self))[index]
+            np.empty(1, holder.dtype).flat[0] = value
+            return
+        blank = np.empty(holder.shape, holder.dtype)
+        blank.flags.writeable = holder.flags.writeable
+        blank.flat[index] = value
 
     def __len__(self) -> int:
         return int(np.prod(shape_of(self.x)))
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
+    def __iter__(self) -> Flat:
+        return self
+
+    def __next__(self) -> Any:
+        at = self.index
+        if at == len(self):
+            raise StopIteration
+        y = self[at]
+        self.index = at + 1
+        return y
 
 
+for _compare in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+    setattr(Flat, f"__{_compare.__name__}__", lambda self, other, compare=_compare: compare(self.copy(), other))
 means(np.ndarray.flat)(Flat)

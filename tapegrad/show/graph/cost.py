@@ -13,7 +13,8 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.loop import Loop
 from tapegrad.rules.registry import FOREIGN, Op, rrule
-from tapegrad.tape.tape import UNKNOWN, Call, Operation, value_of
+from tapegrad.tape.spec import UNKNOWN, Absent
+from tapegrad.tape.tape import Call, Operation, value_of
 
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
@@ -57,7 +58,7 @@ def cost_of(op: Operation) -> Cost:
         return Cost(bytes_of(val), None if None in each else fn.count * sum(filter(None, each)))
     if fn is rrule:
         fn, args, val = args[0], args[1:], val[0] if isinstance(val, tuple) else UNKNOWN
-    flops = None if val is UNKNOWN or not isinstance(fn, Op) else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val))
+    flops = None if type(val) is Absent or not isinstance(fn, Op) else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val))
     return Cost(bytes_of(val), flops)
 
 

@@ -16,7 +16,7 @@ from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import constant, derivative, expression, value_text
 from tapegrad.show.line import heading, role_of, short, shorten, tidy
-from tapegrad.tape.tape import UNKNOWN, Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value, operands
 from tapegrad.transforms.reverse import is_triple
 
 WIDEST = 32  # characters of a box
@@ -178,7 +178,7 @@ class _Folding:
 
 def _value(op: Operation) -> str:
     """Write a value in brief, "" where that says no more than the type."""
-    found = "" if op.val is UNKNOWN else tidy(short(op.val, 120))
+    found = "" if not has_value(op) else tidy(short(op.val, 120))
     return "" if found == f"<{op.type}>" else found
 
 

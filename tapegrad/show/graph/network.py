@@ -8,7 +8,7 @@ from tapegrad.errors import Location, locate
 from tapegrad.numbers.formatting import brief
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.line import role_of, short, tidy
-from tapegrad.tape.tape import UNKNOWN, Call, Guard, Operation, Tape
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
 from tapegrad.trace.tracer import collector
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _attributes(op: Operation, places: dict[tuple[int, int], Location]) -> dict[
     where = place_of(op, places)
     found: dict[str, Any] = {
         "op": brief(op.fn) if isinstance(op, Call) else op.kind, "kind": op.kind, "role": role_of(op), "text": tidy(op.body),
-        "type": "" if isinstance(op, Guard) else op.type, "value": "" if op.val is UNKNOWN else tidy(short(op.val)), "note": op.note,
+        "type": "" if isinstance(op, Guard) else op.type, "value": "" if not has_value(op) else tidy(short(op.val)), "note": op.note,
         "line": where.short if where else "", "source": where.source if where else ""}
     return found | {key: size for key, size in cost_of(op)._asdict().items() if size is not None}
 

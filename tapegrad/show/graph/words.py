@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import Accumulator, Scatter
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.show.line import short, shorten, tidy, untraced
-from tapegrad.tape.tape import UNKNOWN, Operation
+from tapegrad.tape.tape import Operation, has_value
 
 INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%",
          "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",
@@ -92,7 +92,7 @@ def number(value: Any, digits: int = 6) -> str:
 
 def value_text(op: Operation) -> str:
     """Write what an operation's value is: the number itself, or the type of an array."""
-    if op.val is UNKNOWN or type(op.val) in (Scatter, Accumulator):  # those are written in the end, by `conform`
+    if not has_value(op) or type(op.val) in (Scatter, Accumulator):  # those are written in the end, by `conform`
         return ""
     return number(op.val) or op.type
 

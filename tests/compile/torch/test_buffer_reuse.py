@@ -1,4 +1,4 @@
-"""Calls on torch that write where an argument lay: in the program's own memory, and nowhere else."""
+"""Calls on torch that write where an argument lay: in the program's own memory, and nowhere else (test_compile.py: of every op, at any size)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile.torch import buffer_reuse, masks
-from tests.cases import CASES
 from tests.cases.case import draw
-from tests.compile.torch import test_compile as test_torch_compile
 from tests.compile.torch.test_compile import close
 
 N = 3000
@@ -104,10 +101,3 @@ def test_what_a_users_pullback_keeps_stays() -> None:
     step = tg.value_and_grad(f, backend="torch")
     for _ in range(3):
         close(step(torch.tensor(X), torch.tensor(Y)), tg.grad(f, X, Y), 1e-9)
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_every_case_at_any_size(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "LARGE", 0)
-    monkeypatch.setattr(buffer_reuse, "LARGE", 0)
-    test_torch_compile.test_every_case(case)

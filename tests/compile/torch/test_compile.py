@@ -13,6 +13,7 @@ import torch
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
+from tapegrad.compile.torch import backend, buffer_reuse, masks
 from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.rules.registry import OPS, Op
@@ -68,8 +69,28 @@ def program_of(f: Any, *args: Any) -> Any:
 # -- what a replay gives
 
 
+def at_any_size(program: Any, leaves: list[Any]) -> Any:
+    """Return a program as a function that runs it as it is and as one of large values is, with the same numbers."""
+    small = eager(program, leaves)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masks, "LARGE", 0)
+        patch.setattr(buffer_reuse, "LARGE", 0)
+        large = eager(program, leaves)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        copies = [kept(x) for x in args], {key: kept(x) for key, x in kwargs.items()}
+        found = small(*args, **kwargs)
+        for a, b in zip(leaves_of(large(*copies[0], **copies[1])), leaves_of(found), strict=True):
+            assert type(a) is type(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None)
+            np.testing.assert_array_equal(numbers(a), numbers(b))
+        return found
+    run.source = large.source  # type: ignore[attr-defined]
+    return run
+
+
 @pytest.mark.parametrize("case", ROWS)
-def test_every_case(case: Case) -> None:
+def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backend.MODES, "auto", at_any_size)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         for args in case.samples:
@@ -102,6 +123,7 @@ def test_every_problem(name: str) -> None:
     assert step.stats.traces == 1
 
 
+@pytest.mark.quick
 def test_results_are_tensors_of_the_callers() -> None:
     def f(x: Any, y: Any) -> Any:
         return x + y, x, np.exp(x)[1:], np.exp(x), CAPTURED[:2], x.T
@@ -121,6 +143,7 @@ CAPTURED = np.arange(3.0)
 TENSOR = torch.arange(3.0, dtype=torch.float64)
 
 
+@pytest.mark.quick
 def test_gradients_serve_a_parameter() -> None:
     step = tg.value_and_grad(lambda w, x: np.sum(np.tanh(x @ w) ** 2), backend="torch")
     w, x = torch.nn.Parameter(torch.tensor(draw(3, 2))), torch.tensor(draw(4, 3))

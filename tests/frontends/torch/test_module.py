@@ -222,6 +222,7 @@ def test_a_module_has_the_gradients_of_torch(name: str) -> None:
     check(module, replay=name not in ("asking", "compiled", "spectral_norm"))
 
 
+@pytest.mark.quick
 def test_a_transformer_block() -> None:
     check(Block(), torch.randn(2, 5, 16), replay=False)
 

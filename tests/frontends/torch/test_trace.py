@@ -75,6 +75,7 @@ def test_random_numbers_are_those_that_torch_draws_and_a_replay_draws_afresh() -
     torch.testing.assert_close((dx * X).sum(), value)  # linear in x: the pullback draws what the call drew
 
 
+@pytest.mark.quick
 def test_numpy_functions_mean_on_a_tensor_what_they_mean_on_an_array() -> None:
     value, (dx,) = tg.trace(lambda x: np.sin(x).sum() * np.exp(x[0, 0]), X)[0], tg.gradient(lambda x: np.sin(x).sum(), X)
     torch.testing.assert_close(value, torch.sin(X).sum() * torch.exp(X[0, 0]))
@@ -88,6 +89,7 @@ def test_a_tensor_that_requires_grad_is_read_and_never_written() -> None:
     torch.testing.assert_close(dw, 2 * X)
 
 
+@pytest.mark.quick
 def test_a_gradient_of_a_gradient_goes_through_torchs_functions() -> None:
     def f(x: Any) -> Any:
         return torch.tanh(x).pow(3).sum()

@@ -19,6 +19,7 @@ def step(module: nn.Module, x: Any) -> Any:
 @pytest.mark.parametrize(("module", "shape"), [
     (nn.BatchNorm1d(3), (5, 3)), (nn.BatchNorm2d(3, momentum=0.3), (2, 3, 4, 4)), (nn.InstanceNorm1d(3, track_running_stats=True), (2, 3, 6)),
     (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.BatchNorm1d(3, affine=False)), (5, 3))])
+@pytest.mark.quick
 def test_new_statistics_are_returned_and_the_module_is_untouched(module: nn.Module, shape: Any) -> None:
     module = module.double()
     x = torch.randn(*shape, dtype=torch.float64)

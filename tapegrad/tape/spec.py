@@ -1,0 +1,300 @@
+"""spec: the type of a value apart from the value, and what stands where a value is absent."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.formatting import PYTHON, plain, type_text
+from tapegrad.numbers.tensors import is_tensor, is_tensor_type
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Spec:
+    """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; of anything else its class.
+
+    `type` is a name where the class is not there; `strides` are None where nobody knows how an array lies.
+
+    >>> Spec(float), spec_of(np.ones((3, 4))), spec_of(np.ones((3, 4)).T).order, spec_of((1, 2.0)).parts
+    (float, float64[3,4], 'F', (int, float))
+    """
+
+    type: Any
+    dtype: Any = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
+    device: str = "cpu"
+    parts: tuple[Spec, ...] = ()
+    is_array: bool = field(init=False, compare=False)
+    """Exactly NumPy's array, of no derived class."""
+    has_axes: bool = field(init=False, compare=False)
+    """An array with at least one axis."""
+    ndim: int = field(init=False, compare=False)
+    size: int = field(init=False, compare=False)
+    is_python: bool = field(init=False, compare=False)
+    """One of Python's numbers."""
+    is_scalar: bool = field(init=False, compare=False)
+    """One of NumPy's numbers."""
+    is_memory: bool = field(init=False, compare=False)
+    """An array, also one of a derived class."""
+    is_numpy: bool = field(init=False, compare=False)
+    """One of those two."""
+    is_contiguous: bool = field(init=False, compare=False)
+    """It lies row by row without gaps; axes of length 1 have no say."""
+    itemsize: int = field(init=False, compare=False)
+    nbytes: int = field(init=False, compare=False)
+    kind: str = field(init=False, compare=False)
+    """NumPy's letter for the kind of its dtype; "-" where there is none."""
+    _hash: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        def note(**known: Any) -> None:
+            for name, value in known.items():
+                object.__setattr__(self, name, value)
+        kind, size, itemsize = self.type if isinstance(self.type, type) else object, math.prod(self.shape), getattr(self.dtype, "itemsize", 0)
+        note(ndim=len(self.shape), size=size, itemsize=itemsize, nbytes=size * itemsize, kind=getattr(self.dtype, "kind", "-"),
+             is_array=kind is np.ndarray, has_axes=kind is np.ndarray and self.shape != (), is_python=kind in PYTHON,
+             is_scalar=issubclass(kind, np.generic), is_memory=issubclass(kind, np.ndarray), is_numpy=issubclass(kind, (np.ndarray, np.generic)),
+             _hash=hash((self.type, self.dtype, self.shape, self.strides, self.device, self.parts)))
+        note(is_contiguous=self._is_dense(range(self.ndim - 1, -1, -1)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def system(self) -> str:
+        """Whose number, array or tensor it is: "python", "numpy", "torch" or "other"."""
+        if isinstance(self.type, str):
+            return "torch" if self.type.startswith("torch.") else "other"
+        return "python" if self.is_python else "numpy" if self.is_numpy else "torch" if is_tensor_type(self.type) else "other"
+
+    @property
+    def is_complex(self) -> bool:
+        """True for complex numbers."""
+        if self.dtype is None:
+            return isinstance(self.type, type) and issubclass(self.type, complex)
+        return self.kind == "c" or getattr(self.dtype, "is_complex", False)  # torch's dtypes have no kind
+
+    @property
+    def layout(self) -> Any:
+        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous.
+
+        None where nobody knows.
+        """
+        if self.strides is None:
+            return None if self.is_memory else "C"
+        steps = tuple(step // self.itemsize for step in self.strides)
+        if self.system == "torch":
+            return "tensor" if self.is_contiguous else ("tensor", *steps)
+        if not self.is_memory or self.is_contiguous:
+            return "C"
+        return "F" if self._is_dense(range(self.ndim)) else steps
+
+    @property
+    def order(self) -> str:
+        """How a copy of an array lies in memory: "C", "F", or "K" for neither."""
+        layout = self.layout if self.layout in ("C", "F", None) else spec_of(np.empty_like(self.sample())).layout
+        return layout if isinstance(layout, str) else "K"
+
+    def _is_dense(self, axes: range) -> bool:
+        step = self.itemsize
+        for axis in axes if self.size else ():
+            n = self.shape[axis]
+            if n != 1:
+                if self.strides is None or self.strides[axis] != step:
+                    return False
+                step *= n
+        return True
+
+    @property
+    def is_pythonic(self) -> bool:
+        """True for one of Python's numbers, and for a tuple of them."""
+        return self.is_python or (self.type is tuple and self.parts != () and all(part.is_python for part in self.parts))
+
+    @property
+    def is_complete(self) -> bool:
+        """True where all is known, how an array lies too: what passes and writers of source go by."""
+        return not isinstance(self.type, str) and (not self.is_memory or self.strides is not None)
+
+    @property
+    def has_sample(self) -> bool:
+        """True for the spec of a number, or of an array."""
+        return self.is_array or self.is_python or (self.is_scalar and self.kind in "biufc")
+
+    def has_dtype(self, dtype: Any) -> bool:
+        """Return whether it is of that very dtype. A plain number has none, and NumPy takes None for float64: `None == np.dtype(float)`."""
+        return self.dtype is not None and bool(self.dtype == dtype)
+
+    def sample(self) -> Any:
+        """Return a read-only array of zeros that lies so, which takes no memory as long as nobody looks at all of it; of a number's spec 1."""
+        if self.is_python or self.is_scalar:
+            return self.type(1)
+        found: Any
+        if self.strides is None or self.dtype.hasobject:
+            found = np.zeros(self.shape, self.dtype, "F" if self.layout == "F" else "C")
+        else:
+            below = sum(step * (n - 1) for n, step in zip(self.shape, self.strides) if step < 0 and n)
+            above = sum(step * (n - 1) for n, step in zip(self.shape, self.strides) if step > 0 and n)
+            found = np.ndarray(self.shape, self.dtype, np.zeros(above - below + self.itemsize, np.uint8), -below, self.strides)
+        found.flags.writeable = False
+        return found
+
+    def __str__(self) -> str:
+        if isinstance(self.type, str):
+            return self.type
+        return type_text(self.type, self.dtype, self.shape, self.device)
+
+    __repr__ = __str__
+
+
+def same_type(a: Spec, b: Spec) -> bool:
+    """True if two values are known to have one type, shape and dtype, so that one may stand for the other; how they lie in memory does not matter."""
+    if a is b or (a.type is b.type and a.shape == b.shape and (a.dtype is b.dtype or a.dtype == b.dtype)):
+        return not isinstance(a.type, str)
+    return False
+
+
+def parsed(text: str, length: int = 0) -> Spec:
+    """Return what is known of a type by its name: `float`, `float64[3,4]`; of a tuple the number of its parts.
+
+    >>> parsed("float64[3,4]").shape, parsed("tuple", 2).parts
+    ((3, 4), (, ))
+    """
+    if text in _NAMES:
+        return Spec(_NAMES[text], parts=(NOTHING,) * length if text in ("tuple", "list") else ())
+    found = _ARRAY.match(text)
+    try:
+        if found is not None:
+            return Spec(np.ndarray, np.dtype(found[1]), tuple(int(n) for n in found[2].split(",") if n))
+        return Spec(np.dtype(text).type, np.dtype(text))
+    except TypeError:
+        return Spec(text, parts=(NOTHING,) * length)
+
+
+_NAMES = {kind.__name__: kind for kind in (*PYTHON, tuple, list, dict, str, type(None))}
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]$")
+
+
+# -- of a value
+
+_arrays: dict[Any, Spec] = {}  # those that were asked for: most are alike
+_MANY = 1 << 14
+FIXED: dict[Any, Spec] = {kind: Spec(kind) for kind in (*PYTHON, str, bytes, type(None), slice, type(Ellipsis))}
+"""The specs that follow from a value's exact type alone."""
+
+for _name in ("float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "bool_",
+              "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
+    _kind = getattr(np, _name)
+    FIXED[_kind] = Spec(_kind, np.dtype(_kind), (), ())
+
+
+def spec_of(x: Any) -> Spec:
+    """Return the spec of a value, or of what an argument of an operation stands for."""
+    kind = type(x)
+    if kind in OPERATIONS:
+        x = x.val
+        kind = type(x)
+    if kind is np.ndarray:
+        key = (x.dtype, x.shape, x.strides)
+        return _arrays.get(key) or _array(key)
+    known = FIXED.get(kind)
+    return OF.get(kind, _other)(x) if known is None else known
+
+
+def _array(key: tuple[Any, ...]) -> Spec:
+    if len(_arrays) >= _MANY:
+        _arrays.clear()
+    made = _arrays[key] = Spec(np.ndarray, *key)
+    return made
+
+
+def _other(x: Any) -> Spec:
+    bare, kind = plain(x), type(x)
+    if isinstance(x, (tuple, list)):
+        return _nest(x)
+    if hasattr(type(bare), "_type_name"):
+        return Spec(bare._type_name)
+    shape, dtype = getattr(bare, "shape", None), getattr(bare, "dtype", None)
+    if dtype is None or shape is None or isinstance(bare, type):
+        return Spec(kind)
+    strides = getattr(bare, "strides", None)
+    if is_tensor(bare) and str(bare.layout) == "torch.strided":
+        strides = tuple([step * dtype.itemsize for step in bare.stride()])
+    return Spec(kind, dtype, tuple(shape), strides, str(getattr(bare, "device", "cpu")))
+
+
+def _nest(x: Any) -> Spec:
+    return Spec(type(x), parts=tuple(map(spec_of, x)))
+
+
+OPERATIONS: set[type] = set()
+"""The classes of operations: what stands among the arguments of others for its value."""
+OF: dict[type, Callable[[Any], Spec]] = {tuple: _nest, list: _nest}
+"""How the spec of a value of some type is found."""
+
+
+# -- where there is no value
+
+NOTHING = Spec("")
+"""What is known of a value of which nothing is known."""
+
+
+class Absent:
+    """What stands where a value is absent: its spec. It answers for its shape and dtype, and raises TypeError where its content is asked for."""
+
+    __slots__ = ("spec",)
+    __array_ufunc__ = None
+
+    def __init__(self, spec: Spec = NOTHING) -> None:
+        self.spec = spec
+
+    @property
+    def _type_name(self) -> str:
+        return str(self.spec)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _ANSWERS or self.spec.dtype is None:
+            raise AttributeError(f"a value that is absent, {self.spec or 'of which nothing is known'}, has no {name!r}")
+        return getattr(self.spec, name)
+
+    def __len__(self) -> int:
+        return self.spec.shape[0] if self.spec.shape else len(self.spec.parts)
+
+    def _read(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"a {self.spec or 'value'} was dropped, and is read all the same: an error of tapegrad's")
+
+    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read  # those that Python would have an answer to, or find a way round
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return absent, (self.spec,)
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+_ANSWERS = frozenset(["dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"])
+UNKNOWN = Absent(NOTHING)
+"""What stands for a value of which nothing is known."""
+
+
+def absent(spec: Spec) -> Absent:
+    """Return what stands for an absent value, the same for all of one spec."""
+    return UNKNOWN if spec == NOTHING else _absent(spec)
+
+
+def part_of(val: Any, number: int) -> Any:
+    """Return a part of a nest, an absent one of one that is absent."""
+    if type(val) is not Absent:
+        return val[number]
+    return absent(val.spec.parts[number]) if number < len(val.spec.parts) else UNKNOWN
+
+
+_absent = lru_cache(_MANY)(Absent)
+OF[Absent] = lambda x: x.spec  # type: ignore[attr-defined]

@@ -1,0 +1,135 @@
+"""The tangent of one call, from those of its arguments.
+
+By the derivative, where an op's rule multiplies by it; by the op itself, where it is linear; else by its pullback, transposed. A partial
+multiplies by the conjugate of a derivative: of a real one it is its own transpose, and of a complex one the conjugate of what it makes of the
+conjugate.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.numbers.cotangents import ZeroTangent, dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import holds_tensor, is_tensor
+from tapegrad.ops.elementwise import add, astype, conj, is_complex, is_inexact, real, scalar
+from tapegrad.ops.shape import stretched
+from tapegrad.rules.registry import EACH, Op, as_numpy
+from tapegrad.transforms.reverse import nothing_flows
+from tapegrad.transforms.transpose import transposed
+
+Tangents = Sequence[Any]
+"""One for each positional argument of a call, None where it has none."""
+
+
+def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents, pullback: Any = None) -> Any:
+    """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is the one that was kept, if any."""
+    ts = [None if t is None or nothing_flows(op, i) else t for i, t in enumerate(tangents)]
+    if not _carries(op, y, kwargs) or all(t is None for t in ts):
+        return None
+    total: Any = None
+    for part in _parts(op, y, args, kwargs, ts, pullback):
+        if part is not None:
+            total = part if total is None else add(total, part)
+    return total if total is None or isinstance(total, (tuple, dict)) else settled(total, y)
+
+
+def _carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
+    """Return False for a call that has rounded to integers, or compared: nothing flows through."""
+    dtype = dtype_of(y)
+    if dtype is not None and dtype.kind == "b":
+        return False
+    return not (op is astype or op.__name__ == "setitem" or kwargs.get("dtype") is not None) or dtype is None or is_inexact(dtype)
+
+
+def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list[Any], pullback: Any) -> Iterator[Any]:
+    rest: list[Any] = list(ts)
+    if op.pointwise:
+        for i, t in enumerate(ts):
+            if t is not None and (is_complex(y) or not is_complex(args[i])):
+                rest[i] = None
+                yield _by_derivative(op, i, t, y, args, kwargs)
+    elif op.linear:
+        yield from _by_itself(op, args, kwargs, ts, rest)
+    if any(t is not None for t in rest):
+        yield _by_pullback(op, op.pullback(y, tuple(args), kwargs) if pullback is None else pullback, y, rest)
+
+
+def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:
+    try:
+        return transposed(pullback, y, tangents)
+    except TapeError as err:
+        raise type(err)(f"the tangent of {op.__name__} is made of its pullback, which cannot be traced: {err.what}", err.where,
+                        "write the pullback with NumPy or tapegrad's ops; or tg.grad, which calls it as it is") from err
+
+
+def _by_derivative(op: Op, i: int, t: Any, y: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the tangent times the derivative by argument `i`."""
+    partials: Any = op.partials
+    partial = partials[i] if isinstance(partials, tuple) else functools.partial(partials, i)
+    tensors = holds_tensor((t, y, *args))
+    given: Any = wrap((t, y, *args)) if tensors else (t, y, *args)
+    t, y, *args = given
+    try:
+        found = partial(conj(t), y, *args, **kwargs)
+    except ArithmeticError as err:
+        found = as_numpy(partial, conj(t), y, args, kwargs, err)
+    if type(found) is ZeroTangent:
+        return None
+    return unwrap(conj(found)) if tensors else conj(found)
+
+
+def _by_itself(op: Op, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents, rest: list[Any]) -> Iterator[Any]:
+    """Yield what a linear op makes of the tangents, and take from the `rest` those that it is linear in."""
+    if op.linear == EACH:
+        for i, t in enumerate(ts):
+            if t is not None:
+                rest[i] = None
+                yield op(*args[:i], t, *args[i + 1:], **kwargs)
+        return
+    if callable(op.linear):
+        found = op.linear(ts, *args, **kwargs)
+        if found is not NotImplemented:
+            rest[:] = [None] * len(rest)
+            yield found
+        return
+    places = range(len(args)) if op.linear is True else op.linear
+    if any(ts[i] is not None for i in places):
+        given = list(args)
+        for i in places:
+            rest[i], given[i] = None, _zeros(args[i]) if ts[i] is None else ts[i]
+        yield op(*given, **kwargs)
+
+
+def _zeros(x: Any) -> Any:
+    """Return zeros that lie in memory as an argument does."""
+    shape, x = shape_of(x), plain(x)
+    if is_tensor(x):
+        return torch.zeros_like(x, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64)
+    dtype = dtype_of(x)
+    if dtype is None:
+        return 0.0
+    kept = dtype if dtype.kind in "fc" else np.dtype(float)
+    return np.zeros_like(x, kept) if shape else kept.type(0)
+
+
+def settled(t: Any, y: Any) -> Any:
+    """Bring a tangent to its value: broadcast to its shape, real where it is real, of its precision. That of an integer stays real."""
+    shape, dtype, given = shape_of(y), dtype_of(y), dtype_of(t)
+    if shape_of(t) != shape:
+        t = stretched(t, shape)
+    if dtype is None:
+        return t if isinstance(plain(y), complex) or not is_complex(t) else real(t)
+    if given == dtype:
+        return t
+    t = scalar(t) if given is None else t
+    if dtype.kind != "c" and is_complex(t):
+        t = real(t)
+    return astype(t, dtype=dtype) if dtype.kind in "fc" and dtype_of(t) != dtype else t

@@ -1,0 +1,238 @@
+"""jacobian, hessian, hvp: shapes, nesting, both directions, orders, and what scipy.optimize asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import least_squares, minimize
+
+import tapegrad as tg
+from tapegrad.compile import jacobian as module
+
+X = np.array([0.3, 1.2, -0.7])
+A = np.arange(12.0).reshape(4, 3) / 10
+
+
+def f(x: Any) -> Any:
+    return np.tanh(A @ x) * x[0] + np.linalg.norm(x)
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def differences(f: Callable[[Any], Any], x: Any, eps: float = 1e-6) -> Any:
+    """Return the Jacobian of an array by an array, by central differences."""
+    columns = [(f(x + e.reshape(x.shape)) - f(x - e.reshape(x.shape))) / (2 * eps) for e in eps * np.eye(x.size)]
+    return np.stack(columns, -1).reshape(*np.shape(f(x)), *x.shape)
+
+
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+@pytest.mark.parametrize(("fn", "x"), [
+    (f, X), (lambda x: x.sum(), X), (lambda x: np.outer(x, x), X), (lambda x: x @ x.T, A), (lambda x: A * x, np.array(2.0)),
+    (lambda x: x[x > 0], X), (lambda x: np.zeros(0) * x.sum(), X), (lambda x: x ** 2, np.zeros((0, 2))),
+])
+def test_shapes_are_the_values_and_then_the_arguments(fn: Any, x: Any, mode: str) -> None:
+    found = tg.jacobian(fn, mode=mode)(x)
+    assert found.shape == np.shape(fn(x)) + x.shape
+    np.testing.assert_allclose(found, differences(fn, x) if x.size else np.zeros(found.shape), 1e-6, 1e-8)
+
+
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+def test_nesting(mode: str) -> None:
+    def model(p: Any, x: Any) -> Any:
+        return {"y": p["w"] @ x + p["b"][0], "loss": (p["w"] ** 2).sum(), "n": 3}
+    p = {"w": np.ones((2, 3)), "b": [0.5, "name"]}
+    found = tg.jacobian(model, argnums=(0, 1), mode=mode)(p, X)
+    (dp, dx), (lp, lx) = found["y"], found["loss"]
+    assert dp["w"].shape == (2, 2, 3) and dp["b"][0].shape == (2,) and dp["b"][1] is None and dx.shape == (2, 3)
+    np.testing.assert_allclose(dp["w"], np.einsum("ij,k->ijk", np.eye(2), X))
+    np.testing.assert_allclose(dx, p["w"])
+    np.testing.assert_allclose(lp["w"], 2 * p["w"])
+    assert float(lp["b"][0]) == 0.0 and not lx.any()
+    assert tg.jacobian(model, argnums=1, mode=mode)(p, X)["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_numbers(mode: str) -> None:
+    assert tg.jacobian(lambda x: x * x, mode=mode)(3.0) == 6.0
+    np.testing.assert_allclose(tg.jacobian(lambda x: x * X, mode=mode)(3.0), X)
+    assert tg.jacobian(lambda n: n * n, mode=mode)(3) == 6.0
+    assert tg.jacobian(lambda x: x.astype(np.float32), mode=mode)(X).dtype == np.float32
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_a_complex_value(mode: str) -> None:
+    found = tg.jacobian(lambda x: np.exp(1j * x) * x[0], mode=mode)(X)
+    np.testing.assert_allclose(found, differences(lambda x: np.exp(1j * x) * x[0], X), 1e-8, 1e-8)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_many_sweeps_are_one_compiled_tape(mode: str) -> None:
+    rng = np.random.default_rng(0)
+    a, x = rng.standard_normal((90, 70)), rng.standard_normal(70)
+
+    def g(x: Any) -> Any:
+        y = np.zeros(90)
+        y[:45] = np.sin(a[:45] @ x)
+        y[45:] = a[45:] @ (x * x) if x[0] < 10 else 0.0
+        return y
+    expected = np.concatenate([np.cos(a[:45] @ x)[:, None] * a[:45], 2 * a[45:] * x])
+    np.testing.assert_allclose(tg.jacobian(g, mode=mode)(x), expected, 1e-12, 1e-12)
+
+
+def test_the_shorter_side_decides(monkeypatch: Any) -> None:
+    ways = []
+    for name in ("_columns", "_rows"):
+        old = getattr(module.Layout, name)
+        monkeypatch.setattr(module.Layout, name, lambda self, sweep, old=old, name=name: ways.append(name) or old(self, sweep))
+    tg.jacobian(lambda x: A @ x)(X)
+    tg.jacobian(lambda x: A.T @ x)(np.ones(4))
+    assert ways == ["_columns", "_rows"]
+
+
+RUNS: list[int] = []
+
+
+def test_the_function_runs_once() -> None:
+    def counted(x: Any) -> Any:
+        RUNS.append(1)
+        return x * np.random.default_rng(len(RUNS)).normal(size=3)
+    made = tg.jacobian(counted)
+    for n in range(1, 10):
+        found = made(X)
+        assert len(RUNS) == n
+        np.testing.assert_allclose(found, np.diag(np.random.default_rng(n).normal(size=3)))
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_a_draw_is_the_same_in_every_column(mode: str) -> None:
+    rng = np.random.default_rng(3)
+    found = tg.jacobian(lambda x: x * rng.normal(), mode=mode)
+    for _ in range(4):
+        block = found(X)
+        assert len(set(np.diag(block).round(12))) == 1
+
+
+def test_what_is_called_often_sees_what_has_changed() -> None:
+    scale = {"by": 1.0}
+
+    def g(x: Any) -> Any:
+        return x * x * scale["by"] if x[0] > 0 else -x
+    for mode in ("forward", "reverse"):
+        made = tg.jacobian(g, mode=mode)
+        for k in range(60):
+            x = X * (1 if k % 5 else -1) if k % 3 else np.append(X, k)
+            scale["by"] = 1.0 + k // 20
+            expected = np.diag(2 * x * scale["by"]) if x[0] > 0 else -np.eye(len(x))
+            np.testing.assert_allclose(made(x), expected, 1e-12)
+
+
+def test_hessian() -> None:
+    h = tg.hessian(rosenbrock)(X)
+    np.testing.assert_allclose(h, differences(lambda x: tg.gradient(rosenbrock, x)[0], X), 1e-6, 1e-6)
+    np.testing.assert_allclose(h, h.T)
+    assert tg.hessian(lambda x: x ** 3)(2.0) == 12.0
+    blocks = tg.hessian(lambda p, s: (p["w"] ** 2).sum() * s ** 2 + p["b"] * s, argnums=(0, 1))({"w": X, "b": 2.0}, 3.0)
+    np.testing.assert_allclose(blocks[0]["w"][0]["w"], 18 * np.eye(3))
+    np.testing.assert_allclose(blocks[0]["w"][1], 12 * X)
+    np.testing.assert_allclose(blocks[1][0]["w"], 12 * X)
+    assert blocks[0]["b"][1] == 1.0 and blocks[1][0]["b"] == 1.0
+    np.testing.assert_allclose(blocks[1][1], 2 * (X ** 2).sum())
+
+
+def test_hvp() -> None:
+    v = np.array([1.0, -2.0, 0.5])
+    along = tg.hvp(rosenbrock)
+    for k in range(30):
+        x = X + k / 10
+        np.testing.assert_allclose(along(x, v), tg.hessian(rosenbrock)(x) @ v, 1e-10)
+    np.testing.assert_allclose(tg.hvp(lambda x, a: (a * x ** 3).sum())(X, v, 2.0), 12 * X * v)  # as SciPy calls it
+    np.testing.assert_allclose(tg.hvp(lambda a, x: (a * x ** 3).sum(), argnums=1)(2.0, X, v), 12 * X * v)
+    da, dx = tg.hvp(lambda a, x: (a * x ** 3).sum(), argnums=(0, 1))(2.0, X, (1.0, v))
+    np.testing.assert_allclose(dx, 12 * X * v + 3 * X ** 2)
+    np.testing.assert_allclose(da, (3 * X ** 2 * v).sum())
+
+
+def test_orders() -> None:
+    np.testing.assert_allclose(tg.gradient(lambda x: tg.jacobian(lambda y: y ** 3)(x).sum(), X)[0], 6 * X)
+    np.testing.assert_allclose(tg.jacobian(lambda x: tg.jacobian(lambda y: y ** 3)(x))(X)[1], np.diag([0, 6 * X[1], 0]))
+    np.testing.assert_allclose(tg.hessian(lambda x: tg.hessian(lambda y: (y ** 4).sum())(x).sum())(X), 24 * np.eye(3))
+    np.testing.assert_allclose(tg.jacobian(lambda x: tg.hvp(lambda y: (y ** 3).sum())(x, X))(X), 6 * np.diag(X))
+
+
+def test_scipy_takes_them_in_one_line() -> None:
+    x0 = np.zeros(5)
+    for found in (
+        minimize(tg.value_and_grad(rosenbrock, argnums=0), x0, jac=True),
+        minimize(rosenbrock, x0, jac=tg.jacobian(rosenbrock), hessp=tg.hvp(rosenbrock), method="trust-ncg"),
+        minimize(rosenbrock, x0, jac=tg.jacobian(rosenbrock), hess=tg.hessian(rosenbrock), method="trust-exact"),
+        minimize(lambda x, a: rosenbrock(x) * a, x0, args=(2.0,), jac=tg.jacobian(lambda x, a: rosenbrock(x) * a),
+                 hessp=tg.hvp(lambda x, a: rosenbrock(x) * a), method="trust-ncg"),
+    ):
+        np.testing.assert_allclose(found.x, 1.0, 1e-3)
+
+    def residuals(x: Any, a: Any = 1.0) -> Any:
+        return np.concatenate([10 * (x[1:] - x[:-1] ** 2), a - x[:-1]])
+    np.testing.assert_allclose(least_squares(residuals, x0, jac=tg.jacobian(residuals)).x, 1.0, 1e-6)
+    np.testing.assert_allclose(least_squares(residuals, x0, jac=tg.jacobian(residuals), kwargs={"a": 1.0}).x, 1.0, 1e-6)
+
+
+def test_torch() -> None:
+    torch.manual_seed(0)
+    w, x = torch.randn(4, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+
+    def g(x: Any) -> Any:
+        return torch.tanh(w @ x) * x.sum()
+    for mode in ("forward", "reverse"):
+        torch.testing.assert_close(tg.jacobian(g, mode=mode)(x), torch.func.jacrev(g)(x))
+    torch.testing.assert_close(tg.hessian(lambda x: g(x).sum())(x), torch.func.hessian(lambda x: g(x).sum())(x))
+
+
+def test_errors() -> None:
+    with pytest.raises(tg.ArgumentError, match="complex"):
+        tg.jacobian(lambda z: z * z)(1 + 1j)
+    with pytest.raises(tg.ArgumentError, match="no mode 'fwd'"):
+        tg.jacobian(f, mode="fwd")
+    with pytest.raises(tg.ArgumentError, match="which has no derivative"):
+        tg.jacobian(lambda x: "text")(X)
+    with pytest.raises(tg.ArgumentError, match="needs a seed"):
+        tg.hessian(lambda x: x)(X)
+    with pytest.raises(tg.ArgumentError, match="argument 1"):
+        tg.jacobian(f, argnums=1)(X)
+    with pytest.raises(tg.ArgumentError, match="argnums is None"):
+        tg.hvp(f, argnums=None)
+    with pytest.raises(tg.ArgumentError, match="has shape"):
+        tg.hvp(rosenbrock)(X, X[:2])
+
+
+# -- examples of others, in plain NumPy: JAX's "autodiff cookbook"
+
+
+def test_jax_cookbook() -> None:
+    rng = np.random.default_rng(0)
+    w, b = rng.standard_normal(3), 0.3
+    inputs = np.array([[0.52, 1.12, 0.77], [0.88, -1.08, 0.15], [0.52, 0.06, -1.30], [0.74, -2.49, 1.39]])
+    targets = np.array([True, True, False, True])
+
+    def predict(w: Any, b: Any) -> Any:
+        return 0.5 * (np.tanh((inputs @ w + b) / 2) + 1)
+
+    def predict_dict(params: Any) -> Any:
+        return predict(params["w"], params["b"])
+
+    def loss(w: Any) -> Any:
+        preds = predict(w, b)
+        return -np.sum(np.log(preds * targets + (1 - preds) * (1 - targets)))
+    p = predict(w, b)
+    expected = (p * (1 - p))[:, None] * inputs
+    for mode in ("forward", "reverse"):
+        np.testing.assert_allclose(tg.jacobian(lambda w: predict(w, b), mode=mode)(w), expected)
+        by_name = tg.jacobian(predict_dict, mode=mode)({"w": w, "b": b})
+        np.testing.assert_allclose(by_name["w"], expected)
+        np.testing.assert_allclose(by_name["b"], p * (1 - p))
+    np.testing.assert_allclose(tg.hessian(loss)(w), inputs.T @ ((p * (1 - p))[:, None] * inputs))

@@ -1,0 +1,94 @@
+"""A tape without the values of its calls is printed, saved, optimised, differentiated and compiled as one that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import ops
+from tapegrad.tape.tape import Call, Constant, Input, Tape, call, drop, has_value
+from tapegrad.testing import contract
+from tapegrad.transforms.walk import copy_tape
+from tests.cases.case import Case
+from tests.compile.test_compile import ROWS, same
+from tests.ops.test_ops import differentiable
+
+
+def without_values(tape: Tape) -> Tape:
+    """Return a copy of a tape whose calls have specs alone."""
+    bare = copy_tape(tape)
+    for op in bare:
+        if type(op) is Call and op.fn.__name__ != "draw":
+            drop(op)
+            op.pb = None
+    return bare
+
+
+def types(tape: Tape) -> list[str]:
+    return [op.type for op in tape]
+
+
+def lines(tape: Tape) -> list[str]:
+    return [repr(op) for op in tape]
+
+
+@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].samples])
+def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, tmp_path: Path) -> None:
+    args = case.samples[0]
+    value, tape = tg.trace(case.fn, *args)
+    bare = without_values(tape)
+    assert types(bare) == types(tape) and lines(bare) == lines(tape)
+    bare.check().save(tmp_path / "bare.tape")
+    loaded = tg.load(tmp_path / "bare.tape")  # which knows no more of arrays than their names
+    assert types(loaded) == types(tape)
+    same(tg.optimise(loaded).play(*args), value)
+    best = tg.optimise(bare)
+    assert lines(best) == lines(tg.optimise(tape)) and types(best) == types(tg.optimise(tape))
+    same(best.play(*args), value)
+    same(tg.compile(bare)(*args), value)
+    assert not any(has_value(op) for op in bare if type(op) is Call and op.fn.__name__ != "draw")
+
+
+@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].samples])
+def test_a_tape_without_values_is_differentiated(case: Case) -> None:
+    args = case.samples[0]
+    if not differentiable(case, args):
+        return
+
+    def f(*xs: Any, fn: Any = case.fn) -> Any:
+        return contract(fn(*xs))
+    tape = tg.trace(f, *args)[1]
+    expected = tg.flatgrad(tape)
+    for made in (tg.flatgrad(without_values(tape)), tg.primitivize(tg.back(tg.rewrite(without_values(tape))))):
+        assert types(made) == types(made)
+        same(made.play(*args), expected.play(*args))
+    assert lines(tg.flatgrad(without_values(tape))) == lines(expected)
+
+
+def test_a_loop_without_values() -> None:
+    def f(x: Any) -> Any:
+        for k in range(20):
+            x = x + k * np.sin(x)
+        return x
+    tape = tg.roll(tg.trace(f, 0.3)[1], saved=0)
+    bare = without_values(tape)
+    assert lines(tg.optimise(bare)) == lines(tg.optimise(tape)) and types(bare.check()) == types(tape)
+    same(tg.compile(bare)(0.5), f(0.5))
+    same(tg.flatgrad(bare).play(0.5), tg.flatgrad(tape).play(0.5))
+
+
+@pytest.mark.parametrize("number", [2.0, float("nan"), np.float64(3.0), np.float32(3.0)])
+def test_a_constant_is_folded_to_the_type_that_was_recorded(number: Any) -> None:
+    tape = Tape()
+    x, c = tape.push(Input(np.ones(3, np.float32), "x")), tape.push(Constant(number))
+    y = tape.push(Call(ops.exp, (c,), None, type(number)(np.exp(number))))
+    tape.result = tape.push(call(ops.multiply, x, y))
+    x = np.ones(3, np.float32)
+    for each in (tape, without_values(tape)):
+        best = tg.optimise(each)
+        assert [type(arg) for arg in best.result.args if not isinstance(arg, Call | Input)] == [type(number)]  # type: ignore[union-attr]
+        same(best.play(x), tape.play(x), 1e-5)
