@@ -20,6 +20,9 @@
 | np.add.at(whole, 0, x): a float added to ints | UnknownFunction |
 | x * o, an array and an object of the user's that NumPy goes through | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
+| np.gcd(x, 2) of a Fraction: no exact meaning | UnknownFunction |
+| x * n, a number of a kind that nobody has registered | UnknownFunction |
+| Decimals at another precision than at the beginning of the trace | UnknownFunction |
 | using x after its trace | EscapedProxy |
 | a call without a rule | MissingRule |
 | a replay that takes another branch | GuardError |
@@ -152,7 +155,7 @@ def _is_library(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     if file in _known_libraries:
         return True
-    found = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch")
+    found = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch", "mpmath")
     if not file.startswith("<"):  # code from a text has no file of its own
         (_known_libraries if found else _known_users).add(file)
     return found
@@ -297,7 +300,7 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
-_NAMES = re.compile(r"\b(?:(?:type|from|not|component:) |')(?:Proxy|Scalar|Items|Tracked)\b")  # as Python's own errors name the type of an argument
+_NAMES = re.compile(r"(?:\b(?:type|from|not|component:) |\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b")  # the type of an argument
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:

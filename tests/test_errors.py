@@ -7,6 +7,9 @@ import math
 import pickle
 import re
 import statistics
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -63,6 +66,21 @@ class Pair:
         return 2
 
 
+class Odd(Number):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __mul__(self, other: Any) -> Any:
+        return other
+
+    __rmul__ = __mul__
+
+
+def _precisely(x: Any) -> Any:
+    with localcontext() as context:
+        context.prec = 50
+        return x / 3
+
+
 def _branch(x: Any) -> Any:
     return x if x > 0 else -x
 
@@ -90,6 +108,9 @@ TABLE = {
     "np.add.at(whole, 0, x): a float added to ints": (lambda: tg.grad(_adds_to_ints, np.arange(2), 0.5), "add.at of float64 into int64"),
     "x * o, an array and an object of the user's that NumPy goes through": (lambda: tg.grad(lambda x: (x * Pair()).sum(), *TWO), "multiply of an array and a Pair"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
+    "np.gcd(x, 2) of a Fraction: no exact meaning": (lambda: tg.grad(lambda x: np.gcd(x, 2), Fraction(4)), "gcd has no exact meaning"),
+    "x * n, a number of a kind that nobody has registered": (lambda: tg.grad(lambda x: x * Odd(), *ONE), "register"),
+    "Decimals at another precision than at the beginning of the trace": (lambda: tg.grad(_precisely, Decimal(2)), "precision"),
     "using x after its trace": (lambda: tg.grad(lambda x: LEAKED[0] * x, *ONE), "ended"),
     "a call without a rule": (lambda: tg.grad(lambda x: ruleless(x), *ONE), "no rule"),
     "a replay that takes another branch": (lambda: tg.trace(_branch, 1.0)[1].play(-1.0), "was True"),

@@ -15,6 +15,8 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.visit import LOST, Visit
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.recorded_names import codes_of, glance
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.systems import systems_of
 from tapegrad.ops import default_rng, draw
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
@@ -326,6 +328,9 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     """
     chosen = choose(backend, device, mode, passes)
     if isinstance(f, Tape):
+        if systems_of(f.ops):
+            raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which there is no faster code", None,
+                                "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
     def make(visit: Visit, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:

@@ -9,6 +9,7 @@ from tapegrad.compile.choice import Choice, choice_of, chosen
 from tapegrad.compile.path import Path, Rent
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.observer import Observer
+from tapegrad.numbers.systems import systems_of
 from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
@@ -62,7 +63,7 @@ class Visit:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
         self.rent.measure(tape)
-        if not self.looks:
+        if not self.looks or systems_of(tape.ops):  # there is no faster code for numbers of other systems
             return False
         recorded = compiled._backend.clock()
         if compiled.warmup is None and not self.rent.ends(recorded - self.start, compiled._pace):

@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.registry import CONSTANT, Op, Traced, leave, register, tracer_of
+from tapegrad.trace.interposition import as_float
 from tapegrad.trace.proxy import plain as value_of
 
 for _fn, _op in [
@@ -52,6 +53,7 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
 
 def number(x: Any) -> Any:
     """Return one of NumPy's numbers as Python's, which is what math computes with."""
+    x = as_float(x)
     return ops.item(x) if isinstance(x, Traced) and isinstance(plain(x), np.generic) else float(x) if isinstance(x, np.floating) else x
 
 

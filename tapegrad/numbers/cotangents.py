@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, PYTHON, device_of, is_tensor, numpy_dtype, result_type, to_tensor
 from tapegrad.numbers.view_path import Path, add_at
@@ -295,8 +296,10 @@ def project(dx: Any, x: Any) -> Any:
     if shape != wide:
         dx = unbroadcast(dx, wide, shape)
     dtype, given = dtype_of(x), dtype_of(dx)
+    if type(dx) not in ORDINARY or type(x) not in ORDINARY:
+        dx = _of_system(dx, x, given)
     if dtype is None:  # a plain number
-        return dx if isinstance(x, complex) or not _is_complex(dx, given) else dx.real
+        return dx if _is_complex(x, None) or not _is_complex(dx, given) else dx.real
     if given is None or given == dtype or not hasattr(dtype, "kind"):
         if given is None and isinstance(dx, complex) and dtype.kind != "c":
             dx = dx.real
@@ -307,6 +310,19 @@ def project(dx: Any, x: Any) -> Any:
         return dx.astype(dtype) if given.kind == "c" else dx
     if dtype.kind == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
+    return dx
+
+
+def _of_system(dx: Any, x: Any, given: Any) -> Any:
+    """Return a cotangent in the number system of its input: what comes of exact numbers to a float is a float, to an integer it stays exact."""
+    known = system(x)
+    if known is not None:
+        return dx if shape_of(dx) else as_kind(dx, type(plain(x)))
+    if given is None and system(dx) is not None:
+        kind = type(plain(x))
+        if issubclass(kind, np.generic):
+            kind = complex if issubclass(kind, np.complexfloating) else float
+        return as_kind(dx, kind) if kind in (float, complex) else dx
     return dx
 
 
@@ -333,7 +349,7 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
 
 
 def _is_complex(dx: Any, dtype: Any) -> bool:
-    return isinstance(dx, complex) if dtype is None else getattr(dtype, "kind", "") == "c"
+    return (isinstance(dx, complex) or is_complex_number(plain(dx))) if dtype is None else getattr(dtype, "kind", "") == "c"
 
 
 def conform(dx: Any, x: Any) -> Any:
@@ -356,13 +372,15 @@ def conform(dx: Any, x: Any) -> Any:
         if isinstance(x, np.ndarray):
             return np.zeros(x.shape, x.dtype if x.dtype.kind in "fc" else float)
         dx = 0.0
+    if system(x) is not None:
+        return as_kind(dx, type(plain(x)))
     if isinstance(x, np.ndarray):
         dtype = x.dtype if x.dtype.kind in "fc" else None
         return np.array(dx if shape_of(dx) == x.shape else np.broadcast_to(dx, x.shape), dtype)
     if isinstance(x, np.generic):
         return x.dtype.type(dx) if x.dtype.kind in "fc" else np.float64(dx)
     if type(x) is float or type(x) is int:
-        return float(dx)
+        return float(dx) if type(x) is float or system(dx) is None else dx
     if type(x) is complex:
         return complex(dx)
     return dx

@@ -22,7 +22,10 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import is_complex_number, system
+from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules.registry import Op, Partial, define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -39,7 +42,8 @@ def conj(x: Any) -> Any:
 
 def is_complex(x: Any) -> bool:
     """True for a complex number, array or proxy of one."""
-    return getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") == "c"  # type: ignore[no-any-return]
+    kind = getattr(dtype_of(x), "kind", None)
+    return kind == "c" if kind is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -112,7 +116,15 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv))
-remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -floor(divide(a, b)), means=(np.remainder, operator.mod),
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if system(a) is not None or system(b) is not None:  # Decimal's remainder has the sign of `a`, and a quotient is rounded
+        return rint((a - a % b) / b)
+    return floor(divide(a, b))
+
+
+remainder = elementwise("remainder", operator.mod, 1, lambda y, a, b: -_quotient(a, b), means=(np.remainder, operator.mod),
                         on_torch=_of_integers(operator.mod))
 fmod = elementwise("fmod", np.fmod, 1, lambda y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
 square = elementwise("square", np.square, lambda y, x: 2 * x, means=(np.square,))
@@ -123,12 +135,24 @@ def _by_base(y: Any, x: Any, p: Any) -> Any:
         # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
     if isinstance(p, (int, float)) and not hasattr(p, "shape"):
-        return p * x ** (p - 1) if p else 0.0
+        return p * x ** (p - 1) if p else 0
     return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))
 
 
 def _by_exponent(y: Any, x: Any, p: Any) -> Any:
+    if system(y) is not None:
+        return _exactly_by_exponent(y, number_like(y, x))  # the logarithm of an integer would be a float
     return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1, x)))
+
+
+def _exactly_by_exponent(y: Any, x: Any) -> Any:
+    try:
+        factor = log(where(equal(x, 0), 1, x))
+    except ArithmeticError:  # Decimal raises of a negative number, where others have nan
+        factor = number_like(y, math.nan)
+    if is_complex(factor) and not is_complex(y):
+        factor = number_like(y, math.nan)
+    return where(equal(x, 0), 0.0, y * factor)
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
@@ -136,7 +160,16 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 
 # -- powers, exponentials, logarithms
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, x: 0.5 / y, means=(np.sqrt,), scalar=math.sqrt)
+
+def _ln2(y: Any) -> Any:
+    return LN2 if system(y) is None else log(number_like(y, 2))
+
+
+def _ln10(y: Any) -> Any:
+    return LN10 if system(y) is None else log(number_like(y, 10))
+
+
+sqrt = elementwise("sqrt", np.sqrt, lambda y, x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)
 
 
 def _cbrt(x: Any) -> Any:
@@ -147,11 +180,11 @@ def _cbrt(x: Any) -> Any:
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
 exp = elementwise("exp", np.exp, lambda y, x: y, means=(np.exp,), scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, lambda y, x: y * LN2, means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
+exp2 = elementwise("exp2", np.exp2, lambda y, x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
 expm1 = elementwise("expm1", np.expm1, lambda y, x: y + 1, means=(np.expm1,), scalar=math.expm1)
 log = elementwise("log", np.log, lambda y, x: 1 / x, means=(np.log,), scalar=math.log)
-log2 = elementwise("log2", np.log2, lambda y, x: 1 / (x * LN2), means=(np.log2,), scalar=math.log2)
-log10 = elementwise("log10", np.log10, lambda y, x: 1 / (x * LN10), means=(np.log10,), scalar=math.log10)
+log2 = elementwise("log2", np.log2, lambda y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
+log10 = elementwise("log10", np.log10, lambda y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10)
 log1p = elementwise("log1p", np.log1p, lambda y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, b: exp(a - y), lambda y, a, b: exp(b - y), means=(np.logaddexp,))
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, b: exp2(a - y), lambda y, a, b: exp2(b - y), means=(np.logaddexp2,))
@@ -320,7 +353,7 @@ where = define("where", np.where, (None, lambda dy, y, c, a, b: where(c, dy, 0.0
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
     # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for among the operands,
     # where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half of max(x, 0) equals 0)
-    return where(equal(mine, y), where(equal(mine, other), 0.5 * dy, dy), 0.0)
+    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
 
 
 def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tapegrad.numbers.systems import systems_of
 from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
@@ -19,6 +20,7 @@ from tapegrad.trace.tracer import collector
 
 Pass = Callable[[Tape], Tape]
 DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, forwarding, cse, dce)
+EXACT: tuple[Pass, ...] = (specialise, dce)
 ROUNDS = 4  # what one pass leaves may be work for another: so often at most
 LONG = 5000  # a tape of as many operations goes through another round only where the last removed a quarter of it
 
@@ -40,6 +42,8 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     >>> len(best) < len(flat), best.play(2.0, 3.0) == flat.play(2.0, 3.0)
     (True, True)
     """
+    if systems_of(tape.ops):  # others compute with constants, in floats or at the precision of today
+        passes = [each for each in passes if each in EXACT]
     with collector:
         return own_results(_rounds(tape, passes, report), tape)
 

@@ -18,6 +18,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
 from tapegrad.numbers.formatting import brief, is_python, plain, quoted, type_name
+from tapegrad.numbers.systems import PRECISION, system
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
     ORDINARY,
@@ -32,7 +33,7 @@ from tapegrad.numbers.tensors import (
     torch_dtype,
 )
 from tapegrad.numbers.view_path import assign
-from tapegrad.ops import draw, getfield, pack, setitem
+from tapegrad.ops import convert, draw, getfield, pack, setitem
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
@@ -43,6 +44,7 @@ from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.context import are_apart
 from tapegrad.trace.guards import FIXED, KINDS
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.flatten import ValueAndGradients
 
@@ -50,6 +52,8 @@ FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
     "float": float, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
+    "decimal precision": lambda x: PRECISION["decimal precision"](),
+    "mpmath precision": lambda x: PRECISION["mpmath precision"](),
     **FIXED,
 }
 
@@ -349,6 +353,7 @@ def verify(guard: Guard, value: Any) -> None:
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
     if not same:
+        check_precision(guard)
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
 
@@ -393,7 +398,17 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
             # `x += 1` and much else that leaves no guard means something different
             raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
                              "trace the function again with these arguments")
+        if (type(given) not in ORDINARY or type(x.val) not in ORDINARY) and system(given) is not system(x.val) and not speaks_any(tape):
+            raise GuardError(f"{x.label or x.name} was {type_name(x.val)} when {tape.name} was recorded, and now is {type_name(given)}: "
+                             f"floats and conversions on the tape would round it", None, "trace the function again with these arguments")
     return [fn, *leaves]
+
+
+def speaks_any(tape: Tape) -> bool:
+    """True for a tape without a float, or a number of one system, among its constants: it means the same for numbers of any."""
+    constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
+    fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants if not isinstance(x, Operation))
+    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform) for op in tape.ops)
 
 
 def is_array(x: Any) -> bool:
@@ -404,7 +419,7 @@ def is_array(x: Any) -> bool:
 
 def is_number(x: Any) -> bool:
     """True for a plain number, NumPy's scalars included, or a proxy of one."""
-    return isinstance(plain(x), (int, float, complex, np.generic))
+    return isinstance(plain(x), (int, float, complex, np.generic)) or system(x) is not None
 
 
 def kind_of(x: Any) -> str:

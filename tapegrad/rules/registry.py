@@ -14,6 +14,7 @@ from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_locat
 from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.numbers.formatting import plain, spelled
 from tapegrad.numbers.parallel import LONG, in_parts
+from tapegrad.numbers.systems import promoted, system_of
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
 from tapegrad.rules.missing_rule import missing_rule
@@ -128,7 +129,7 @@ class Op:
 
     def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
         wrapped = tensors = special = False
-        tracer = None
+        tracer = exact = None
         for leaf in leaves:
             kind = type(leaf)
             if kind in ORDINARY:
@@ -143,10 +144,12 @@ class Op:
                 tensors = True
             elif isinstance(leaf, SPECIAL):
                 special = True
+            elif exact is None:
+                exact = system_of(kind)
         if tracer is not None:
             return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
         if not tensors and not special:
-            return self.read(*args, **kwargs)
+            return self.read(*args, **kwargs) if exact is None else exact.run(self, *args, **kwargs)
         if special:  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
         if self.torch is None:
@@ -206,6 +209,7 @@ class Op:
             return dy
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
             return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
+        args, x = promoted(args, y) if type(y) not in _NUMPYS else args, args[i]
         partials = self.partials
         if isinstance(partials, tuple):
             partial = partials[i]
@@ -219,7 +223,7 @@ class Op:
             dx = partial(dy, y, *args, **kwargs)
         except ArithmeticError as err:
             dx = as_numpy(partial, dy, y, args, kwargs, err)
-        return project(dx, args[i])
+        return project(dx, x)
 
     def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
@@ -242,7 +246,7 @@ def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dic
     The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
     """
     given = [dy, y, *args]
-    if not any(type(plain(x)) in _PYTHONS for x in given):
+    if system_of(type(plain(y))) is not None or not any(type(plain(x)) in _PYTHONS for x in given):
         raise err
     return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
 from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.systems import system
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import getfield
 from tapegrad.rules.registry import Cotangents, Traced, rrule
@@ -189,7 +189,7 @@ def _type(op: Operation) -> str:
 def _value(op: Operation) -> str:
     """Write a number, or an array of a few; what an input or a constant shows anyway is left out."""
     value = untraced(op.val)
-    number = isinstance(value, (bool, int, float, complex, Fraction)) or hasattr(value, "dtype")
+    number = isinstance(value, (bool, int, float, complex)) or hasattr(value, "dtype") or system(value) is not None
     if isinstance(value, float) and isinstance(op, Call):
         return f"{value:.6g}"
     return tidy(short(value, 24)) if number and isinstance(op, Call) and _few(value) else ""

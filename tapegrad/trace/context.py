@@ -18,6 +18,7 @@ from tapegrad.errors import HEARERS, ConcretizationError, EscapedProxy, Mutation
 from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.systems import OPERATORS, is_complex_number, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, overlap
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
@@ -27,6 +28,7 @@ from tapegrad.tape.call_stack import Paths
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.trace import ownership
+from tapegrad.trace.number_systems import follow
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
@@ -80,7 +82,7 @@ class Context:
 def number_kind(x: Any) -> str:
     """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
     x = plain(x)
-    return "array" if shape_of(x) else "complex" if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
+    return "array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
 
 
 NUMERIC = "biufc"  # kinds of dtypes
@@ -119,9 +121,9 @@ class Tracer:
     Where the tape `replays`, what steered the program is guarded on it.
     """
 
-    __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "grad", "guarded", "inputs", "laid",
-                 "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
-                 "tape", "written")
+    __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error", "followed", "grad", "guarded",
+                 "inputs", "laid", "lasting", "lent", "level", "once", "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting",
+                 "settings", "special", "tape", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False, once: Economy | None = None,
                  replays: bool = True) -> None:
@@ -140,6 +142,7 @@ class Tracer:
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
         self.special = self.dynamic = self.laid = self.apart = False
+        self.followed: tuple[Any, ...] = ()  # the number systems that are looked after
         self.error: Exception | None = None  # the last that a call raised
         self.settings: tuple[tuple[str, str], ...] = ()  # of NumPy's floating-point errors, while the program has made some of them raise
         self.refusal: TapeError | None = None  # the first, which the program may have caught, or a library, or Python made an error of its own of
@@ -327,6 +330,7 @@ class Tracer:
             if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
                 return known[1]
             return self.constant(("tensor", id(arg)), arg, arg.detach().clone())
+        follow(self, refuse_unknown(arg, "the program's constant"))
         return arg
 
     def read_outside(self, x: Any) -> None:
@@ -476,16 +480,13 @@ def are_apart(arrays: tuple[Any, ...]) -> bool:
 def has_arithmetic(cls: Any) -> bool:
     """Return whether a user's subclass of a Python number has operators of its own."""
     own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
-    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in _OPERATORS)
-
-
-_TWO = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-_OPERATORS = ("__neg__", "__abs__", *(f"__{side}{name}__" for name in _TWO for side in ("", "r")))
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:
     """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
     cls: Any = type(x)
+    refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
                               "float(x), for the plain number")

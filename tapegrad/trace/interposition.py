@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import ops
 from tapegrad.errors import in_our_words
+from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, PROXIES, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
 from tapegrad.trace.context import LISTENERS
@@ -32,6 +34,12 @@ PROGRAMS = ("numpy.polynomial.",)
 
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
+
+
+def as_float(x: Any) -> Any:
+    """Return a traced number of another number system as the float that math's functions make of it."""
+    known = system(x) if isinstance(x, Traced) else None
+    return x if known is None else ops.convert(x, to=complex if known.is_complex else float)
 
 
 def _listed(x: Any) -> Any:
@@ -55,7 +63,9 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
-                        return record_unary(arg, meaning, shim)  # type: ignore[arg-type]
+                        x = arg if type(arg._val) in ORDINARY else as_float(arg)
+                        return record_unary(x, meaning, shim)  # type: ignore[arg-type]
+                    args = tuple(map(as_float, args))  # what math computes with
                     tracer = tracer_of(args)
                     return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
                 except Exception as err:
@@ -345,7 +355,7 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
 
 def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
-    tracer = tracer_of(leaves_of((args, kwargs)))
+    tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS else (args, kwargs)))
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         return original(*args, **kwargs)
     if isinstance(FOREIGN.get(fn), Op) or tracer.ctx.is_primitive(fn):

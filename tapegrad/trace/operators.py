@@ -145,7 +145,16 @@ def _power(self: Proxy, other: Any, modulus: Any = None) -> Any:
     return _pow(self, other)
 
 
-for _name, _fn in (("pow", _power), ("rpow", _reflected(ops.pow, operator.pow))):
+_rpow = _reflected(ops.pow, operator.pow)
+
+
+def _reflected_power(self: Proxy, other: Any) -> Any:
+    if type(other) is float and (frame := _getframe(1)).f_globals.get("__name__") == "fractions":
+        other = frame.f_locals["a"]  # `Fraction ** x` has made a float of the fraction before it asks (until Python 3.12)
+    return _rpow(self, other)
+
+
+for _name, _fn in (("pow", _power), ("rpow", _reflected_power)):
     setattr(Proxy, f"__{_name}__", _fn)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from sys import _getframe
 from typing import Any
 
@@ -15,15 +14,17 @@ from tapegrad import ops
 from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.registry import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import call_plainly, content, lost, place_of_out
+from tapegrad.trace.call_arguments import call_plainly, content, lost
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import KINDS
+from tapegrad.trace.methods import Method, into_out, shown
 from tapegrad.tree.flatten import is_generator, leaves_of
 
 _new = object.__new__
@@ -86,14 +87,19 @@ class Proxy(Slotted):
     def __class__(self) -> type:  # type: ignore[misc, override]
         # isinstance(x, np.ndarray) holds for a proxy of one; where the program asks, a guard remembers the answer
         cls = self._val.__class__
-        if _getframe(1).f_code.co_filename not in INTERNAL:
+        if (frame := _getframe(1)).f_code.co_filename not in INTERNAL:
+            if computes(frame, behind(self._val)):
+                return Proxy
             self._fact("class", KINDS.get(cls, cls))
         return cls  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         val = behind(self._val)
-        if name.startswith("__array_") or name == "__dlpack__":
-            raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do
+        if name.startswith(("__array_", "_mp")) or name == "__dlpack__":
+            if name == "_mpmath_" and not is_operator(_getframe(1)):
+                raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad knows, of an mpf among the "
+                           "arguments; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
+            raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do, and mpmath's operators ask the traced number
         try:
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute
@@ -103,6 +109,8 @@ class Proxy(Slotted):
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
         meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
+        if meaning is None and (known := system_of(type(val))) is not None:
+            return shown(self, known, name)
         if meaning is None:
             if name in _STATIC_ATTRIBUTES and isinstance(val, (np.ndarray, np.generic)):
                 self._fact("shape", shape_of(val))
@@ -113,7 +121,7 @@ class Proxy(Slotted):
             raise unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":
             return meaning(self)
-        return _Method(self, meaning, f"{owner.__name__}.{name}")
+        return Method(self, meaning, f"{owner.__name__}.{name}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -184,7 +192,8 @@ class Proxy(Slotted):
         return self._steer("index", operator.index)
 
     def __hash__(self) -> Any:
-        if isinstance(behind(self), (float, complex, np.inexact)) and not self._tracer.independent(views.peek(self)):
+        val = behind(self)
+        if (isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and not self._tracer.independent(views.peek(self)):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: "
                         "f.__wrapped__(x)")
@@ -294,32 +303,6 @@ class Proxy(Slotted):
 _STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])  # they follow from the shape and the dtype, not from numbers
 
 
-def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    return getattr(x, name)(*args, **kwargs)
-
-
-class _Method:
-    """A method of a traced value, looked up and not yet called."""
-
-    __slots__ = ("_meaning", "_name", "_self")
-
-    def __init__(self, proxy: Proxy, meaning: Callable[..., Any], name: str) -> None:
-        self._self, self._meaning, self._name = proxy, meaning, name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return _into_out(self._plainly, self._meaning, (self._self, *args), kwargs)
-        except Exception as err:
-            self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
-            raise
-
-    def _plainly(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        return _method(x, self._name.rpartition(".")[2], *args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<{self._name} of {self._self!r}>"
-
-
 class Scalar(Proxy):
     """A proxy of one of NumPy's scalars, which has an index (`x[..., None]`), and is no sequence."""
 
@@ -361,7 +344,7 @@ class Items(Scalar):
             raise
 
 
-_NUMBERS = (float, int, complex, bool, Fraction, np.random.Generator, np.random.RandomState)
+_NUMBERS = (float, int, complex, bool, *SYSTEMS, np.random.Generator, np.random.RandomState)
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])
@@ -387,6 +370,9 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
     """
     if type(val) not in ORDINARY and is_tensor(val):
         proxy = TENSORS[0](op, val, tracer)
+    elif type(val) not in CLASSES and system_of(type(val)) is not None:
+        CLASSES[type(val)] = Proxy
+        return make(op, val, tracer, origin)
     else:
         proxy = _new(CLASSES.get(type(val), Items))
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
@@ -421,7 +407,7 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     meaning = FOREIGN.get(func)
     if meaning is not None and type(meaning) is not Refusal:
         try:
-            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else _into_out(func, meaning, args, kwargs)
+            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else into_out(func, meaning, args, kwargs)
         except Exception as err:
             tracer.raised(func, args, kwargs, err)
             raise
@@ -432,18 +418,6 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     raise unknown(func)
 
 
-def _into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
-    out, given = kwargs.get("out"), (args, kwargs)
-    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
-        return meaning(*args, **kwargs)
-    if out is not None:
-        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
-    elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
-        out, args = args[at], (*args[:at], None, *args[at + 1:])
-    else:
-        return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
@@ -470,7 +444,7 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     y = fn(array, x._val) if array is a else fn(x._val, array)
     if tracer.once is not None:
         tracer.meet(y)
-    if tracer.custom or type(y) is tuple:
+    if tracer.custom or type(y) is tuple or type(x._val) not in ORDINARY:  # of a number of another system: an array of objects, which is refused
         return tracer.record(op, (a, b), NO_KWARGS, y)
     return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
 

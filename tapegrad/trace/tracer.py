@@ -13,6 +13,7 @@ import numpy as np
 
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import MutationError, TapeError, in_our_words
+from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import pack
 from tapegrad.rules.registry import Op, Traced
@@ -21,6 +22,7 @@ from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer, plain_array
 from tapegrad.trace.interposition import interposition, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.number_systems import follow
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.value_retention import Economy, is_large
@@ -87,9 +89,11 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
+    exact: list[Any] = []
     for i, leaf in enumerate(leaves):
         if type(leaf) not in ORDINARY:
             plain_array(leaf, labels[i])
+            exact += [leaf] if system(leaf) is not None else []
             leaves[i] = detached(leaf)
     if grad:
         signature.refuse_opaque()
@@ -102,6 +106,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     for number, x in enumerate(inputs, 2):
         x.id = number
     tape.ops += inputs
+    for leaf in exact:
+        follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     tracer.inputs = proxies
     for leaf in filter(is_large, leaves):
@@ -113,7 +119,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if any(memos) else None
-    leave = interposition.enter(tracer, [_globals(fn), *names], [g for g in ctx.primitives if isinstance(g, FunctionType)])
+    leave = interposition.enter(tracer, [_globals(fn), *names],
+                                 [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
     with collector:
         try:
             if rerouting is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from tapegrad.errors import Location, TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
@@ -231,6 +232,8 @@ def _zero(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
         return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
+    if system(x) is not None:
+        return as_kind(0, type(x))
     return 0j if isinstance(x, complex) else 0.0
 
 

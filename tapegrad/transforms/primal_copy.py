@@ -14,6 +14,7 @@ from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.context import Tracer, number_kind
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.transforms.walk import own, typed_by_value
 
 
@@ -92,6 +93,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         if isinstance(made, Constant):
             tracer.constants[id(made.val)] = (made.val, made)
         elif isinstance(op, Guard):
+            check_precision(op)
             tracer.guarded.add((made.args[0].id, op.fact))
             if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
                 tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that

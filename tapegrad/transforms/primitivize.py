@@ -16,6 +16,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, co
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.interposition import interposition
+from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import collector, put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
@@ -104,6 +105,7 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
     if isinstance(op, Constant):
         return op.val
     if isinstance(op, Guard):
+        check_precision(op)
         subject = values[op.args[0]]
         if op.fact in ("raises", "apart"):  # facts about several values
             subject = tracer.pack(subject)

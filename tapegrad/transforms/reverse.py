@@ -12,6 +12,7 @@ from numpy import ndarray
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import brief, plain, type_name
+from tapegrad.numbers.systems import as_kind, is_complex_number, system, systems_of
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.ops import add, getfield, pack
@@ -140,7 +141,7 @@ def start(y: Any, seed: Any) -> Any:
     shape = shape_of(y)
     if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
-    if type(seed) is int and seed == 1 and (shape != () or isinstance(y, complex) or getattr(dtype_of(y), "kind", "f") == "c"):
+    if type(seed) is int and seed == 1 and (shape != () or is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):
@@ -153,6 +154,8 @@ def start(y: Any, seed: Any) -> Any:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
+    if system(y) is not None and not shape_of(seed):
+        return as_kind(seed, type(plain(y)))
     seed = float(seed) if type(seed) is int else seed
     return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 
@@ -180,7 +183,8 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
     assert op is not None
     cot[op.id] = seed
     kinds = {type(op.val) for op in tape.ops} - ORDINARY
-    tensors = bool(kinds) and any(map(is_tensor_type, kinds))  # their rules see them as arrays: Op.cotangent
+    # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
+    whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of(tape.ops, kinds)))
     try:
         passed = None
         for op in order(tape.ops):
@@ -197,7 +201,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False,
             fn, args, kwargs = op.fn, op.args, op.kwargs
             if type(dy) in _LAZY and not fn.accumulates:
                 dy = dy.dense()
-            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not tensors:
+            if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not whole:
                 if thrifty:
                     _pass_thriftily(op, dy, active, cot)
                     y = None if is_mapped(op.val) else op.val  # until the next: memory that is freed at once comes and goes

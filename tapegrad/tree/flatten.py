@@ -18,6 +18,7 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.systems import OWNERS, is_complex_number, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -65,7 +66,7 @@ def is_leaf(x: Any) -> bool:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc"
-    return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
+    return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x) or system_of(kind) is not None
 
 
 def is_generator(x: Any) -> bool:
@@ -249,8 +250,8 @@ def _shapes(value: Any) -> list[str]:
     """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
     found = []
     for leaf in map(plain, leaves_of(value)):
-        is_complex = isinstance(leaf, complex) or getattr(dtype_of(leaf), "kind", "") == "c"
-        found.append(f"{'complex' if is_complex else 'real'}{list(getattr(leaf, 'shape', ()))}")
+        kind = "complex" if is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c" else "real"
+        found.append(f"{kind}{list(getattr(leaf, 'shape', ()))}")
     return found
 
 
@@ -304,8 +305,7 @@ def leaves_of(x: Any) -> list[Any]:
     """Return the leaves of a nested structure."""
     leaves: list[Any] = []
     if not _quickly(x, leaves, set()):
-        leaves.clear()
-        flatten(x, "", leaves, [])
+        flatten(x, "", leaves := [], [])
     return leaves
 
 
@@ -480,7 +480,7 @@ def _attributes(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or is_foreign(cls.__module__):
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or is_foreign(cls.__module__) or cls in OWNERS:
         return {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes

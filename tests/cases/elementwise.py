@@ -45,6 +45,8 @@ CASES = [
     binary("remainder", operator.mod, (3.1, 3.4), (1.2, 1.4), torch=torch.remainder), binary("fmod", np.fmod, (3.1, 3.4), (1.2, 1.4), torch=torch.fmod),
     Case("divmod", lambda a, b: np.divmod(a, b), [(draw(3, low=3.1, high=3.4), draw(3, low=1.2, high=1.4))], ops=("floor_divide", "remainder"), smooth=False),
     unary("square", np.square, torch=torch.square),
+    Case("convert", lambda x: ops.convert(x, to=float) * x, [(2.5,), (np.float64(1.5),)]),
+    Case("number_like", lambda x, y: ops.number_like(x, y) * x, [(2.5, 1.5)]),
     binary("pow", operator.pow, POSITIVE, torch=torch.pow), binary("pow:np", np.power, POSITIVE, torch=torch.pow), binary("float_power", np.float_power, POSITIVE),
     Case("pow:integer", lambda x: x ** 3 + x ** 2 + x ** 1 + x ** 0 + x ** -2, [(draw(4, low=0.5),), (draw(2, 2, low=-2, high=-0.5),)]),
     Case("pow:zero", lambda x, p: x ** 2 + 0.0 * p, [(np.array([0.0, -1.0]), 2.0)], ops=("pow",)),

@@ -1,0 +1,72 @@
+"""How mpmath spells the ops. Its functions take numbers alone, and are replaced while a trace runs that has one of its numbers as an input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from mpmath import ctx_mp_python, mp
+
+from tapegrad import ops
+from tapegrad.numbers.exact import register_mpmath
+from tapegrad.numbers.systems import INTERPOSED, OWNERS, system
+from tapegrad.rules.registry import FOREIGN, OPS, Op, refused
+from tapegrad.tree.flatten import OPAQUE
+
+register_mpmath(mp, ctx_mp_python._mpf, ctx_mp_python._mpc)
+OWNERS.add(type(mp))
+
+
+def number(x: Any) -> Any:
+    """Return what mpmath's functions make of an argument: another kind of number becomes an mpf."""
+    return x if system(x) is not None else ops.convert(x, to=mp.mpf)
+
+
+def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated composite as the meaning of a function of mpmath's; it gets numbers of mpmath's, and no context."""
+    method = getattr(mp, name)
+    fn = getattr(method, "__func__", method)
+
+    def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
+        def meaning(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                raise refused(f"mpmath.{name} with {', '.join(kwargs)}=", "it computes with another precision than the trace",
+                              "with mp.workdps(...): around the call that is differentiated")
+            return composite(*[number(x) for x in args if type(x) is not type(mp)])
+        if type(fn) is FunctionType and fn not in FOREIGN:
+            FOREIGN[fn] = meaning
+            OPAQUE.add(fn)
+            INTERPOSED.append(fn)
+        return composite
+    return decorate
+
+
+def _one(op: Op) -> Callable[[Any], Any]:
+    return lambda x: op(x)
+
+
+for _name, _op in {"ln": ops.log, "nint": ops.rint, "conj": ops.conjugate, "re": ops.real, "im": ops.imag, "fabs": ops.abs, **{
+        name: OPS[name] for name in ("sqrt", "cbrt", "exp", "expm1", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+                                         "cosh", "tanh", "asinh", "acosh", "atanh", "floor", "ceil", "sign", "isnan", "isinf", "isfinite")}}.items():
+    means(_name)(_one(_op))
+
+
+@means("log")
+def log(x: Any, b: Any = None) -> Any:
+    return ops.log(x) if b is None else ops.log(x) / ops.log(b)
+
+
+@means("atan2")
+def atan2(y: Any, x: Any) -> Any:
+    return ops.atan2(y, x)
+
+
+@means("hypot")
+def hypot(x: Any, y: Any) -> Any:
+    return ops.hypot(x, y)
+
+
+@means("power")
+def power(x: Any, y: Any) -> Any:
+    return x ** y

@@ -1,0 +1,241 @@
+"""systems: the number systems beside Python's, NumPy's and torch's: Fraction, Decimal, mpmath's, and the user's own, found by a number's type."""
+
+from __future__ import annotations
+
+import enum
+import numbers
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from types import FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import ORDINARY
+
+OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in ("", "r")
+                                                for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"))])
+
+
+class System:
+    """The adapter for one kind of number, whose operators are Python's.
+
+    `convert(x, kind)` makes any number one of that class, exactly if it can. `functions` says by the name of an op how that is computed; what is
+    neither there nor an operator is refused. `attributes` are those that a traced number shows: the name of an op, called where it is a method.
+    `precision` names that of the context in which it computes, one of PRECISION.
+    """
+
+    __slots__ = ("attributes", "convert", "functions", "is_complex", "methods", "precision")
+
+    def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]], attributes: Mapping[str, str] = {},
+                 methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "") -> None:
+        self.convert, self.is_complex, self.precision = convert, is_complex, precision
+        self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
+
+    def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute an op of numbers of which one is of this system; raise UnknownFunction where it has no meaning for them."""
+        self.check(op)
+        return self.functions.get(op.__name__, op.read)(*args, **kwargs)
+
+    def check(self, op: Any) -> None:
+        """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute something of such objects."""
+        if not (op.pythonic or op.nested or op.__name__ in self.functions):
+            kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
+            raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
+                                  "arithmetic, or float(...) of the argument before it is passed: its gradient is then a float")
+
+
+SYSTEMS: dict[type, System] = {}
+PRECISION: dict[str, Callable[[], Any]] = {}  # by its name, which is that of a guard's fact: what reads it
+OWNERS: set[type] = set()  # classes of libraries whose methods are among these: their objects hold nothing traced
+INTERPOSED: list[FunctionType] = []  # functions of libraries that take such numbers alone: replaced in a trace that has one among its inputs
+
+
+def register(kind: type, convert: Callable[..., Any] | None = None, functions: Mapping[str, Callable[..., Any]] = {}, *,
+             is_complex: bool = False) -> None:
+    """Make numbers of a class, and of its subclasses, ones that are differentiated in their own arithmetic, that of Python's operators.
+
+    `convert(x)` makes one of an int or a float (`kind` itself, if not given); `functions` says what ops are that are no operators, by their names.
+
+    >>> import tapegrad as tg
+    >>> class Modular:
+    ...     def __init__(self, n): self.n = int(n) % 7
+    ...     def __mul__(self, other): return Modular(self.n * getattr(other, "n", other))
+    ...     __rmul__ = __mul__
+    ...     def __add__(self, other): return Modular(self.n + getattr(other, "n", other))
+    ...     __repr__ = lambda self: f"{self.n} mod 7"
+    >>> tg.numbers.register(Modular)
+    >>> tg.gradient(lambda x: x * x * x, Modular(3))
+    (6 mod 7,)
+    """
+    make = kind if convert is None else convert
+    add(kind, System(lambda x, cls: x if isinstance(x, kind) else make(x), {**_OF_ANY, **functions}, is_complex=is_complex))
+
+
+def add(kind: type, system: System) -> None:
+    """Say by which adapter numbers of a class are treated."""
+    if kind in SYSTEMS:
+        raise DuplicateRule(f"numbers of {kind.__name__} are registered already", user_location(), "keep one of the two")
+    SYSTEMS[kind] = system
+    forget()
+
+
+def forget() -> None:
+    """Look for the adapters of classes anew."""
+    _found.cache_clear()
+    _is_unknown.cache_clear()
+
+
+@lru_cache(maxsize=4096)
+def _found(cls: Any) -> System | None:
+    for base in cls.__mro__:
+        if base in SYSTEMS:
+            return SYSTEMS[base]
+        if not OPERATORS.isdisjoint(vars(base)):
+            return None
+    return None
+
+
+def system_of(cls: Any) -> System | None:
+    """Return the adapter for a class of numbers, None where it is Python's, NumPy's or torch's, or no number. A subclass with operators of
+    its own is another kind of number.
+    """
+    return _found(cls)
+
+
+@lru_cache(maxsize=4096)
+def _is_unknown(cls: Any) -> bool:
+    """True for a class of numbers that no adapter is registered for."""
+    known = (int, float, complex, np.ndarray, np.generic, enum.Enum)
+    return issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer") and system_of(cls) is None
+
+
+def system(x: Any) -> System | None:
+    """Return the adapter for a number, or for what stands behind a traced one."""
+    return None if type(x) in ORDINARY else system_of(type(plain(x)))
+
+
+def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> list[System]:
+    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of these, if they are known."""
+    kinds = {type(op.val) for op in ops} if kinds is None else kinds
+    if any(hasattr(kind, "_tracer") for kind in kinds):
+        kinds = {type(plain(op.val)) for op in ops}
+    return [known for kind in kinds if (known := system_of(kind)) is not None]
+
+
+def refuse_unknown(x: Any, name: str) -> System | None:
+    """Return the adapter that a number has; refuse one of a kind that nobody has registered: rules would mix floats into it."""
+    kind: Any = type(x)
+    if _is_unknown(kind):
+        raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does not know", user_location(),
+                              f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in its own arithmetic")
+    return system_of(kind)
+
+
+# -- conversion. Of a traced number it is an op, which is defined further up
+
+RECORDED: dict[str, Callable[..., Any]] = {}
+
+
+def as_kind(x: Any, kind: Any) -> Any:
+    """Return a number as one of a class: of Python's, or of a number system."""
+    if type(x) is kind:
+        return x
+    if hasattr(type(x), "_tracer"):
+        return x if type(plain(x)) is kind else RECORDED["convert"](x, to=kind)
+    return converted(x, kind)
+
+
+def promoted(args: tuple[Any, ...], y: Any) -> tuple[Any, ...]:
+    """Return the arguments of a call whose value is of a number system with floats among them as numbers of that system, as its operators take
+    them: a formula that computes with such an argument alone would round.
+    """
+    if system(y) is None:
+        return args
+    kind = type(plain(y))
+    return tuple([as_kind(x, kind) if isinstance(plain(x), (float, complex, np.generic)) else x for x in args])
+
+
+def converted(x: Any, kind: Any) -> Any:
+    """Return a plain number as one of a class."""
+    known = system_of(kind)
+    x = x.item() if isinstance(x, (np.generic, np.ndarray)) else x
+    if is_complex_number(x) and not (kind is complex or (known is not None and known.is_complex)):
+        x = x.real
+    return kind(x) if known is None else known.convert(x, kind)
+
+
+def is_complex_number(x: Any) -> bool:
+    """True for a complex number that is neither NumPy's nor torch's."""
+    if isinstance(x, complex):
+        return True
+    known = system_of(type(x))
+    return known is not None and known.is_complex
+
+
+# -- what means the same in every system
+
+
+def number_of(x: Any, known: System, *others: Any) -> Any:
+    """Return a number that a formula wrote down as one of the kind of the others."""
+    if system_of(type(x)) is not None:
+        return x
+    return known.convert(x, next(type(other) for other in others if system_of(type(other)) is known))
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    known = system_of(type(a)) or system_of(type(b))
+    if known is None:
+        return a if condition else b
+    return number_of(a, known, b) if condition else number_of(b, known, a)
+
+
+def _like(x: Any, value: Any) -> Any:
+    return converted(value, type(x))
+
+
+_OF_ANY: dict[str, Callable[..., Any]] = {
+    "convert": lambda x, to: converted(x, to), "number_like": _like, "where": _where, "stop_gradient": lambda x: x,
+    "square": lambda x: x * x, "reciprocal": lambda x: 1 / x,
+}
+
+
+def functions(**own: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Return what the ops are of a system of real or complex numbers: those that all share, and its own."""
+    return {
+        **_OF_ANY, "real": lambda x: x.real, "imag": lambda x: x.imag, "conjugate": lambda x: x.conjugate(),
+        "sign": lambda x: _like(x, (x > 0) - (x < 0)), "isnan": lambda x: x != x,
+        "maximum": lambda a, b: a if a >= b else b, "minimum": lambda a, b: a if a <= b else b,
+        "round": lambda x, decimals=0: round(x, decimals), **own,
+    }
+
+
+# -- code of the classes of numbers themselves: asked whether it may compute with a traced number, that says no, and is asked in its turn
+
+_OPERAND = frozenset(["forward", "_richcmp", "__eq__", "__pow__"])  # of Fraction's code, those that ask for the class of an operand
+_OPERATOR = OPERATORS | {"__div__", "__rdiv__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "_cmp",
+                         "mpf_convert_rhs", "mpf_convert_lhs", "mpc_convert_lhs"}
+
+
+def computes(frame: FrameType, x: Any) -> bool:
+    """True for a frame of a class of numbers that asks what kind of operand a traced number is: it is to leave the operator to that one."""
+    if frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
+        frame = frame.f_back
+    module = frame.f_globals.get("__name__", "")
+    if module == "fractions":
+        return frame.f_code.co_name in _OPERAND and (isinstance(x, int) or system_of(type(x)) is not None)
+    return bool(module.partition(".")[0] == "mpmath")
+
+
+def is_operator(frame: FrameType | None) -> bool:
+    """True for a frame that mpmath's operators lead to, and not one of its functions."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mpmath":
+        name = frame.f_code.co_name
+        if name in _OPERATOR:
+            return True
+        if name not in ("convert", "_convert_fallback", "mpf_convert_arg"):
+            return False
+        frame = frame.f_back
+    return False

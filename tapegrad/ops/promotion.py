@@ -1,0 +1,18 @@
+"""Ops by which numbers change their number system, and numbers that a formula writes down come into that of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.numbers.systems import RECORDED, converted, system
+from tapegrad.rules.registry import define
+
+# `project` brings a cotangent back into the system of what was converted
+convert = define("convert", lambda x, to: converted(x, to), (lambda dy, y, x, to: dy,), torch=lambda x, to: x.double())
+number_like = define("number_like", lambda x, value: value, (None, lambda dy, y, x, value: dy), torch=lambda x, value: value)
+RECORDED["convert"] = convert
+
+
+def exactly(value: float, x: Any) -> Any:
+    """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside floats and arrays as it is."""
+    return value if system(x) is None else number_like(x, value)

@@ -1,0 +1,70 @@
+"""methods: those of a traced value, looked up and called, and what their `out=` means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.systems import System
+from tapegrad.rules.registry import FOREIGN, OPS, refused
+from tapegrad.trace.call_arguments import place_of_out
+
+
+def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(x, name)(*args, **kwargs)
+
+
+class Method:
+    """A method of a traced value, looked up and not yet called."""
+
+    __slots__ = ("_meaning", "_name", "_self")
+
+    def __init__(self, proxy: Any, meaning: Callable[..., Any], name: str) -> None:
+        self._self, self._meaning, self._name = proxy, meaning, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return into_out(self._plainly, self._meaning, (self._self, *args), kwargs)
+        except Exception as err:
+            self._self._tracer.raised(_method, (self._self, self._name.rpartition(".")[2], *args), kwargs, err)
+            raise
+
+    def _plainly(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return _method(x, self._name.rpartition(".")[2], *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._self!r}>"
+
+
+def into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
+    out, given = kwargs.get("out"), (args, kwargs)
+    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+        return meaning(*args, **kwargs)
+    if out is not None:
+        kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+    elif len(args) > 2 and len(args) > (at := place_of_out(meaning)) > 0 and args[at] is not None:
+        out, args = args[at], (*args[:at], None, *args[at + 1:])
+    else:
+        return meaning(*args, **kwargs)
+    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
+
+
+def shown(x: Any, known: System, name: str) -> Any:
+    """Return an attribute or a method of a traced number of another number system; raise UnknownFunction where it shows no such one."""
+    kind = type(behind(x)).__name__
+    if name in known.attributes:
+        return OPS[known.attributes[name]](x)
+    if name in known.methods:
+        return Method(x, _alone(OPS[known.methods[name]], f"{kind}.{name}"), f"{kind}.{name}")
+    raise refused(f"{kind}.{name} of a traced number", "it carries the number on, without its gradient",
+                  f"arithmetic with the number itself, which is a {kind} already; tg.value(x) drops the gradient on purpose")
+
+
+def _alone(op: Callable[[Any], Any], name: str) -> Callable[..., Any]:
+    def meaning(x: Any, *context: Any, **kwargs: Any) -> Any:
+        if context or kwargs:
+            raise refused(f"{name} with arguments", "a context of its own would be on no tape", "with decimal.localcontext(...): around the call")
+        return op(x)
+    return meaning

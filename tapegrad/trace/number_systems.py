@@ -1,0 +1,43 @@
+"""number_systems: how a trace looks after numbers of other systems.
+
+What a program computes of constants has the precision that Decimal's context, or mpmath's, has then: so that belongs to the trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.errors import GuardError
+from tapegrad.numbers.systems import PRECISION, System, system
+from tapegrad.rules.registry import Op, refused
+from tapegrad.tape.tape import Call, Guard, Operation, value_of
+
+
+def follow(tracer: Any, known: System | None) -> None:
+    """Look after numbers of a system, if there is one: refuse what NumPy makes of them as objects; guard the precision at which they are computed,
+    and refuse that the program changes that, since the reverse sweep would not know, nor a replay.
+    """
+    if known is None or known in tracer.followed:
+        return
+    tracer.custom = True  # beside an array they make one of objects, for which the operators do not look
+    tracer.followed = (*tracer.followed, known)
+    read, push = PRECISION.get(known.precision, bool), tracer.push
+    begun = read()
+    if known.precision:
+        tracer.guard(tracer.tape.ops[0], known.precision, begun)
+
+    def checked(op: Operation) -> None:
+        if type(op) is Call and type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
+            known.check(op.fn)
+        if read() != begun:
+            raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
+                          "neither the sweep nor a replay would know of it", "that precision around the call which traces or differentiates")
+        push(op)
+    tracer.push = checked
+
+
+def check_precision(guard: Guard) -> None:
+    """Raise GuardError where a tape is at work at another precision than it was recorded with: what it computed of constants has that."""
+    if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
+        raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is {PRECISION[guard.fact]()}", guard.where,
+                         "that precision around the call, or trace again")
