@@ -59,12 +59,12 @@ class Backend:
 
     `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs loops. The `price` is what
     it is first expected to take to compile a gradient tape, in seconds by the `clock`: once, for each operation of the primal tape and each kind
-    of them, and to observe a trace.
+    of them, and to observe a trace, besides what that takes longer (HEARD).
     """
 
     refills = rolls = True
     clock = staticmethod(thread_time)  # what other processes do at the same time does not count
-    price = (1.5e-3, 1.2e-4, 2e-3)
+    price = (1.5e-3, 1.2e-4, 2e-4)
 
     def __init__(self, finish: Pass, mode: str = "") -> None:
         self.finish, self.mode = finish, mode

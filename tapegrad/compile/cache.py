@@ -8,13 +8,12 @@ from types import FunctionType
 from typing import Any
 
 from tapegrad.compile.backend import Backend, First, Step, choose, recorded_result
-from tapegrad.compile.choice import Choice, choice_of, chosen
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.compile.rematerialise import is_refillable, remains, strip
 from tapegrad.compile.skeleton import Skeleton
+from tapegrad.compile.visit import LOST, Visit
 from tapegrad.compile.watch.freshness import Freshness
-from tapegrad.compile.watch.observer import Observer
 from tapegrad.compile.watch.recorded_names import codes_of, glance
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.systems import systems_of
@@ -22,11 +21,10 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
-from tapegrad.replay.warning_errors import may_lose, strict
+from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.registry import Traced
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.random_state import Found, unrecorded_draws
 from tapegrad.trace.tracer import collector, flatten_call, record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large
@@ -38,96 +36,11 @@ from tapegrad.tree.flatten import Reached, Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
-LOST = 64  # calls in a row of which each took another path: no path will come again
 
 PRIMAL = 0.3  # of what it takes to compile a gradient tape
-COMPARED = 2e9  # bytes that are compared in a second, half of that at least: to look whether what is read is the same may take half of a trace
-LITTLE = 1 << 17  # bytes that may be compared in any case
 
 
 _paces: dict[Any, Pace] = {}
-
-
-class Visit:
-    """One call that traces: it is observed if that may settle that its path can be compiled.
-
-    What calls cost is `rent` at first, and nobody looks which path they take.
-    """
-
-    __slots__ = ("choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale", "start")
-
-    def __init__(self, compiled: Compiled, key: Any) -> None:
-        self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
-        self.rent = compiled._rents.setdefault(key, Rent())
-        self.looks = compiled._lost < LOST and (compiled.warmup is not None or self.rent.may_end(compiled._pace))
-        paths = compiled._paths.get(key, ())
-        looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
-        changed = {key for key, look in looks.items() if not look()}
-        self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
-        known = compiled.warmup is not None or compiled._lost < 2  # where one new path comes after the other, so may this call's be
-        due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)] if known else []
-        budget = max(min((path.last for path in due), default=0.0) * COMPARED, LITTLE)
-        self.observer = Observer(budget, reads=not all(path.joins for path in due)) if due else None
-        self.path: Path | None = None
-        self.fresh: Freshness | None = None
-        self.loses = False
-        self.choice: Choice | None = None
-
-    def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
-        """Return the random generators that the program can reach, with their states if its tape may be kept; None where nobody looks at it."""
-        if not self.looks:
-            return None
-        found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
-        if self.observer is not None:
-            self.observer.reads.meet = found.meet
-        return found
-
-    def keeps(self, tape: Tape) -> bool:
-        """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
-        compiled, observer = self.compiled, self.observer
-        if not self.looks or systems_of(tape.ops):  # there is no faster code for numbers of other systems
-            return False
-        recorded = compiled._backend.clock() - self.start
-        if compiled.warmup is None and not self.rent.ends(recorded, len(tape), compiled._pace):
-            return False
-        self.path = path = compiled._find(self, Skeleton(tape))
-        if observer is None or path.refused or path.entry is not None:
-            return False
-        if not path.is_due(compiled.warmup, compiled._pace):
-            compiled._postpone(self.key)
-            return False
-        observer.note_rules(tape)
-        fresh, why, where = observer.result()
-        self.fresh = fresh or None
-        if not why and (lacking := unrecorded_draws(tape)) is not None:
-            why = f"it {lacking.expected} that no stand-in was found for"
-        if why:
-            compiled._refuse(path, why, where)
-            return False
-        if path.joins and compiled._join(self, path, tape):
-            return False
-        path.joins, self.loses = False, may_lose(tape)
-        return observer.notes and path.is_due(compiled.warmup, compiled._pace)
-
-    def general(self, tape: Tape) -> Tape:
-        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow from integers, for those too."""
-        compiled, path = self.compiled, self.path
-        assert path is not None
-        others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]
-        choice = choice_of(path.skeleton, others) if compiled._backend.refills else None
-        made = None if choice is None else chosen(tape, path.skeleton, choice)
-        if made is None:
-            return tape
-        self.choice = choice
-        return made
-
-    def spend(self) -> None:
-        """Count what the call took."""
-        seconds = self.compiled._backend.clock() - self.start
-        if self.path is not None:
-            self.path.spend(seconds)
-        else:
-            self.rent.spend(seconds)
 
 
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -225,11 +138,12 @@ class Compiled:
         next(self.stats._traces)
         return first.result
 
-    def _find(self, visit: Visit, skeleton: Skeleton) -> Path:
+    def _find(self, visit: Visit, tape: Tape) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something steers them which is no input.
 
         A stale one may differ: what it read was another thing when this trace began.
         """
+        skeleton = Skeleton(tape)
         with self._lock:
             paths = self._paths.setdefault(visit.key, [])
             belied = None
@@ -280,6 +194,8 @@ class Compiled:
             path.entry, path.account.patience = entry, 1.0
             for other in self._paths[visit.key] if visit.choice is not None else ():
                 other.joins = other.entry is None and self._may_join(other, entry, path)
+            rows = sum(other.joins for other in self._paths[visit.key])
+            visit.rent.begin(rows * self._pace.hearing(path.last))  # each is observed, to join
             self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
             if len(self.tapes) > self.max_tapes:
                 self._evict()
@@ -320,8 +236,8 @@ class Compiled:
     def _give_up(self) -> None:
         """Compile nothing more: every call takes a path of its own."""
         self._entries, self._paths = {}, {}
-        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} took another path than those before, by its arguments or its "
-                   "branches: from now on it is not compiled. Pass numbers that change as floats or arrays, or use tg.grad")
+        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were looked at took another path than those before, by its "
+                   "arguments or its branches: from now on it is not compiled. Pass numbers that change as floats or arrays, or use tg.grad")
 
     def _postpone(self, key: Any) -> None:
         """Let the paths that are due wait: another one was taken."""
@@ -418,7 +334,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
         return chosen.compile(f)
 
     def make(visit: Visit, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer, found=visit.find(fn, args, kwargs))
+        tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer, found=visit.find(fn, args, kwargs), replays=visit.looks)
         result = recorded_result(tape)
         if not visit.keeps(tape):
             return First(None, result)
@@ -464,8 +380,8 @@ def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: 
         economy = Economy()
         with collector:
             found = visit.find(fn, args, kwargs)
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical else None, observer=visit.observer, found=found,
-                          wanted=asked)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None, observer=visit.observer,
+                          found=found, wanted=asked, replays=visit.looks)
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))

@@ -22,6 +22,9 @@ from tapegrad.tape.tape import Tape
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.tree.flatten import Reached
 
+HEARD = 2.5  # times as long as a trace that is how much longer an observed one takes, at first
+FEW = 12  # calls in a row that are looked at in any case, though each takes a new path
+
 
 class RetraceWarning(UserWarning):
     """A compiled function traces again and again: what its tapes are specialised to keeps changing, or something steers it that is no input."""
@@ -68,12 +71,20 @@ def _value(counter: Any) -> int:
 class Pace:
     """How long compiling takes on this machine, in seconds: so much for each tape, so much for each operation and each kind of them; learned."""
 
-    def __init__(self, once: float, each: float, observing: float) -> None:
-        self.once, self.each, self.observing, self.trust = once, each, observing, 0.5
+    def __init__(self, once: float, each: float, observing: float, heard: float = HEARD) -> None:
+        self.once, self.each, self.observing, self.heard, self.trust = once, each, observing, heard, 0.5
 
-    def estimate(self, steps: int, kinds: int) -> float:
-        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds."""
-        return self.observing + self.building(steps, kinds)
+    def estimate(self, steps: int, kinds: int, trace: float = 0.0) -> float:
+        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds, which takes so long to trace."""
+        return self.hearing(trace) + self.building(steps, kinds)
+
+    def hearing(self, trace: float) -> float:
+        """Return how much longer a trace takes that is observed."""
+        return self.observing + self.heard * trace
+
+    def hear(self, trace: float, seconds: float) -> None:
+        """Take in how long an observed trace took of what takes so long otherwise."""
+        self.heard += 0.2 * (min(max((seconds - self.observing) / trace - 1.0, 0.0), 2 * HEARD) - self.heard)
 
     def building(self, steps: int, kinds: int) -> float:
         """Return how long it will take to compile it. A long one becomes loops."""
@@ -87,27 +98,50 @@ class Pace:
 
 
 class Rent:
-    """What calls have cost that were traced while nobody looked which path they took: until compiling may soon pay, that is not worth it."""
+    """What calls have cost that were traced, mostly while nobody looked which path they took: until compiling may soon pay, that is not worth it.
 
-    __slots__ = ("last", "over", "spent", "steps")
+    A call that is not looked at records what `grad` does, no guards. To look costs about as much again: it is no use where paths are new, or are not
+    to be compiled, and after so many that they have cost a quarter of all nobody looks until all has cost twice as much.
+    """
+
+    __slots__ = ("kinds", "last", "over", "spent", "steps", "total", "vain", "wait")
 
     def __init__(self) -> None:
-        self.spent, self.last, self.steps, self.over = 0.0, 0.0, 0, False
+        self.spent, self.last, self.total, self.wait = 0.0, 0.0, 0.0, 0.0  # spent: of paths that nobody knows
+        self.steps, self.kinds, self.over, self.vain = 0, 0, False, 0
 
     def may_end(self, pace: Pace) -> bool:
-        """Return whether the next call may be the one from which on it is time to look."""
-        return self.over or not self.steps or self.spent + 2 * self.last >= pace.estimate(self.steps, 0)
+        """Return whether the next call may be the one from which on it is time to look: the one after it is observed, if that takes the same path."""
+        if self.over or not self.steps:
+            return True
+        soon = self.total + 1.5 * self.last
+        return soon >= self.wait and soon >= pace.estimate(self.steps, self.kinds, self.last)
 
-    def ends(self, recorded: float, steps: int, pace: Pace) -> bool:
-        """Return whether it is time to look, after a call that took so long to record so many operations, and takes about twice as long."""
-        self.steps = steps
-        self.over = self.over or steps >= SAVED or self.spent + 2 * recorded >= pace.estimate(steps, 0)
+    def measure(self, tape: Tape) -> None:
+        """Take in how long a tape is, and how many lines of the program made it, of which each is a kind of operation."""
+        if self.steps != len(tape):
+            self.steps, self.kinds = len(tape), len({(op.code, op.lasti) for op in tape.ops})
+
+    def ends(self, recorded: float, pace: Pace) -> bool:
+        """Return whether it is time to look, after a call that took so long to record, about half of it all; of the first nobody knew before."""
+        self.over = self.over or self.last > 0.0 or self.steps >= SAVED or 3 * recorded >= pace.estimate(self.steps, self.kinds, 2 * recorded)
         return self.over
 
+    def look(self, path: Path, recorded: float) -> None:
+        """Take in which path a call took. Rest where that has been no use for too long."""
+        self.vain = self.vain + 1 if not path.calls or path.refused or path.entry is not None else 0
+        if self.vain > FEW and self.vain * recorded > self.total / 4:
+            self.over, self.vain, self.wait = False, 0, 2 * self.total
+
+    def begin(self, wait: float = 0.0) -> None:
+        """Look no more: a path was compiled. Others have cost nothing yet; they are to cost `wait`."""
+        self.spent, self.total, self.over, self.vain, self.wait = 0.0, 0.0, False, 0, wait
+
     def spend(self, seconds: float) -> None:
-        """Count a call."""
+        """Count a call of a path that nobody knows."""
         self.last = seconds
         self.spent += seconds
+        self.total += seconds
 
 
 class Account:
@@ -176,19 +210,19 @@ class Path:
         self.refused = False
         self.joins = False  # a tape that was made for another path may serve it
 
-    def spend(self, seconds: float) -> None:
-        """Count a call that was traced."""
+    def spend(self, seconds: float, trace: float) -> None:
+        """Count a call that was traced, and how long a trace takes."""
         self.calls += 1
         self.account.spent += seconds
-        self.last = seconds
+        self.last = trace
 
     def is_due(self, warmup: int | None, pace: Pace) -> bool:
         """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
         if self.refused or self.entry is not None or not self.calls:
             return False
-        if self.joins:
+        if warmup is not None or self.joins:
             return self.calls >= (warmup or 1)
-        return self.account.spent >= pace.estimate(*self.size) * self.account.patience if warmup is None else self.calls >= warmup
+        return self.account.spent >= pace.estimate(*self.size, self.last) * self.account.patience
 
     @property
     def size(self) -> tuple[int, int]:

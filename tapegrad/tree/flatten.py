@@ -311,18 +311,17 @@ def leaves_of(x: Any) -> list[Any]:
 
 def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
     """Append the leaves of tuples, lists and dicts by name, as calls of torch's take them; return False where there is anything else."""
-    if is_leaf(x):
+    kind = type(x)
+    if kind in _NUMBERS or (kind not in _NESTS and is_leaf(x)):
         leaves.append(x)
-        return type(x) in _NUMBERS or not is_parameter(x)
-    if type(x) is tuple or type(x) is list:
-        if id(x) in seen:
-            return True
+        return kind in ORDINARY or not is_parameter(x)
+    if kind in _NESTS and id(x) not in seen and (kind is not dict or all(type(key) is str for key in x)):
         seen.add(id(x))
-        return all(_quickly(part, leaves, seen) for part in x)
-    if type(x) is dict and all(type(key) is str for key in x) and id(x) not in seen:
-        seen.add(id(x))
-        return all(_quickly(x[key], leaves, seen) for key in sorted(x))
-    return type(x) in _STATIC
+        for part in x if kind is not dict else [x[key] for key in sorted(x)]:  # noqa: SIM110  (no generator: asked at every call)
+            if not _quickly(part, leaves, seen):
+                return False
+        return True
+    return kind in _STATIC or (kind is not dict and kind in _NESTS and id(x) in seen)
 
 
 class Walk:

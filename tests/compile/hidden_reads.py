@@ -25,6 +25,255 @@ def f(x): return x*a.r
 def act(k):
     if k==4: del A.junk; A.r=5.0
 """,
+    "literal getattr of instance": """
+class A: pass
+a=A(); a.r=2.0
+def f(x): return x*getattr(a,'r')
+def act(k): a.r=2.0+k//3
+""",
+    "literal getattr of class": """
+class A: r=2.0
+a=A()
+def f(x): return x*getattr(a,'r')
+def act(k):
+    if k==4: A.r=5.0
+""",
+    "literal getattr of base": """
+class B: r=2.0
+class M(B): pass
+class A(M): pass
+a=A()
+def f(x): return x*getattr(a,'r')
+def act(k):
+    if k==3: B.r=5.0
+    if k==5: M.r=7.0
+""",
+    "literal getattr of instance shadows": """
+class A: r=2.0
+a=A()
+def f(x): return x*getattr(a,'r')
+def act(k):
+    if k==3: a.r=5.0
+    if k==5: del a.r
+""",
+    "literal getattr by __getattr__": """
+class A:
+    def __init__(s): s.d={'r':2.0}
+    def __getattr__(s,n): return s.d[n]
+a=A()
+def f(x): return x*getattr(a,'r')
+def act(k): a.d['r']=2.0+k//3
+""",
+    "literal getattr by __getattr__ of an inner one": """
+class I: pass
+class A:
+    def __init__(s): s.i=I(); s.i.r=2.0
+    def __getattr__(s,n): return getattr(s.i,n)
+a=A()
+def f(x): return x*getattr(a,'r',1.0)
+def act(k):
+    if k==3: a.i.r=5.0
+    if k==5: del a.i.r
+""",
+    "literal getattr by __getattr__ that comes": """
+class A: pass
+a=A()
+def f(x): return x*getattr(a,'r',2.0)
+def act(k):
+    if k==4: A.__getattr__=lambda s,n: 5.0
+""",
+    "literal getattr by __getattribute__": """
+class A:
+    r=2.0
+    def __getattribute__(s,n):
+        y=object.__getattribute__(s,n)
+        return y*RATE[0] if n=='r' else y
+a=A(); RATE=[1.0]
+def f(x): return x*getattr(a,'r')
+def act(k): RATE[0]=1.0+k//3
+""",
+    "literal getattr of module": """
+cfg=helper('hidden_cfg4','r=2.0')
+def f(x): return x*getattr(cfg,'r')
+def act(k): cfg.r=2.0+k//3
+""",
+    "literal getattr of module in module": """
+cfg=helper('hidden_cfg4','r=2.0')
+top=helper('hidden_cfg5','b=1'); top.sub=cfg
+def f(x): return x*getattr(getattr(top,'sub'),'r')
+def act(k):
+    if k==3: cfg.r=5.0
+    if k==5: top.sub=helper('hidden_cfg6','r=7.0')
+""",
+    "literal getattr by module's __getattr__": """
+cfg=helper('hidden_cfg4','D={"r":2.0}\\ndef __getattr__(n):\\n    if n in D: return D[n]\\n    raise AttributeError(n)')
+def f(x): return x*getattr(cfg,'r')
+def act(k): cfg.D['r']=2.0+k//3
+""",
+    "literal getattr of local module": """
+cfg=helper('hidden_cfg4','r=2.0')
+def f(x):
+    m=cfg
+    return x*getattr(m,'later',getattr(m,'r'))
+def act(k):
+    if k==3: cfg.r=5.0
+    if k==5: cfg.later=7.0
+""",
+    "literal getattr of library's module": """
+def f(x): return x*getattr(np,'hidden_rate',2.0)
+def act(k):
+    np.hidden_rate=5.0
+    if k<4 or k==7: del np.hidden_rate
+""",
+    "literal getattr default from state": """
+class A: pass
+a=A(); RATE=[2.0]
+def f(x): return x*getattr(a,'r',RATE[0])
+def act(k):
+    RATE[0]=2.0+k//3
+    if k==5: a.r=9.0
+""",
+    "literal getattr default attribute": """
+class A: base=2.0
+a=A()
+def f(x): return x*getattr(a,'r',a.base)
+def act(k):
+    if k==3: A.base=5.0
+    if k==5: A.r=9.0
+""",
+    "literal getattr odd name": """
+class A: pass
+a=A(); setattr(a,'my-rate',2.0)
+def f(x): return x*getattr(a,'my-rate')
+def act(k): setattr(a,'my-rate',2.0+k//3)
+""",
+    "literal getattr property": """
+class A:
+    _r=2.0
+    @property
+    def r(s): return s._r
+a=A()
+def f(x): return x*getattr(a,'r')
+def act(k):
+    if k==3: a._r=5.0
+    if k==5: A.r=property(lambda s: 9.0)
+""",
+    "literal getattr slot": """
+class A: __slots__=('r','s')
+a=A(); a.r=2.0
+def f(x): return x*getattr(a,'s',a.r)
+def act(k):
+    if k==3: a.r=5.0
+    if k==5: a.s=9.0
+""",
+    "literal getattr method": """
+class A:
+    def rate(s): return 2.0
+a=A()
+def f(x): return x*getattr(a,'rate')()
+def act(k):
+    if k==4: A.rate=lambda s: 5.0
+""",
+    "literal getattr of function": """
+def g(): pass
+g.r=2.0
+def f(x): return x*getattr(g,'r')
+def act(k): g.r=2.0+k//3
+""",
+    "attribute of function that does not run": """
+def g(): pass
+g.r=2.0
+def f(x): return x*g.r
+def act(k): g.r=2.0+k//3
+""",
+    "attribute of method that does not run": """
+class A:
+    def m(s): pass
+A.m.r=2.0; L=[A().m]
+def f(x):
+    for h in L: x=x*h.r
+    return x
+def act(k): A.m.r=2.0+k//3
+""",
+    "literal getattr of function later": """
+def g(x): return x*5
+H=[g]
+def f(x):
+    for h in H:
+        if getattr(h,'enabled',False): return h(x)
+    return x*2
+def act(k):
+    if k==4: g.enabled=True
+""",
+    "literal getattr of class itself": """
+class M(type): pass
+class A(metaclass=M): pass
+def f(x): return x*getattr(A,'r',2.0)
+def act(k):
+    if k==3: M.r=5.0
+    if k==5: A.r=9.0
+""",
+    "literal getattr in comprehension": """
+class A: pass
+L=[A(),A()]
+for a in L: a.r=2.0
+def f(x): return x*sum([getattr(a,'r',1.0) for a in L])
+def act(k):
+    if k==3: L[1].r=5.0
+    if k==5: del L[0].r
+""",
+    "literal hasattr of local": """
+class A: pass
+L=[A()]
+def f(x):
+    for a in L:
+        if hasattr(a,'hook'): return x*5
+    return x*2
+def act(k):
+    if k==3: A.hook=1
+    if k==5: del A.hook
+""",
+    "literal getattr of getattr": """
+class A: pass
+a=A(); a.r=2.0
+def f(x): return x*getattr(builtins,'getattr')(a,NAME[0])
+NAME=['r']
+def act(k):
+    if k==3: a.r=5.0
+    if k==5: a.s=9.0; NAME[0]='s'
+""",
+    "literal getattr of __dict__": """
+class A: pass
+a=A(); a.r=2.0
+def f(x): return x*getattr(a,'__dict__').get('r',1.0)
+def act(k):
+    if k==3: a.r=5.0
+    if k==5: del a.r
+""",
+    "literal beside computed": """
+class A: pass
+a=A(); a.r=2.0; a.s=3.0; N='s'
+def f(x): return x*getattr(a,'r')*getattr(a,N)
+def act(k):
+    if k==3: a.s=5.0
+    if k==5: a.r=9.0
+""",
+    "computed in another function": """
+class A: pass
+a=A(); a.r=2.0; a.s=3.0
+def g(n): return getattr(a,n)
+def f(x): return x*getattr(a,'r')*g('r'+'')*g(chr(115))
+def act(k):
+    if k==3: a.s=5.0
+    if k==5: a.r=9.0
+""",
+    "literal getattr rebound": """
+class A: pass
+a=A(); a.r=2.0
+def f(x): return x*getattr(a,'r')
+def act(k):
+    if k==4: globals()['getattr']=lambda o,n: 5.0
+""",
     "module getattr default later": """
 cfg=helper('hidden_cfg1','a=1')
 def f(x): return x*getattr(cfg,'later',2.0)

@@ -42,6 +42,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.compile import cache
+from tapegrad.compile.watch.code_names import asked
 from tapegrad.tree import installed
 from tests.compile import hidden_reads
 from tests.compile.hidden_programs import PROGRAMS
@@ -163,3 +164,48 @@ def test_a_function_gives_up_where_each_call_takes_another_path() -> None:
         for n in range(100):
             assert fast(2.0, n)[0] == 2.0 * n
     assert not fast.tapes and len(caught) == 1 and fast.stats.traces == 100  # type: ignore[attr-defined]
+
+
+LITERAL = {
+    "getattr(x, 'a')": {"a"}, "getattr(cfg, 'a', 2.0)": {"a"}, "hasattr(x[0].foo(3, n), 'b')": {"b"}, "getattr(x, 'a', x.b * n)": {"a"},
+    "getattr(x, 'a', getattr(cfg, 'c'))": {"a", "c"}, "getattr(getattr(cfg, 'a'), 'b')": {"a", "b"}, "getattr(x['k'], 'a', n[0:1])": {"a"},
+    "getattr(x, 'a', 'b'.upper())": {"a"}, "getattr(x, 'a')(n)('b')": {"a"}, "getattr(x, 'my-rate', [])": {"my-rate"},
+}
+COMPUTED = ["getattr(x, n)", "getattr(x, 'a' if n else 'b')", "getattr(x, 'a' + n)", "getattr(x, n + 'a')", "getattr(x, 'a'.upper())", "getattr(x, f'a{n}')",
+            "getattr(x, f'{n}a')", "getattr(x, 'a' % n)", "getattr(x, 'a'[n])", "getattr(x, ('a', 'b')[n])", "getattr(*n)", "getattr(x, 'a', *n)",
+            "map(getattr, n, 'ab')", "[getattr, n][0](x, 'a')", "(g := getattr)(x, 'a')", "getattr.__call__(x, 'a')", "builtins.getattr(x, 'a')",
+            "foo(getattr, x, 'a')", "{'g': getattr}['g'](x, 'a')", "getattr(x, n.a)", "getattr(x, '__dict__')", "getattr(x, 'getattr')(n, 'a')",
+            "getattr(x, 'a') + hasattr(x, n)", "getattr(x, 'a', getattr(cfg, n))"]
+
+
+@pytest.mark.parametrize("text", [*LITERAL, *COMPUTED])
+@pytest.mark.parametrize("form", ["def f(x, n):\n    return {}", "def g(x, n):\n    def f():\n        return {}, x, n\n    return f\nf = g(1, 2)", "f = lambda x, n: 2 * {}"])
+def test_names_that_stand_in_the_code_are_told_from_computed_ones(form: str, text: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(form.format(text), namespace)
+    found = asked(namespace["f"].__code__)
+    assert found.computes is (text in COMPUTED)
+    assert found.computes or found.names == LITERAL[text]
+    assert all(owner == "cfg" for owner, _ in found.chains)
+
+
+def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Settings:
+        def __init__(self) -> None:
+            self.__dict__.update({f"name{k}": k for k in range(100)}, rate=2.0)
+    settings = Settings()
+    monkeypatch.setitem(globals(), "HELD", settings)
+    places = {}
+    for name, f in (("literal", lambda x: x * getattr(HELD, "rate", 1.0)), ("computed", lambda x: x * getattr(HELD, NAME, 1.0))):
+        step = tg.value_and_grad(f)
+        assert [step(2.0)[0] for _ in range(3)] == [4.0] * 3 and step.stats.hits == 2  # type: ignore[attr-defined]
+        fresh = step._entries[1][0].fresh  # type: ignore[attr-defined]
+        places[name] = len(fresh.places)
+        settings.rate = 3.0
+        assert step(2.0)[0] == 6.0
+        settings.rate = 2.0
+    assert places["literal"] < 20 < 100 < places["computed"]
+
+
+HELD: Any = None
+NAME = "rate"

@@ -203,6 +203,55 @@ def test_paths_are_told_apart_once_compiling_may_soon_pay(monkeypatch: pytest.Mo
     assert 1 < len(made) < 4 < 12 < step.stats.traces < 20 and step.stats.hits > 9  # sixteen calls cost what compiling does
 
 
+@pytest.fixture
+def rented(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, list[Any]]]:
+    """Return what makes a compiled function of which each call takes a second by its clock, and a list of the tapes that are looked at."""
+    monkeypatch.setattr(cache, "WARMUP", None)
+
+    def make(f: Callable[..., Any], once: float) -> tuple[Any, list[Any]]:
+        made: list[Any] = []
+        monkeypatch.setattr(cache, "Skeleton", lambda tape, was=cache.Skeleton: made.append(tape) or was(tape))
+        now = [0.0]
+
+        def clock() -> float:
+            now[0] += 0.25
+            return now[0]
+        step = tg.value_and_grad(f)
+        step._backend.clock = clock  # type: ignore[attr-defined]
+        step._pace = Pace(once, 0.0, 0.0, heard=0.0)  # type: ignore[attr-defined]
+        return step, made
+    return make
+
+
+def test_a_call_that_is_not_looked_at_records_what_grad_does(rented: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(cache, "record", lambda *args, was=cache.record, **given: told.append(given["replays"]) or was(*args, **given))
+    step, made = rented(lambda x: np.sum(x[1:] * x[:-1]), 100.0)
+    for _ in range(30):
+        same(step(X), tg.grad(lambda x: np.sum(x[1:] * x[:-1]), X))
+    assert told == [True] + [False] * 29 and not made
+
+
+def test_nobody_looks_on_where_each_call_takes_a_new_path(rented: Any) -> None:
+    step, made = rented(lambda x, k: x * float(int(k)), 4.0)
+    with pytest.warns(RetraceWarning, match="took another path"):
+        for k in range(400):
+            assert step(2.0, k)[0] == 2.0 * k
+    assert 12 < len(made) < 100 and step.stats.hits == 0
+
+
+def test_paths_that_come_again_after_a_while_are_found(rented: Any) -> None:
+    def f(w: Any, it: int) -> Any:
+        i = it % 29
+        return np.sum(np.tanh(X[i:i + 2] @ w))
+    step, made = rented(f, 8.0)
+    for it in range(1200):
+        value = step(W, it)[0]
+        if it % 17 == 0:
+            assert value == pytest.approx(f(W, it), rel=1e-12)
+    assert step.stats.hits > 400 and len(made) < 400
+
+
 def test_one_disturbed_measurement_changes_little_and_many_agree() -> None:
     pace = Pace(1.0, 0.0, 0.0)
     pace.learn(1.0, 100.0)

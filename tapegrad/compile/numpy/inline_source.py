@@ -17,6 +17,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import layout_of
+from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
 from tapegrad.numbers.view_path import Step
@@ -66,6 +67,8 @@ class Vendor:
             return "(lambda x: False)"
         if value is Traced or value is TensorArray:
             return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
+        if value is system or value is system_of:
+            return "(lambda x: None)"  # nor a number that is no float
         if value is numpy_dtype:
             return self.expression(np.dtype)
         if isinstance(value, Enum) and isinstance(value, (int, float, str)):

@@ -23,7 +23,7 @@ from tapegrad.tree.flatten import flatten, leaves_of
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
-PRICES = {"eager": (1e-3, 7e-5, 2e-3), "graph": (1e-2, 1e-4, 2e-3), "inductor": (2.0, 5e-3, 2e-3)}
+PRICES = {"eager": (1e-3, 7e-5, 2e-4), "graph": (1e-2, 1e-4, 2e-4), "inductor": (2.0, 5e-3, 2e-4)}
 
 
 class Torch(Backend):

@@ -8,13 +8,14 @@ import itertools
 import re
 import sys
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tapegrad.tree.flatten import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
-_BY_NAME = _OF_MODULES | {"getattr", "vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
-_IN_TEXTS = _BY_NAME | {"format", "format_map"}
+ASKED = frozenset(["getattr", "hasattr"])  # builtins that may be given names as they stand in the code, or computed ones
+_BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
+_IN_TEXTS = _BY_NAME | ASKED | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
@@ -31,7 +32,7 @@ def names_of(code: CodeType) -> frozenset[str]:
     """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
     parts = [part for part in code.co_consts if type(part) is tuple and matches_classes(code)]  # `case Point(x=0)`
     named = [part for names in parts for part in names if type(part) is str]
-    return frozenset([*code.co_names, *_strings(code), *named]).union(*map(names_of, _inner(code)))
+    return frozenset([*code.co_names, *_strings(code), *named, *asked(code).names]).union(*map(names_of, _inner(code)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -43,19 +44,70 @@ def global_names(code: CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
-    """Return the attributes that code reads of what a global name holds: `conf.rate`."""
+    """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
     pairs = [(a.argval, b.argval) for a, b in itertools.pairwise(steps)
              if a.opname in ("LOAD_GLOBAL", "LOAD_NAME") and b.opname in ("LOAD_ATTR", "LOAD_METHOD")]
-    return frozenset(pairs).union(*map(chains, _inner(code)))
+    return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
 
+
+class Asked(NamedTuple):
+    """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global, and whether it computes some."""
+
+    names: frozenset[str]
+    chains: frozenset[tuple[str, str]]
+    computes: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def asked(code: CodeType) -> Asked:
+    """Return for which attributes code asks by `getattr` and `hasattr`: where these are called at once, by a text, that is as good as `x.rate`."""
+    if ASKED.isdisjoint(code.co_names):
+        return Asked(frozenset(), frozenset(), False)
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
+    at = [k for k, step in enumerate(steps) if step.opname != "LOAD_CONST" and step.argval in ASKED]
+    found = [_literal(steps[k:]) if steps[k].opname in ("LOAD_GLOBAL", "LOAD_NAME") else None for k in at]
+    pairs = [(first.argval, name.argval) for first, name in filter(None, found) if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    names = frozenset(pair[1].argval for pair in found if pair is not None)
+    return Asked(names, frozenset(pairs), None in found or not names.isdisjoint(_BY_NAME | ASKED))
+
+
+def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:
+    """Return what ends the first argument of a call of the function that is loaded first, and what loads the second, if that is a text.
+
+    The stack tells: an argument is there when it has grown by one. None where there is a jump on the way, or something else is done with either.
+    """
+    depth, first, name = 0, steps[0], None  # of the stack, above the function
+    for step in steps[2:] if steps[1].opname == "PUSH_NULL" else steps[1:]:
+        if step.opname in _CALLS and step.arg == depth:
+            return None if name is None else (first, name)
+        now = depth + dis.stack_effect(step.opcode, step.arg)
+        pushes = step.opname in _PUSHES or (step.opname.startswith("BUILD_") and step.arg == 0)
+        if now < 1 or (depth == 0 and not pushes) or step.opcode in _JUMPS or step.opname.startswith(_MOVES):
+            return None
+        if depth == 1 and now == 2:
+            name = step if step.opname == "LOAD_CONST" and type(step.argval) is str else None
+        elif now <= 2 or (depth == 2 and not pushes):
+            name = None
+        if now == 1:
+            first = step
+        depth = now
+    return None
+
+
+_JUMPS = frozenset([*dis.hasjrel, *dis.hasjabs])
+_MOVES = ("SWAP", "COPY", "ROT", "DUP")
+_CALLS = ("PRECALL",) if "PRECALL" in dis.opmap else ("CALL_FUNCTION", "CALL")
+_PUSHES = frozenset(["LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST",
+                     "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_SMALL_INT", "PUSH_NULL"])
 
 def _inner(code: CodeType) -> list[CodeType]:
     return [part for part in code.co_consts if isinstance(part, CodeType)]
 
 
 def reads_by_name(code: CodeType) -> bool:
-    return not _BY_NAME.isdisjoint(code.co_names)
+    """Return whether code reads names that it computes."""
+    return not _BY_NAME.isdisjoint(code.co_names) or asked(code).computes
 
 
 def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:

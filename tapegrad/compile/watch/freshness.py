@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from operator import is_
-from types import (
-    CodeType,
-)
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.compile.watch.namespaces import Attributes, Held, Typed
 from tapegrad.numbers.equality import alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.interposition import original
 from tapegrad.trace.tracer import print_of
+from tapegrad.tree.copies import class_of, code_of
 
 
 class Missing:
@@ -60,28 +60,73 @@ def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool
 
 
 class Freshness:
-    """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
+    """Says whether everything that a run read besides its arguments is what it was: `fresh()`.
 
-    __slots__ = ("exact", "names", "places", "quick", "shapes", "slow", "some")
+    It is asked at every call, so what is asked most is sorted by how it is told soonest.
+    """
+
+    __slots__ = ("exact", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
         self.places, self.shapes, self.names = list(places), list(shapes), names
-        self.quick = [(place.namespace, place.name, place.value, place.same) for place in self.places if place.same.__class__ is Plain]
-        self.some = [(shape.namespace, shape.size, shape.known) for shape in self.shapes if shape.keys is None]
+        self.quick: list[tuple[Any, Any, Any, Check]] = []  # bound names of dicts
+        self.various: list[tuple[Any, Any, Any, Check]] = []
+        self.slow: list[tuple[Any, Any, Check]] = []
+        self.plain = _without_defaults(self.places)
+        self.typed: list[tuple[type, Any]] = []
+        self.objects: list[tuple[Any, type]] = []
+        for place in self.places:
+            self._sort(*place[:4])
         self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
-        self.slow = [(place.namespace, place.name, place.same) for place in self.places if place.same.__class__ is not Plain]
+        counted = [shape for shape in self.shapes if shape.keys is None]
+        self.sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
+        # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
+        self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted if shape.size != shape.known]
+
+    def _sort(self, namespace: Any, name: Any, value: Any, same: Check) -> None:
+        kind = type(namespace)
+        if type(same) is not Plain:
+            self.slow.append((namespace, name, same))
+        elif kind in (dict, MappingProxyType) and value is not Missing:
+            self.quick.append((namespace, name, value, same))
+        elif kind is Held and namespace.owner in self.plain and name in _PARTS:
+            pass
+        elif kind is Typed and name == "__mro__":
+            self.typed.append((namespace.owner, value))
+        elif kind is Attributes and name == "__class__":
+            self.objects.append((namespace.owner, value))
+        else:
+            self.various.append((namespace, name, value, same))
 
     def __call__(self) -> bool:
-        for namespace, name, value, same in self.quick:
+        try:
+            for namespace, name, value, same in self.quick:
+                found = namespace[name]
+                if found is not value and not same(found):
+                    return False
+        except KeyError:
+            return False
+        for fn, code in self.plain.items():
+            if (fn.__code__ is not code and not Plain(code)(code_of(fn))) or fn.__defaults__ is not None or fn.__kwdefaults__ is not None:
+                return False
+        for cls, order in self.typed:
+            if cls.__mro__ is not order:
+                return False
+        for x, cls in self.objects:
+            if type(x) is not cls and class_of(x) is not cls:
+                return False
+        for namespace, name, value, same in self.various:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
                 return False
-        mentioned = self.names.intersection
-        for names, size, known in self.some:  # none of the known ones is gone, so that none has come if there are as many
-            if (size >= 0 and len(names) != size) or len(mentioned(names)) != known:
+        for namespace, size in self.sizes:
+            if len(namespace) != size:
                 return False
-        for names, keys in self.exact:
-            if [*names] != keys:
+        for keys, lacking in self.some:  # goes through the fewer
+            if not keys.isdisjoint(lacking):
+                return False
+        for names, known in self.exact:
+            if [*names] != known:
                 return False
         for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
             if not check(namespace.get(name, Missing)):
@@ -107,6 +152,15 @@ class Freshness:
 
     def __bool__(self) -> bool:
         return bool(self.places or self.shapes)
+
+
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def _without_defaults(places: list[Place]) -> dict[FunctionType, CodeType]:
+    """Return the functions of which code and defaults are looked at, and that have no defaults."""
+    held = {(place.namespace.owner, place.name): place.value for place in places if type(place.namespace) is Held and place.name in _PARTS}
+    return {fn: code for (fn, part), code in held.items() if part == "__code__" and [held.get((fn, name), 0) for name in _PARTS[1:]] == [None, None]}
 
 
 def _told(x: Any) -> str:
@@ -168,15 +222,18 @@ def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bo
 class Array:
     """The numbers of an array. Of a large one to which nobody can write, some will do."""
 
-    __slots__ = ("held", "kind", "value")
+    __slots__ = ("bytes", "held", "kind", "value")
 
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
         self.value, self.kind = value, _kind(value)  # which may be set in place
-        self.held = None if is_sealed(value) and value.nbytes > FEW else _held(value)
+        self.bytes = np.ndarray.tobytes(value) if value.nbytes <= FEW and not value.dtype.hasobject else None
+        self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
 
     def __call__(self, found: Any) -> bool:
         if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
             return False
+        if self.bytes is not None:
+            return np.ndarray.tobytes(found) == self.bytes
         if self.held is not None:
             return _is_held(found, self.held)
         return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))

@@ -6,7 +6,6 @@ import abc
 import builtins
 import decimal
 import functools
-import gc
 import math
 import operator
 import sys
@@ -31,6 +30,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.watch.code_names import (
+    ASKED,
+    asked,
     chains,
     global_names,
     imported,
@@ -65,6 +66,7 @@ from tapegrad.compile.watch.freshness import (
 )
 from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed
 from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
+from tapegrad.compile.watch.wrappers import CACHED, parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.registry import Traced
@@ -79,12 +81,10 @@ from tapegrad.tree.nodes import Record, Static
 MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_CACHED = type(functools.lru_cache(len))
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 _SLOTS = (MethodWrapperType, WrapperDescriptorType)
 _GETTERS = (operator.attrgetter, operator.methodcaller)
 _READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
+_MAY_LACK = ASKED | {"AttributeError", "Exception"}
 _DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 _OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__",
                      "__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__path__", "__name__", "__package__"])
@@ -103,6 +103,7 @@ class Reads:
         self.inputs: set[int] = set()
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
+        self.asks = False  # some code asks for attributes that need not be there
         self.matches = False  # some code matches classes, by attributes that these name
         self.library = ""  # whose code runs
         self.ran: set[CodeType] = set()
@@ -111,6 +112,7 @@ class Reads:
         self.open: list[tuple[Mapping[str, Any], str, str]] = []  # attributes of objects, classes and modules, of which the code names some
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
         self.functions: set[int] = set()  # those that are known to run
+        self.idle: set[int] = set()  # attributes of functions that are not
         self.named: dict[int, tuple[Held | Typed, str]] = {}  # functions and classes, by their ids
         self.seen: dict[int, Any] = {}  # by id, alive
         self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run
@@ -120,7 +122,8 @@ class Reads:
     def result(self) -> Freshness:
         """Return what tells whether all of it is the same, and nothing came that the code would read."""
         names = set(self.names)
-        shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner)) for namespace, label, owner in self.open]
+        shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner)) for namespace, label, owner in self.open
+                  if namespace or self.asks or self.by_name or id(namespace) not in self.idle]
         return Freshness(self.places.values(), shapes, names)
 
     def settle(self) -> None:
@@ -154,6 +157,7 @@ class Reads:
         mentioned = names_of(code)
         module = scope.get("__name__", "")
         self.library = library_of(module)
+        self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
         if reads_by_name(code):
             self.enter_by_name(self.library, reads_modules_by_name(code))
         if matches_classes(code) and not self.matches:
@@ -164,10 +168,18 @@ class Reads:
         for name in global_names(code):
             self.place(scope, name, f"{name} of {module}" if module != "__main__" else name)
             if name not in scope:
-                self.place(vars(builtins), name, name)
+                self.place_builtin(name)
         self.enter_modules(code, scope, mentioned)
         for fn in self.waiting.pop(code, ()):
             self.activate(fn)
+
+    def place_builtin(self, name: str) -> None:
+        """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
+        names = vars(builtins)
+        if name in ASKED and names.get(name) in _READERS:
+            self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
+        else:
+            self.place(names, name, name)
 
     def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
         """Note what code reads of modules: those that it imports, and those that its names lead to."""
@@ -180,8 +192,10 @@ class Reads:
             self.refused = self.refused or "it imports modules by names that it computes"
         for owner, name in chains(code):
             held = scope.get(owner)
-            if isinstance(held, ModuleType) and (type(vars(held).get(name)) in _DATA and vars(held)[name] is not sys.modules
-                                                 if is_foreign(held.__name__) else name not in vars(held)):
+            if not isinstance(held, ModuleType):
+                continue
+            if (type(vars(held)[name]) in _DATA and vars(held)[name] is not sys.modules and is_foreign(held.__name__) if name in vars(held)
+                    else (owner, name) in asked(code).chains or not is_foreign(held.__name__)):
                 self.place(vars(held), name, f"{owner}.{name}")
 
     def mention(self, names: Iterable[str]) -> None:
@@ -293,14 +307,14 @@ class Reads:
         if isinstance(x, _GETTERS):
             self.enter_by_name(self.library, False)
             return Plain(x)
-        if kind is _CACHED:
+        if kind is CACHED:
             self.follow(x.__wrapped__, label, runs=True)
-        if (parts := _parts(x)):
+        if (parts := parts_in(x)):
             self.note(parts, list(parts), label)
             if isinstance(x, functools.partial):
                 self.note(Attributes(x), ["func", "args", "keywords"], label)
                 self.attributes(x.__dict__, label, self.library, sized=True)
-            return Cached(x) if kind is _CACHED else Plain(x)
+            return Cached(x) if kind is CACHED else Plain(x)
         if is_generator(x):  # what it draws is recorded, or found missing
             self.meet(x)
             return Plain(x)
@@ -400,6 +414,8 @@ class Reads:
         if id(fn) not in self.named:
             held = Held(fn)
             self.named[id(fn)] = held, fn.__qualname__
+            self.idle.add(id(fn.__dict__))
+            self.attributes(fn.__dict__, fn.__qualname__, library_of(str(fn.__module__)), sized=False)
             self.note(held, self.names & held.named, fn.__qualname__)
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
@@ -425,7 +441,8 @@ class Reads:
         for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
             if not is_empty(cell):
                 self.place(held, at, f"{code_of(fn).co_freevars[at]} of {name}")
-        self.attributes(fn.__dict__, name, library_of(str(fn.__module__)), sized=True)
+        self.sized.add(id(fn.__dict__))
+        self.idle.discard(id(fn.__dict__))
 
     def is_read_whole(self, owner: str) -> bool:
         """Return whether there is code that may read any name of what is a library's, or the user's, "". A library reads so what is its own."""
@@ -465,21 +482,6 @@ class Reads:
             self.note(vars(x), ["_value_"], label)
         slots = [name for base in cls.__mro__ for name in slots_of(base) if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names]
         self.note(Attributes(x), slots, label)  # those that are not set too
-
-
-def _parts(x: Any) -> dict[str, Any]:
-    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a property, what a cache keeps."""
-    if type(x) in _VIEWS:
-        return {"of": gc.get_referents(x)[0]}
-    if isinstance(x, functools.partial):
-        return {"func": x.func, "args": x.args, "keywords": x.keywords}
-    if type(x) is _CACHED:
-        kept = [part for found in gc.get_referents(x) for part in (found.values() if type(found) is dict else (found,))]
-        return {f"what it keeps, {at}": part for at, part in enumerate(kept)}
-    if isinstance(x, _WRAPPERS):
-        return {name: part for name in ("fget", "fset", "__func__", "func") if (part := getattr(x, name, None)) is not None}
-    is_bound = type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType and x.__self__ is not None
-    return {"__self__": x.__self__} if is_bound else {}
 
 
 def _modules_of(library: str) -> str:

@@ -1,0 +1,27 @@
+"""wrappers: what is in a wrapper of something, which nobody else can be asked for."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from types import BuiltinFunctionType, MethodWrapperType, ModuleType
+from typing import Any
+
+CACHED = type(functools.lru_cache(len))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
+
+
+def parts_in(x: Any) -> dict[str, Any]:
+    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a property, what a cache keeps."""
+    if type(x) in _VIEWS:
+        return {"of": gc.get_referents(x)[0]}
+    if isinstance(x, functools.partial):
+        return {"func": x.func, "args": x.args, "keywords": x.keywords}
+    if type(x) is CACHED:
+        kept = [part for found in gc.get_referents(x) for part in (found.values() if type(found) is dict else (found,))]
+        return {f"what it keeps, {at}": part for at, part in enumerate(kept)}
+    if isinstance(x, _WRAPPERS):
+        return {name: part for name in ("fget", "fset", "__func__", "func") if (part := getattr(x, name, None)) is not None}
+    is_bound = type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType and x.__self__ is not None
+    return {"__self__": x.__self__} if is_bound else {}
