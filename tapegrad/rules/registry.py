@@ -72,12 +72,12 @@ class Op:
     The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
-    for cotangents that are computed together. A partial's parameter whose name begins with an underscore is one that it does not read: see
-    residuals. `nested` arguments may be structures holding proxies. The shape of what a
-    `dynamic` op returns depends on values, or may. What a `view` op returns shares the memory of its first argument where it can.
-    What one that `owns` returns is needed by no rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of
-    a `direct` op take tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises` may
-    do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks into it.
+    for cotangents that are computed together. Parameters of a partial that begin with an underscore are not read: see residuals. `nested`
+    arguments may be structures holding proxies. The shape of what a `dynamic` op returns depends on values, or may. What a `view` op returns
+    shares the memory of its first argument where it can. What one that `owns` returns is needed by no rule. The pullback of one that
+    `accumulates` takes an Accumulator as it is. The partials of a `direct` op take tensors as they are: calls of ops and arithmetic that mean
+    of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The torch implementation of an `opaque` op may run
+    torch's own autograd: nothing looks into it.
     For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
     `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
     """
