@@ -1,6 +1,6 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
-from tapegrad import api, frontends, numbers, ops
+from tapegrad import api, frontends, numbers, ops, passes
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.jacobian import hessian, hvp, jacobian
@@ -24,7 +24,7 @@ from tapegrad.frontends.user import stop_gradient, value
 from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.optimise.roll import roll
-from tapegrad.rules.registry import primitive, rrule
+from tapegrad.rules.user import primitive, rrule
 from tapegrad.store.read import load
 from tapegrad.tape.check import check
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call

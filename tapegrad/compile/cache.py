@@ -22,7 +22,7 @@ from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
 from tapegrad.replay.warning_errors import strict
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import collector, flatten_call, record

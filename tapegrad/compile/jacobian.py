@@ -21,7 +21,7 @@ from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import holds_tensor, is_tensor
 from tapegrad.rules.activity import has_gradient
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record, trace

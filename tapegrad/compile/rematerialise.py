@@ -13,7 +13,7 @@ from tapegrad.errors import GuardError
 from tapegrad.ops import draw, pack
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.rules.residuals import needed
 from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Tape

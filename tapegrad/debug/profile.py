@@ -17,7 +17,7 @@ from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.replay.interpreter import Run
-from tapegrad.rules.registry import Cotangents
+from tapegrad.rules.op import Cotangents
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.unroll import unroll

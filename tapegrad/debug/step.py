@@ -13,7 +13,7 @@ from tapegrad.debug.walk import name_of, turn
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import type_name
 from tapegrad.replay.interpreter import Run
-from tapegrad.rules.registry import rrule
+from tapegrad.rules.user import rrule
 from tapegrad.show.line import role_of, short, tidy
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, Variable
 from tapegrad.tree.flatten import is_leaf

@@ -9,7 +9,8 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.ops import getfield, setitem
 from tapegrad.replay.interpreter import Run, bind
-from tapegrad.rules.registry import Op, rrule
+from tapegrad.rules.op import Op
+from tapegrad.rules.user import rrule
 from tapegrad.show.line import role_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, copy_op, has_value, value_of
 

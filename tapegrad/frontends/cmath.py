@@ -8,7 +8,8 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.frontends import math
-from tapegrad.rules.registry import Op, means
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import means
 
 
 def _of_complex(op: Op) -> Callable[[Any], Any]:

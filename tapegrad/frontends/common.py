@@ -13,7 +13,8 @@ from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops import copy, permute_dims, stack
-from tapegrad.rules.registry import Traced, holds_traced, means
+from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.rules.registry import means
 from tapegrad.trace.views import peek
 
 

@@ -11,7 +11,8 @@ from mpmath import ctx_mp_python, mp
 from tapegrad import ops
 from tapegrad.numbers.exact import register_mpmath
 from tapegrad.numbers.systems import INTERPOSED, OWNERS, system
-from tapegrad.rules.registry import FOREIGN, OPS, Op, refused
+from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tree.flatten import OPAQUE
 
 register_mpmath(mp, ctx_mp_python._mpf, ctx_mp_python._mpc)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 from tapegrad.trace.context import unrepeatable
 

@@ -15,7 +15,8 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, exp, expm1, greater, is_complex, less_equal, log1p, logical_and, maximum, minimum, tanh, where
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
-from tapegrad.rules.registry import Op, define
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import define
 
 Formula = Callable[..., Any]
 

@@ -20,7 +20,8 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.reduce import sum
-from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
 
 Sizes = tuple[int, ...]
 

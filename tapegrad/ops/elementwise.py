@@ -27,7 +27,8 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.promotion import exactly, number_like
-from tapegrad.rules.registry import Op, Partial, define
+from tapegrad.rules.op import Op, Partial
+from tapegrad.rules.registry import define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 

@@ -22,7 +22,8 @@ from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
 from tapegrad.ops.triangular import solve_triangular
-from tapegrad.rules.registry import Op, define
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import define
 
 
 def implementation(name: str) -> Callable[..., Any]:

@@ -19,7 +19,8 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
-from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
 
 
 def _linear(x: Any, w: Any, b: Any = None) -> Any:

@@ -19,7 +19,8 @@ from tapegrad.numbers.tensors import product, together
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
-from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_matmul
 
 

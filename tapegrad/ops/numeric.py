@@ -28,7 +28,8 @@ from tapegrad.ops.index import assemble, sparse, take
 from tapegrad.ops.shape import pad
 from tapegrad.ops.sort import searchsorted
 from tapegrad.ops.special import i1
-from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
 
 # -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros where the mode cut it short
 

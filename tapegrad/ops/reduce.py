@@ -18,7 +18,8 @@ from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
-from tapegrad.rules.registry import Op, define
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_reduction
 
 

@@ -16,7 +16,8 @@ from tapegrad.ops.elementwise import astype, conj
 from tapegrad.ops.index import scatter, take
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import along, flip, pad, reshape, stack
-from tapegrad.rules.registry import EACH, define
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
 
 
 def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:

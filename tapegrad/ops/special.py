@@ -42,7 +42,8 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.reduce import restore, sum
-from tapegrad.rules.registry import Op, define
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import define
 
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 

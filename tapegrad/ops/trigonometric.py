@@ -14,7 +14,8 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.tensors import on_host
-from tapegrad.rules.registry import Op, define
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import define
 
 TRANSPOSED = {1: 1, 2: 3, 3: 2, 4: 4}
 

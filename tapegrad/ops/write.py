@@ -15,7 +15,8 @@ from tapegrad.numbers.view_path import Path, assign, follow, reach
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
-from tapegrad.rules.registry import Traced, define
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import define
 
 
 def _setitem_tensor(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import broadcast_to, copy, diagonal, pack
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, own
 

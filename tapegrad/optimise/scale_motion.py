@@ -45,7 +45,7 @@ from tapegrad.ops import (
     vecdot,
     where,
 )
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import UNKNOWN, Spec, same_type
 from tapegrad.tape.tape import Call, Operation, Tape, has_value
 from tapegrad.transforms.walk import Walk, count_uses, pure

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.optimise import algebra, products, shapes
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk
 

@@ -37,13 +37,13 @@ from tapegrad.ops import convert, draw, getfield, pack, setitem
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
-from tapegrad.rules.registry import Op, Traced, rrule
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.trace.context import are_apart
-from tapegrad.trace.guards import FIXED, KINDS
+from tapegrad.trace.guards import FIXED, KINDS, are_apart
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.flatten import ValueAndGradients

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import OPS, Op, rrule
+from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call
 

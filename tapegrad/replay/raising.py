@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tapegrad.ops import bitwise_left_shift, bitwise_right_shift, divide, floor_divide, getitem, getitem_masked, pow, remainder, setitem
 from tapegrad.ops.loop import is_loop
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 

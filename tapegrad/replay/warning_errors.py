@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
 from tapegrad.replay.raising import may_stop
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
 

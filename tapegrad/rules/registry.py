@@ -1,356 +1,47 @@
-"""Op, primitive, rrule: the registry of what tapegrad can record and differentiate."""
+"""The registries, filled at import: ops by their names, and what foreign functions mean."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from types import BuiltinFunctionType, FunctionType
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_location
-from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
-from tapegrad.numbers.formatting import plain, spelled
-from tapegrad.numbers.parallel import LONG, in_parts
-from tapegrad.numbers.systems import promoted, system_of
-from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
-from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
-from tapegrad.rules.missing_rule import missing_rule
-from tapegrad.rules.pullback_result import check_returned
-from tapegrad.rules.readonly import apart, reading
-from tapegrad.rules.result_spec import ResultSpec, by_ufunc
-from tapegrad.tree.flatten import OPAQUE, is_leaf, leaves_of
+from tapegrad.numbers.formatting import spelled
+from tapegrad.numbers.tensor_array import TensorArray
+from tapegrad.rules.op import (
+    OPS,
+    Op,
+    Partial,
+)
+from tapegrad.rules.result_spec import by_ufunc
+from tapegrad.tree.flatten import OPAQUE
 
-F = TypeVar("F", bound=Callable[..., Any])
-EACH = "each"
-Partial = Callable[..., Any]
-"""`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
-
-
-class Traced:
-    """What an op needs to know of a proxy: its operation, its value, and the tracer that records."""
-
-    __slots__ = ()
-    _op: Any
-    _tracer: Any
-    _val: Any
-    _view: Any  # the place of an array on shared memory, or None
-    _stand: Callable[..., None]
-
-
-class Slotted(Traced):
-    """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same things in its `__dict__`."""
-
-    __slots__ = ("_op", "_tracer", "_val", "_view")
-
-
-PROXIES: set[type] = set()  # those that are nothing else besides, filled by their module
-
-
-def holds_traced(x: Any) -> bool:
-    """True if a list or tuple, or one in it, holds a traced value. It takes nothing apart, and so is cheap for long lists."""
-    return any(isinstance(item, Traced) or (isinstance(item, (list, tuple)) and holds_traced(item)) for item in x)
-
-
-def tracer_of(args: Iterable[Any]) -> Any:
-    """Return the innermost tracer among the arguments, or None: with `grad` inside `grad`, the inner one records."""
-    tracer = None
-    for arg in args:
-        if type(arg) not in ORDINARY and isinstance(arg, Traced):
-            found = arg._tracer
-            if tracer is None or found.level > tracer.level:
-                tracer = found
-    return tracer
-
-
-class Op:
-    """A primitive: its implementations for NumPy and for torch, its rule, what is known of it.
-
-    `torch` takes tensors, on one device, and numbers: a dotted name in torch, or a function; see `run`.
-    The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
-    flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
-    that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
-    for cotangents that are computed together. Parameters of a partial that begin with an underscore are not read: see residuals. `nested`
-    arguments may be structures holding proxies. The shape of what a `dynamic` op returns depends on values, or may. What a `view` op returns
-    shares the memory of its first argument where it can. What one that `owns` returns is needed by no rule. The pullback of one that
-    `accumulates` takes an Accumulator as it is. The partials of a `direct` op take tensors as they are: calls of ops and arithmetic that mean
-    of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The torch implementation of an `opaque` op may run
-    torch's own autograd: nothing looks into it.
-    For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
-    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
-    """
-
-    def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
-                 differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
-                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False) -> None:
-        self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
-        self.torch: Any = named(torch) if isinstance(torch, str) else torch
-        self.partials, self.spec = partials, spec
-        self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
-        self.rr: Callable[..., Any] | None = None
-        self.rr_where: Location | None = None
-        self.differentiable = differentiable
-        self.scalar = scalar
-        self.nested = nested
-        self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
-        self.is_ufunc = type(impl) is np.ufunc
-        self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
-        self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
-        self.loose = False  # made by a context for one trace: only that context calls it primitive
-        self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
-        self.draws = False  # random numbers: whatever comes of them, the generator moves on
-        self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
-
-    def __repr__(self) -> str:
-        return f"<op {self.__name__}>"
-
-    @property
-    def has_rule(self) -> bool:
-        """True if a cotangent can be pulled through it."""
-        return self.rr is not None or self.partials is not None or self.vjp is not None
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply the op exactly as it was recorded: what a replay does.
-
-        With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function of the
-        user's that has none runs as it is, on tensors that answer as arrays do.
-        """
-        if self.nested:
-            return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
-        for arg in args:
-            if type(arg) not in _AS_EVER:
-                return self._dispatch(args, kwargs, args)
-        if self.is_ufunc and type(args[0]) is np.ndarray and args[0].size >= LONG and not kwargs:
-            return in_parts(self.impl, *args)
-        return self.impl(*args, **kwargs)
-
-    def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Iterable[Any]) -> Any:
-        wrapped = tensors = special = False
-        tracer = exact = None
-        for leaf in leaves:
-            kind = type(leaf)
-            if kind in ORDINARY:
-                continue
-            if kind is TensorArray:
-                wrapped, leaf = True, leaf.tensor
-                kind = type(leaf)
-            if issubclass(kind, Traced):
-                if tracer is None or leaf._tracer.level > tracer.level:
-                    tracer = leaf._tracer
-            elif is_tensor_type(kind):
-                tensors = True
-            elif isinstance(leaf, SPECIAL):
-                special = True
-            elif exact is None:
-                exact = system_of(kind)
-        if tracer is not None:
-            return wrap(tracer.record(self, unwrap(args), kwargs)) if wrapped else tracer.record(self, args, kwargs)
-        if not tensors and not special:
-            return self.read(*args, **kwargs) if exact is None else exact.run(self, *args, **kwargs)
-        if special:  # the sum of a cotangent and ZeroTangent
-            return self.impl(*args, **kwargs)
-        if self.torch is None:
-            y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
-            return y if wrapped else unwrap(y)
-        y = self.torch(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
-        return wrap(y) if wrapped else y
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply the op; on Python floats and float64 scalars `math`'s function stands in for NumPy's slower one."""
-        if self.scalar is not None and not kwargs:
-            for arg in args:
-                if type(arg) is not float and type(arg) is not np.float64:
-                    break
-            else:
-                try:
-                    return self.scalar(*args)
-                except (ValueError, OverflowError, ZeroDivisionError):
-                    pass  # outside the domain math raises, where NumPy gives nan or inf
-        tracer = None  # found here, as `run` would find it: a trace calls as often as it records
-        for arg in args:
-            kind = type(arg)
-            if kind not in _AS_EVER:
-                if kind not in PROXIES or self.nested:
-                    return self.run(*args, **kwargs)
-                if tracer is None or arg._tracer.level > tracer.level:
-                    tracer = arg._tracer
-        return self.run(*args, **kwargs) if tracer is None else tracer.record(self, args, kwargs)
-
-    def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
-        """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
-        if self.vjp is not None:
-            if holds_tensor((*args, y)):
-                args = wrap(args)
-                return JointPullback(self, self.vjp(wrap(y), *args, **kwargs), args, tensors=True)
-            return JointPullback(self, self.vjp(y, *args, **kwargs), args)
-        if self.partials is not None:
-            return Pullback(self, y, args, kwargs)
-        if self.rr is not None:
-            return self.forward(*args, **kwargs)[1]
-        raise missing_rule(self, args, where)
-
-    def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Apply the op by its rrule, where it has one: its value and its pullback, from one run."""
-        if self.rr is None:
-            y = self.run(*args, **kwargs)
-            return y, self.pullback(y, args, kwargs)
-        if not holds_tensor(leaves_of((args, kwargs))):
-            y, fn = self.rr(*args, **kwargs)
-            return y, JointPullback(self, reading(fn, f"the pullback of {self.__name__}"), args)
-        y, fn = self.rr(*wrap(args), **wrap(kwargs))
-        return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
-
-    def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the cotangent of positional argument `i`, projected to it."""
-        if type(dy) is ZeroTangent:
-            return dy
-        if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
-            return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
-        args, x = promoted(args, y) if type(y) not in _NUMPYS else args, args[i]
-        partials = self.partials
-        if isinstance(partials, tuple):
-            partial = partials[i]
-            if partial is None:
-                return ZERO
-        elif partials is None:
-            raise missing_rule(self, args)
-        else:
-            partial = functools.partial(partials, i)
-        try:
-            dx = partial(dy, y, *args, **kwargs)
-        except ArithmeticError as err:
-            dx = as_numpy(partial, dy, y, args, kwargs, err)
-        return project(dx, x)
-
-    def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
-        partial, x = self.partials[i], args[i]  # type: ignore[index]
-        if partial is None:
-            return ZERO
-        dtype = None if isinstance(y, Traced) else getattr(y, "dtype", None)
-        for arg in (dy, *args):
-            if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:  # of several dtypes, NumPy's promotion is not torch's
-                return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
-        dx = partial(dy, y, *args, **kwargs)
-        if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
-            return dx
-        return unwrap(project(wrap(dx), wrap(x)))
-
-
-def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
-    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or inf, and a RuntimeWarning.
-
-    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
-    """
-    given = [dy, y, *args]
-    if system_of(type(plain(y))) is not None or not any(type(plain(x)) in _PYTHONS for x in given):
-        raise err
-    return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
-
-
-class Pullback:
-    """The pullback of a call whose rule is given by partials."""
-
-    __slots__ = ("args", "kwargs", "op", "y")
-
-    def __init__(self, op: Op, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.op, self.y, self.args, self.kwargs = op, y, args, kwargs
-
-    def __call__(self, dy: Any) -> Cotangents:
-        return Cotangents(self, dense(dy))
-
-    @property
-    def __name__(self) -> str:
-        return f"{self.op.__name__}_pullback"
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}>"
-
-
-class JointPullback:
-    """A pullback that returns all cotangents at once, as a user's does: what it returns is checked and projected."""
-
-    __slots__ = ("args", "fn", "op", "tensors")
-
-    def __init__(self, op: Op, fn: Callable[[Any], Any], args: tuple[Any, ...], tensors: bool = False) -> None:
-        self.op, self.fn, self.args, self.tensors = op, fn, args, tensors  # tensors: the arguments are TensorArrays
-
-    def __call__(self, dy: Any) -> tuple[Any, ...]:
-        if type(dy) is ZeroTangent:
-            return (ZERO,) * len(self.args)
-        dy = dy if self.op.accumulates else dense(dy)
-        dxs = self.fn(wrap(dy) if self.tensors else dy)
-        dxs = apart(dxs, dy) if self.op.lends else dxs
-        check_returned(self.op, dxs, self.args)
-        dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args)])
-        return unwrap(dxs) if self.tensors else dxs
-
-    @property
-    def __name__(self) -> str:
-        return f"{self.op.__name__}_pullback"
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}>"
-
-
-class Cotangents:
-    """What a pullback returns: one cotangent per argument, each computed when it is first asked for.
-
-    So a matmul with constant data never pays for the gradient of the data (ChainRules' thunks).
-    """
-
-    __slots__ = ("_cache", "dy", "pullback")
-
-    def __init__(self, pullback: Pullback, dy: Any) -> None:
-        self.pullback, self.dy = pullback, dy
-        self._cache: dict[int, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self.pullback.args)
-
-    def __getitem__(self, i: int) -> Any:
-        if not 0 <= i < len(self):
-            raise IndexError(i)
-        if i not in self._cache:
-            pb = self.pullback
-            self._cache[i] = pb.op.cotangent(i, self.dy, pb.y, pb.args, pb.kwargs)
-        return self._cache[i]
-
-    def __repr__(self) -> str:
-        return f"<cotangents of {self.pullback.op.__name__}>"
-
-
-_PYTHONS = frozenset([float, int, complex])
-_NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
-_AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
-
-# -- the registries, filled at import
-
-OPS: dict[str, Op] = {}
 FOREIGN: dict[Any, Callable[..., Any]] = {}  # np.multiply, operator.mul, math.sin …: the op or composite that each means
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}  # np.zeros, np.array …: what a call of the user's code makes while a trace runs
 PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
 CONSTANT: set[Any] = set()  # foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
 THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
+_HERE = str(Path(__file__).parent)
 STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
-_REGISTERED: dict[Any, Location] = {}
+REGISTERED: dict[Any, Location] = {}
 TensorArray.meanings = FOREIGN
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
     """Say what a foreign function means, and whether its result is constant; raise DuplicateRule where that was said before."""
     _claim(key, f"{getattr(key, '__name__', key)!r}")
-    _mean(key, meaning)
+    set_meaning(key, meaning)
     if constant:
         CONSTANT.add(key)
 
 
-def _mean(key: Any, meaning: Callable[..., Any]) -> None:
+def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
     FOREIGN[key] = meaning
     if isinstance(key, FunctionType):
         PYTHON.append(key)
@@ -422,86 +113,16 @@ def constructs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def _claim(key: Any, what: str) -> None:
     here = user_location_of_definition()
-    if key in _REGISTERED:
-        raise DuplicateRule(f"{what} is registered already, at {_REGISTERED[key]}", here, "keep one of the two")
-    _REGISTERED[key] = here
+    if key in REGISTERED:
+        raise DuplicateRule(f"{what} is registered already, at {REGISTERED[key]}", here, "keep one of the two")
+    REGISTERED[key] = here
 
 
 def user_location_of_definition() -> Location:
-    """Return the first line outside this file: where an op or a rule is being defined."""
+    """Return the first line outside this folder: where an op or a rule is being defined."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename == __file__:
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     if frame is None:
         return user_location()
     return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-
-
-# -- what users call
-
-
-def primitive(fn: Callable[..., Any]) -> Op:
-    """Make a Python function one operation on every tape; give it a rule with `rrule`.
-
-    It, its rule and its pullback read their arrays and do not write to them: MutationError.
-
-    >>> import tapegrad as tg
-    >>> @tg.primitive
-    ... def cube(x):
-    ...     return x * x * x
-    >>> @tg.rrule(cube)
-    ... def _(x):
-    ...     return cube(x), lambda dy: (3 * x * x * dy,)
-    >>> tg.grad(cube, 2.0)
-    (8.0, (None, 12.0))
-    """
-    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)  # of the shape of what it returns nobody knows
-    op.read, op.lends = reading(fn, op.__name__), True
-    op.__wrapped__ = fn  # type: ignore[attr-defined]
-    op.__module__ = getattr(fn, "__module__", __name__)
-    return op
-
-
-def op_of(fn: Any) -> Op:
-    """Return the op that records calls of `fn`: itself, what it is known to mean, or a new one."""
-    if isinstance(fn, Op):
-        return fn
-    known = FOREIGN.get(fn)
-    if isinstance(known, Op):
-        return known
-    op = primitive(fn)
-    op.loose = True
-    return op
-
-
-@overload
-def rrule(fn: Any) -> Callable[[F], F]: ...
-@overload
-def rrule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
-def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
-
-    The rule takes fn's arguments and returns its value and a pullback; the pullback takes the cotangent of the
-    value and returns one cotangent per positional argument, ZeroTangent() where nothing flows (as in ChainRules).
-    Raises DuplicateRule, naming both places, if `fn` has a rule.
-
-    >>> import tapegrad as tg
-    >>> y, pullback = tg.rrule(tg.ops.multiply, 2.0, 3.0)
-    >>> y, list(pullback(1.0))
-    (6.0, [3.0, 2.0])
-    """
-    if args or kwargs:
-        return op_of(fn).forward(*args, **kwargs)
-
-    def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
-        op = op_of(fn)
-        here = user_location_of_definition()
-        if op.has_rule:
-            there = op.rr_where or _REGISTERED.get(op.__name__) or "tapegrad's own rules"
-            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, "keep one of the two")
-        if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
-            _REGISTERED.setdefault(fn, here)
-            _mean(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = reading(rule, f"the rule of {op.__name__}"), here, True, False, True
-        return rule
-    return decorate

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Operation, operands
 
 

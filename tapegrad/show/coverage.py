@@ -8,7 +8,8 @@ from collections import Counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.rules.registry import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Op, Refusal
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
 from tapegrad.show.sheet import Sheet
 from tapegrad.trace.lazy_frontends import register_imported
 

@@ -13,7 +13,8 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import system
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import getfield
-from tapegrad.rules.registry import Cotangents, Traced, rrule
+from tapegrad.rules.op import Cotangents, Traced
+from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 

@@ -13,7 +13,7 @@ import numpy as np
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop, is_loop
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.show.line import place_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 

@@ -44,7 +44,9 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import accumulate, conform
 from tapegrad.numbers.formatting import spelled
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN, Op, Refusal, rrule
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN, Refusal
+from tapegrad.rules.user import rrule
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.transforms.reverse import _flat_result
 

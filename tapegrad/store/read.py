@@ -21,7 +21,8 @@ from tapegrad.numbers.view_path import Step
 from tapegrad.ops import default_rng, draw, getfield, pack
 from tapegrad.ops.loop import Loop
 from tapegrad.replay.interpreter import FACTS
-from tapegrad.rules.registry import OPS, Op, op_of, rrule
+from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.user import op_of, rrule
 from tapegrad.store.format import (
     DRAWS,
     DTYPE,

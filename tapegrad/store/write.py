@@ -25,7 +25,8 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
 from tapegrad.ops.loop import Loop
-from tapegrad.rules.registry import OPS, Cotangents, JointPullback, Op, Pullback, rrule
+from tapegrad.rules.op import OPS, Cotangents, JointPullback, Op, Pullback
+from tapegrad.rules.user import rrule
 from tapegrad.store.format import (
     ALIGNMENT,
     DRAWS,

@@ -15,9 +15,9 @@ from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.context import NUMERIC
+from tapegrad.trace.guards import NUMERIC
 from tapegrad.tree.flatten import flatten, is_leaf
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from numbers import Number
 from sys import _getframe
 from types import CodeType, FunctionType
 from typing import Any
@@ -14,21 +12,23 @@ from weakref import ref
 
 import numpy as np
 
-from tapegrad.errors import HEARERS, ConcretizationError, EscapedProxy, MutationError, TapeError, UnknownFunction, one, user_frame, user_location
+from tapegrad.errors import HEARERS, ConcretizationError, EscapedProxy, MutationError, TapeError, one, user_frame, user_location
 from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.systems import OPERATORS, is_complex_number, refuse_unknown
+from tapegrad.numbers.systems import refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, overlap
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
+from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.readonly import lent
-from tapegrad.rules.registry import Op, Traced, op_of
+from tapegrad.rules.user import op_of
 from tapegrad.tape.call_stack import Paths
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, Variable, operands, value_of
 from tapegrad.trace import ownership
-from tapegrad.trace.number_systems import follow
+from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type
+from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
@@ -77,21 +77,6 @@ class Context:
         if fn not in self._ops:
             self._ops[fn] = op_of(fn)
         return self._ops[fn]
-
-
-def number_kind(x: Any) -> str:
-    """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
-    x = plain(x)
-    return "array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
-
-
-NUMERIC = "biufc"  # kinds of dtypes
-
-
-def number_type(x: Any) -> str:
-    """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
-    x = plain(x)
-    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
 
 
 def unrepeatable(what: str) -> None:
@@ -468,31 +453,6 @@ class Tracer:
         guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
         self.locate(guard)
         self.push(guard)
-
-
-def are_apart(arrays: tuple[Any, ...]) -> bool:
-    """Return whether no two arrays share memory."""
-    known = list(map(plain, arrays))
-    return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
-
-
-@functools.cache
-def has_arithmetic(cls: Any) -> bool:
-    """Return whether a user's subclass of a Python number has operators of its own."""
-    own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
-    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
-
-
-def plain_array(x: Any, name: str = "the program's constant") -> None:
-    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
-    cls: Any = type(x)
-    refuse_unknown(x, name)
-    if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
-                              "float(x), for the plain number")
-    if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
-                              "np.asarray(x), for the plain numbers")
 
 
 def _closed(op: Operation) -> None:

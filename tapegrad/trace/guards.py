@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.trace.context import number_kind
+from tapegrad.numbers.systems import is_complex_number
+from tapegrad.numbers.tensors import overlap
+
+NUMERIC = "biufc"  # kinds of dtypes
+
+
+def number_type(x: Any) -> str:
+    """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
+    x = plain(x)
+    return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
+
+
+def number_kind(x: Any) -> str:
+    """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
+    x = plain(x)
+    return "array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
+
+
+def are_apart(arrays: tuple[Any, ...]) -> bool:
+    """Return whether no two arrays share memory."""
+    known = list(map(plain, arrays))
+    return not any(overlap(a, b) for i, a in enumerate(known) for b in known[:i])
+
 
 # A replay may compute with Python's numbers where the program had NumPy's.
 KINDS: dict[type, type] = {np.float64: float, np.complex128: complex, np.bool_: bool, np.int64: int}

@@ -18,7 +18,8 @@ from tapegrad import ops
 from tapegrad.errors import in_our_words
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, PROXIES, PYTHON, STAND_IN, Op, Traced, holds_traced, tracer_of
+from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN
 from tapegrad.trace.context import LISTENERS
 from tapegrad.trace.proxy import apply, plain, record_unary
 from tapegrad.tree.copies import CODE, Attribute, code_of, running

@@ -7,7 +7,8 @@ from typing import Any
 
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import System
-from tapegrad.rules.registry import FOREIGN, OPS, refused
+from tapegrad.rules.op import OPS
+from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.trace.call_arguments import place_of_out
 
 

@@ -5,11 +5,16 @@ What a program computes of constants has the precision that Decimal's context, o
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from tapegrad.errors import GuardError
-from tapegrad.numbers.systems import PRECISION, System, system
-from tapegrad.rules.registry import Op, refused
+import numpy as np
+
+from tapegrad.errors import GuardError, UnknownFunction, user_location
+from tapegrad.numbers.systems import OPERATORS, PRECISION, System, refuse_unknown, system
+from tapegrad.numbers.tensors import ORDINARY
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Operation, value_of
 
 
@@ -41,3 +46,22 @@ def check_precision(guard: Guard) -> None:
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
         raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is {PRECISION[guard.fact]()}", guard.where,
                          "that precision around the call, or trace again")
+
+
+@functools.cache
+def has_arithmetic(cls: Any) -> bool:
+    """Return whether a user's subclass of a Python number has operators of its own."""
+    own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
+
+
+def plain_array(x: Any, name: str = "the program's constant") -> None:
+    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
+    cls: Any = type(x)
+    refuse_unknown(x, name)
+    if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
+                              "float(x), for the plain number")
+    if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
+                              "np.asarray(x), for the plain numbers")

@@ -18,10 +18,11 @@ from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as plain_value
 from tapegrad.numbers.tensor_array import TensorArray
-from tapegrad.rules.registry import FOREIGN, Op, Traced, refused, tracer_of
+from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import views
-from tapegrad.trace.context import NUMERIC
+from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
 from tapegrad.tree.flatten import is_leaf
 

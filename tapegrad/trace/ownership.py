@@ -18,7 +18,7 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, overlap
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.trace.views import Storage, place
 from tapegrad.tree.flatten import is_empty
 

@@ -18,7 +18,8 @@ from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
 from tapegrad.rules.activity import is_inert
-from tapegrad.rules.registry import FOREIGN, PROXIES, STAND_IN, Op, Refusal, Slotted, Traced, refused, tracer_of
+from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, tracer_of
+from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.call_arguments import call_plainly, content, lost

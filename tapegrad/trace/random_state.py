@@ -18,7 +18,8 @@ import numpy as np
 
 from tapegrad.numbers.equality import parts_of, values_of
 from tapegrad.ops import draw
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, OPS
+from tapegrad.rules.op import OPS
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Call, Guard, Tape, value_of
 from tapegrad.trace.interposition import GlobalGenerator, imported, stand_in
 from tapegrad.tree.flatten import Signature, is_empty, is_foreign

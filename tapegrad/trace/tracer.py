@@ -16,13 +16,13 @@ from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
-from tapegrad.rules.registry import Op, Traced
+from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import ownership, proxy
-from tapegrad.trace.context import DEFAULT, Context, Tracer, plain_array
+from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.interposition import interposition, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.number_systems import follow
+from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.value_retention import Economy, is_large

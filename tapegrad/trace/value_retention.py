@@ -16,7 +16,8 @@ import numpy as np
 from tapegrad.numbers.parallel import in_parts
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import activity
-from tapegrad.rules.registry import FOREIGN, Op, tracer_of
+from tapegrad.rules.op import Op, tracer_of
+from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Operation, Tape, drop
 

@@ -25,7 +25,7 @@ from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 from tapegrad.numbers.view_path import Path, Step, assign, follow
 from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
-from tapegrad.rules.registry import Op, Slotted, Traced, tracer_of
+from tapegrad.rules.op import Op, Slotted, Traced, tracer_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.trace.value_retention import is_large
 

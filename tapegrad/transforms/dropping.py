@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import pack, setitem
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Operation, Tape, drop, operands
 from tapegrad.trace.value_retention import LARGE, Held
 

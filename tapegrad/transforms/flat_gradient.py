@@ -8,7 +8,7 @@ from tapegrad.numbers.cotangents import ZERO, conform, dense
 from tapegrad.ops import nest_result
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, differentiated
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.trace import proxy

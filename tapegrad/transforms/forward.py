@@ -15,7 +15,8 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import astype, getfield, pack, setitem
 from tapegrad.rules.activity import has_gradient
-from tapegrad.rules.registry import Traced, op_of
+from tapegrad.rules.op import Traced
+from tapegrad.rules.user import op_of
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy

@@ -10,7 +10,8 @@ from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import default_rng, draw, nest_result, pack
 from tapegrad.replay.interpreter import fill
-from tapegrad.rules.registry import Op, Traced, rrule
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy

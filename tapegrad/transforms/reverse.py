@@ -17,7 +17,8 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.ops import add, getfield, nest_result
 from tapegrad.rules.activity import activity, differentiated, has_gradient
-from tapegrad.rules.registry import Op, as_numpy, rrule
+from tapegrad.rules.op import Op, as_numpy
+from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of

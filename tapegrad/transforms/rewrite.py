@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.ops.structure import getfield
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity
-from tapegrad.rules.registry import op_of, rrule
+from tapegrad.rules.user import op_of, rrule
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op, value_of
 from tapegrad.transforms.unroll import unroll

@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad.ops import pow
 from tapegrad.ops.loop import Loop, is_loop
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Constant, Tape, operands, value_of
 from tapegrad.testing import contract
 from tapegrad.transforms.walk import own

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.rules.registry import OPS
+from tapegrad.rules.op import OPS
 from tapegrad.testing import check_grads, check_rule, contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES, FAMILIES

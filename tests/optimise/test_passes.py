@@ -26,7 +26,7 @@ from tapegrad.optimise.report import Report
 from tapegrad.optimise.simplify import NEEDS, RULES
 from tapegrad.optimise.specialise import specialise
 from tapegrad.optimise.store_forwarding import forwarding
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES

@@ -12,7 +12,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad import ops
 from tapegrad.numbers.cotangents import dense
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.residuals import reads
 from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call

@@ -8,7 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import ops
 from tapegrad.optimise.shapes import ELEMENTWISE
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.result_spec import array_spec
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Tape

@@ -15,7 +15,8 @@ from rich.console import Console
 
 import tapegrad as tg
 from tapegrad.cli import main
-from tapegrad.rules.registry import CONSTANT, FOREIGN, PLAIN, THROUGH, Op, Refusal, Traced
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import CONSTANT, FOREIGN, PLAIN, THROUGH, Refusal
 from tapegrad.show.coverage import KINDS, SPACES, entries, listing, overview
 from tapegrad.show.styles import STYLES
 from tapegrad.testing import check_grads

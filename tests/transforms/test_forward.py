@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.rules.registry import OPS
+from tapegrad.rules.op import OPS
 from tapegrad.testing import contract, weights
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import CASES

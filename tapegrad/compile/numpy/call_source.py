@@ -17,7 +17,8 @@ from tapegrad.errors import Location
 from tapegrad.numbers.view_path import Path
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import Loop, range_of
-from tapegrad.rules.registry import FOREIGN, Op
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import FOREIGN
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 

@@ -21,7 +21,7 @@ from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
 from tapegrad.numbers.view_path import Step
-from tapegrad.rules.registry import Op, Traced
+from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Raised
 
 _SHORT = 64  # elements of an array that is still written as a list

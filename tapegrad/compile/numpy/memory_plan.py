@@ -17,7 +17,7 @@ from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatte
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands
 from tapegrad.transforms.walk import own

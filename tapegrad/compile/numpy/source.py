@@ -28,7 +28,7 @@ from tapegrad.compile.source_names import Names, Spelled
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.replay.random_state import sources_of
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED

@@ -19,7 +19,7 @@ from tapegrad.compile.torch.program import Check, Program, Step, Value, replaced
 from tapegrad.compile.torch.source import Text
 from tapegrad.compile.torch.unchecked import unchecked
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 
 class Whole:

@@ -27,7 +27,7 @@ from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.replay.interpreter import Memory, moved, verify
 from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape

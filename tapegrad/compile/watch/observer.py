@@ -20,7 +20,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.reads import Reads
 from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Signature, is_foreign

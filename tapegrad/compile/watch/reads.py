@@ -69,7 +69,7 @@ from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, read
 from tapegrad.compile.watch.wrappers import CACHED, parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.interposition import original
 from tapegrad.tree.copies import class_of, code_of

@@ -22,7 +22,8 @@ from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
-from tapegrad.rules.registry import FOREIGN, Traced, constructs, means, refused, register, tracer_of
+from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
 from tapegrad.trace import views
 from tapegrad.tree.flatten import leaves_of
 

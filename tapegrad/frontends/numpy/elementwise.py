@@ -13,7 +13,8 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import FOREIGN, Traced, means, refused
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace import views
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.

@@ -16,7 +16,8 @@ from tapegrad.frontends.numpy.shape import numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.text import text_of
-from tapegrad.rules.registry import Traced, means, refused, register
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, refused, register
 
 # -- dtypes
 

@@ -11,7 +11,8 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import Op, means, register
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import means, register
 
 # -- along one axis
 

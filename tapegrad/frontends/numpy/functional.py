@@ -15,7 +15,8 @@ from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.index import is_mask
-from tapegrad.rules.registry import Traced, means, refused
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, refused
 
 
 def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:

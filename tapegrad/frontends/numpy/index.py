@@ -13,7 +13,8 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import FOREIGN, Traced, means, refused
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.tape.tape import NO_KWARGS
 from tapegrad.trace import views
 from tapegrad.trace.proxy import recorded

@@ -21,7 +21,8 @@ from tapegrad.frontends.numpy.shape import (
 )
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules.registry import Traced, means, register
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, register
 
 # -- joining
 

@@ -12,7 +12,8 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.rules.registry import Traced, means
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means
 from tapegrad.trace import views
 from tapegrad.trace.proxy import recorded
 

@@ -13,7 +13,8 @@ from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.frontends.numpy.sort import _leading, _plain, median, percent, quantile
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import Op, means, refused
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import means, refused
 
 
 def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:

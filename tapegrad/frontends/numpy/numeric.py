@@ -20,7 +20,8 @@ from tapegrad.frontends.numpy.shape import atleast, moveaxis, numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.shape import along
-from tapegrad.rules.registry import Op, Traced, means
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import means
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:

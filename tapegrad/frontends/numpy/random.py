@@ -17,7 +17,8 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import FOREIGN, Traced, constructs, means
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
 from tapegrad.tree.flatten import leaves_of
 

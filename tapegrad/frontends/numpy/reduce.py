@@ -14,7 +14,8 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
-from tapegrad.rules.registry import Op, Traced, means
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import means
 from tapegrad.trace.views import peek
 
 # -- what the reductions share: `where=` as a mask, and the keywords that an op takes

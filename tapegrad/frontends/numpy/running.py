@@ -15,7 +15,8 @@ from tapegrad.frontends.numpy.reduce import kind_of, masked, present
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules.registry import Op, means
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import means
 
 # -- running totals
 

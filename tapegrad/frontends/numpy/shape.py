@@ -17,7 +17,8 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, columns, keywords, laid, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import Traced, means, register
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, register
 from tapegrad.trace import views
 
 

@@ -14,7 +14,8 @@ from tapegrad.frontends.common import as_array, kept, keywords, laid, static
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import Traced, means
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means
 from tapegrad.tree.flatten import leaves_of
 
 

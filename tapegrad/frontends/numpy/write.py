@@ -15,7 +15,8 @@ from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_writable
-from tapegrad.rules.registry import Traced, holds_traced, means, refused
+from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.rules.registry import means, refused
 from tapegrad.trace import views
 from tapegrad.tree.flatten import flatten, leaves_of
 

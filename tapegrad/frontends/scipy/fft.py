@@ -15,7 +15,8 @@ from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
 from tapegrad.ops.trigonometric import TRANSPOSED
-from tapegrad.rules.registry import FOREIGN, Op, register
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import FOREIGN, register
 
 # The names of scipy.fft ask a library of backends; what SciPy's own backend calls are plain functions, in two files.
 

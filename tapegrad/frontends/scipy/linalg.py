@@ -13,7 +13,8 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.triangular import transposed
-from tapegrad.rules.registry import Op, leave, means, register
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import leave, means, register
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:

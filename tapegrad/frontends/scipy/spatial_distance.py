@@ -13,7 +13,8 @@ import scipy.spatial.distance as sd
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static, value_by
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import holds_traced, means, register
+from tapegrad.rules.op import holds_traced
+from tapegrad.rules.registry import means, register
 
 
 def _weighted(terms: Any, w: Any) -> Any:

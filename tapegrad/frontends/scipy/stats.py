@@ -22,7 +22,8 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.rules.registry import Traced, means, register
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, register
 
 # -- distributions of one variable
 

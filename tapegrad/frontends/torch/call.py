@@ -16,7 +16,8 @@ from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
-from tapegrad.rules.registry import FOREIGN, STAND_IN, Traced, means, tracer_of
+from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.context import LISTENERS, Tracer
 from tapegrad.tree.copies import running
 

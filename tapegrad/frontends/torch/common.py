@@ -13,7 +13,7 @@ from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype, torch_dtype
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 
 # -- promotion

@@ -18,7 +18,7 @@ from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
-from tapegrad.rules.registry import Op, Traced, tracer_of
+from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call
 from tapegrad.trace.context import Tracer
 from tapegrad.tree.flatten import leaves_of

@@ -32,7 +32,7 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 
 def spellings(names: str) -> list[str]:

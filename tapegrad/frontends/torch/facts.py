@@ -11,7 +11,7 @@ from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 
 

@@ -20,7 +20,7 @@ from tapegrad.frontends.torch.torchop import TorchOp
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
-from tapegrad.rules.registry import Traced, tracer_of
+from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.trace.context import Tracer
 from tapegrad.tree.flatten import leaves_of
 

@@ -13,7 +13,7 @@ from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Op, Traced
+from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.trace.context import LISTENERS, Tracer
 

@@ -26,7 +26,7 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, diagonal, movedim, ndim, transpose
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 
 def fits(kinds: str, *xs: Any, ranks: tuple[int, ...] = ()) -> bool:

@@ -13,7 +13,7 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 
 def _tensor(x: Any, device: str = "cpu") -> Any:

@@ -15,7 +15,8 @@ from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import detached
-from tapegrad.rules.registry import FOREIGN, Traced
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
 from tapegrad.trace.proxy import TENSORS, apply, by_ufunc
 

@@ -20,7 +20,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.reduce import count, restore
 from tapegrad.ops.shape import along
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 
 def axes_of(x: Any, dim: Any, empty: bool = False) -> Any:

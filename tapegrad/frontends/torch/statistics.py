@@ -9,7 +9,8 @@ from tapegrad import ops
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import found
 from tapegrad.frontends.torch.write import put
-from tapegrad.rules.registry import FOREIGN, tracer_of
+from tapegrad.rules.op import tracer_of
+from tapegrad.rules.registry import FOREIGN
 from tapegrad.tree.flatten import leaves_of
 
 _STATISTICS = ("running_mean", "running_var")

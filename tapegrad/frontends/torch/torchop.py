@@ -18,7 +18,7 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dense
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
-from tapegrad.rules.registry import Op, Traced, tracer_of
+from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tree.flatten import flatten, leaves_of
 
 

@@ -17,7 +17,8 @@ from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
-from tapegrad.rules.registry import FOREIGN, Traced
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN
 from tapegrad.tape.tape import Input, operands
 from tapegrad.trace import views
 from tapegrad.trace.context import Tracer

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import getfield
-from tapegrad.rules.registry import rrule
+from tapegrad.rules.user import rrule
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.fold import amount, flowing
 from tapegrad.show.graph.network import place_of

@@ -12,7 +12,9 @@ import numpy as np
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.loop import Loop
-from tapegrad.rules.registry import FOREIGN, Op, rrule
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import UNKNOWN, Absent
 from tapegrad.tape.tape import Call, Operation, value_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.ops import default_rng, draw, getfield, pack
-from tapegrad.rules.registry import rrule
+from tapegrad.rules.user import rrule
 from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of

@@ -16,7 +16,7 @@ from bench.problems import PROBLEMS
 from tapegrad.compile.torch import backend, buffer_reuse, masks
 from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.rules.registry import OPS, Op
+from tapegrad.rules.op import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES

@@ -15,7 +15,7 @@ import torch
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import torch_dtype
-from tapegrad.rules.registry import OPS
+from tapegrad.rules.op import OPS
 from tests.cases import CASES
 from tests.cases.case import Case, draw
 from tests.cases.replay import TOLERANCES, agree, check, fresh, replayed

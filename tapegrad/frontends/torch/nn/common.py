@@ -12,7 +12,7 @@ from tapegrad.frontends.torch.write import put
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Traced
+from tapegrad.rules.op import Traced
 
 Meaning = Callable[..., Any]
 

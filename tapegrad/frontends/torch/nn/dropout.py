@@ -13,7 +13,7 @@ from tapegrad import ops
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.nn.common import functional, number, real
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.registry import Op, Traced
+from tapegrad.rules.op import Op, Traced
 
 
 @functools.cache

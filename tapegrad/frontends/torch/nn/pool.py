@@ -13,7 +13,7 @@ from tapegrad.frontends.torch.nn.common import functional, given, number, real, 
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from tapegrad.frontends.torch.torchop import TorchOp, Vjp, moved, vjp_op
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.registry import Op
+from tapegrad.rules.op import Op
 
 Kernel = Callable[..., Any]
 

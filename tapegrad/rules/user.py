@@ -1,0 +1,85 @@
+"""What users call: primitive, and rrule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from tapegrad.errors import DuplicateRule
+from tapegrad.rules.op import Op
+from tapegrad.rules.readonly import reading
+from tapegrad.rules.registry import (
+    FOREIGN,
+    REGISTERED,
+    set_meaning,
+    user_location_of_definition,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def primitive(fn: Callable[..., Any]) -> Op:
+    """Make a Python function one operation on every tape; give it a rule with `rrule`.
+
+    It, its rule and its pullback read their arrays and do not write to them: MutationError.
+
+    >>> import tapegrad as tg
+    >>> @tg.primitive
+    ... def cube(x):
+    ...     return x * x * x
+    >>> @tg.rrule(cube)
+    ... def _(x):
+    ...     return cube(x), lambda dy: (3 * x * x * dy,)
+    >>> tg.grad(cube, 2.0)
+    (8.0, (None, 12.0))
+    """
+    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)  # of the shape of what it returns nobody knows
+    op.read, op.lends = reading(fn, op.__name__), True
+    op.__wrapped__ = fn  # type: ignore[attr-defined]
+    op.__module__ = getattr(fn, "__module__", __name__)
+    return op
+
+
+def op_of(fn: Any) -> Op:
+    """Return the op that records calls of `fn`: itself, what it is known to mean, or a new one."""
+    if isinstance(fn, Op):
+        return fn
+    known = FOREIGN.get(fn)
+    if isinstance(known, Op):
+        return known
+    op = primitive(fn)
+    op.loose = True
+    return op
+
+
+@overload
+def rrule(fn: Any) -> Callable[[F], F]: ...
+@overload
+def rrule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
+
+    The rule takes fn's arguments and returns its value and a pullback; the pullback takes the cotangent of the
+    value and returns one cotangent per positional argument, ZeroTangent() where nothing flows (as in ChainRules).
+    Raises DuplicateRule, naming both places, if `fn` has a rule.
+
+    >>> import tapegrad as tg
+    >>> y, pullback = tg.rrule(tg.ops.multiply, 2.0, 3.0)
+    >>> y, list(pullback(1.0))
+    (6.0, [3.0, 2.0])
+    """
+    if args or kwargs:
+        return op_of(fn).forward(*args, **kwargs)
+
+    def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
+        op = op_of(fn)
+        here = user_location_of_definition()
+        if op.has_rule:
+            there = op.rr_where or REGISTERED.get(op.__name__) or "tapegrad's own rules"
+            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, "keep one of the two")
+        if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
+            REGISTERED.setdefault(fn, here)
+            set_meaning(fn, op)
+        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = reading(rule, f"the rule of {op.__name__}"), here, True, False, True
+        return rule
+    return decorate
