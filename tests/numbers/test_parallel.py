@@ -14,7 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.numbers import parallel
 from tapegrad.numbers.parallel import in_parts, together
-from tapegrad.rules import registry as rules
+from tapegrad.rules import op
 
 ODD = 37  # elements beyond whole parts
 UNARY = [np.sin, np.cos, np.tan, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt, np.cbrt, np.tanh, np.sinh, np.cosh, np.arctan,
@@ -28,7 +28,7 @@ def _threads() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel, "processors", lambda: 3)
         patch.setattr(parallel, "PART", 1 << 12)
-        for module in (parallel, rules):
+        for module in (parallel, op):
             patch.setattr(module, "LONG", 1 << 12)
         parallel.workers.cache_clear()
         yield

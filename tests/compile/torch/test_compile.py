@@ -82,7 +82,10 @@ def at_any_size(program: Any, leaves: list[Any]) -> Any:
         found = small(*args, **kwargs)
         for a, b in zip(leaves_of(large(*copies[0], **copies[1])), leaves_of(found), strict=True):
             assert type(a) is type(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None)
-            np.testing.assert_array_equal(numbers(a), numbers(b))
+            if "fft" in large.source:  # which library sums how depends on where in memory its arguments lie
+                np.testing.assert_allclose(numbers(a), numbers(b), 1e-12, 1e-12)
+            else:
+                np.testing.assert_array_equal(numbers(a), numbers(b))
         return found
     run.source = large.source  # type: ignore[attr-defined]
     return run

@@ -244,12 +244,23 @@ def test_hooks_of_what_is_saved() -> None:
     (lambda m, x: (x * 2).requires_grad_(False).sum(), RuntimeError, "leaf variables"),
     (lambda m, x: x.long().requires_grad_().sum(), RuntimeError, "floating point"),
     (lambda m, x: m.frozen.requires_grad_()(x).sum(), tg.MutationError, "held constant"),
-    (lambda m, x: torch.linspace(0.0, m.norm.eps * x.sum().item(), 3).sum(), tg.ConcretizationError, "plain float"),
     (lambda m, x: (x * 2).grad_fn.next_functions, tg.UnknownFunction, "torch's own tape"),
     (lambda m, x: Adjoint.apply(m, x, m.layer.weight, *trained(m)).sum(), tg.TapeError, "two of the arguments")])
 def test_what_is_refused(f: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         tg.grad(f, NET, X)
+
+
+def test_what_item_gives_has_no_gradient_and_is_guarded() -> None:
+    def f(m: Any, x: Any) -> Any:
+        return torch.linspace(0.0, m.norm.eps * x.sum().item(), 3).sum() * x.sum()
+    step = tg.value_and_grad(f, backend="torch")
+    for x in (X, X, X + 1.0, X):
+        given = x.clone().requires_grad_()
+        y = f(NET, given)
+        expected = y.detach(), torch.autograd.grad(y, given)[0]
+        for value, (_, _, dx) in (tg.grad(f, NET, x), step(NET, x)):
+            torch.testing.assert_close((value, dx), expected)
 
 
 def test_a_hook_of_all_modules_is_noticed() -> None:
