@@ -64,12 +64,17 @@ def content(x: Any, frame: FrameType) -> Any:
     return views.hand_out(x)
 
 
-_SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_OP"])  # Python 3.14 reads a part by an operator
+_SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"])
+_OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]  # Python 3.14 reads a part by an operator, which has no instruction of its own
 
 
 def _is_index(x: Any, frame: FrameType) -> bool:
     """True for integers or a mask by which a frame reads or writes a part of an array just now."""
-    return x.dtype.kind in ("b", "i", "u") and dis.opname[frame.f_code.co_code[frame.f_lasti]] in _SUBSCRIPTS
+    if x.dtype.kind not in ("b", "i", "u"):
+        return False
+    code, at = frame.f_code.co_code, frame.f_lasti
+    name = dis.opname[code[at]]
+    return name in _SUBSCRIPTS or (name == "BINARY_OP" and _OPERATORS[code[at + 1]:][:1] == ["[]"])
 
 
 def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
