@@ -20,6 +20,7 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
+from tapegrad.trace.imported_names import namespaces
 from tapegrad.trace.interposition import interposition, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
@@ -119,7 +120,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if any(memos) else None
-    leave = interposition.enter(tracer, [_globals(fn), *names],
+    leave = interposition.enter(tracer, [_globals(fn), *names, *namespaces(fn, given)],
                                  [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
     with collector:
         try:

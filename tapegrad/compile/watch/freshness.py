@@ -203,7 +203,7 @@ class Table:
     __slots__ = ("items", "keys", "kind", "values")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.keys, self.values = type(value), parts_of(value), values_of(value)
+        self.kind, self.keys, self.values = type(value), parts_of(value), [original(part) for part in values_of(value)]
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:

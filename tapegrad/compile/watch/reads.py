@@ -346,7 +346,7 @@ class Reads:
             for key in parts:
                 if type(key) not in _DATA:
                     self.explore(key, f"a key of {label}")
-            return Table(x, [self.explore(part, f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
+            return Table(x, [self.explore(original(part), f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
         checks = [self.explore(part, f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
         return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 

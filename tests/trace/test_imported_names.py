@@ -1,0 +1,172 @@
+"""Where a name was imported does not matter: helper modules, methods, dicts of functions, functions that are handed on."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+HELPER = '''
+import functools
+from math import sin, exp
+from numpy import array, outer, zeros
+import numpy.linalg as la
+
+TABLE = {"sine": sin, "make": zeros, 3: exp}
+
+def wave(x):
+    return sin(x) * exp(x)
+
+def fill(x):
+    y = zeros(3)
+    y[0] = x
+    y[1] = 2 * x
+    return y.sum()
+
+def length(x):
+    return la.norm(array([x, x * x]))
+
+def decorated(fn):
+    @functools.wraps(fn)
+    def wrapper(*args):
+        return fn(*args)
+    return wrapper
+
+@decorated
+def hidden(x):
+    return sin(x) + outer(array([x, 1.0]), array([x, 2.0])).sum()
+
+class Shape:
+    scale = 2.0
+
+    def area(self, x):
+        return self.scale * sin(x) + self._inner(x)
+
+    def _inner(self, x):
+        return array([x, 1.0])[0]
+
+    @staticmethod
+    def plain(x):
+        return exp(x)
+
+    @property
+    def make(self):
+        return zeros
+'''
+MIDDLE = '''
+import names_helper as h
+from names_helper import fill
+
+def both(x):
+    return h.wave(x) + fill(x)
+
+def later(x):
+    import names_helper
+    return names_helper.length(x)
+'''
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _modules() -> Iterator[None]:
+    for name, text in (("names_helper", HELPER), ("names_middle", MIDDLE)):
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(text, f"<{name}>", "exec"), vars(module))
+    yield
+    for name in ("names_helper", "names_middle"):
+        del sys.modules[name]
+
+
+def modules() -> tuple[Any, Any]:
+    return sys.modules["names_helper"], sys.modules["names_middle"]
+
+
+def programs() -> dict[str, Any]:
+    helper, middle = modules()
+    globals().update(helper=helper, middle=middle, TABLE=helper.TABLE, SHAPE=helper.Shape())
+    shape = helper.Shape()
+    return {
+        "a helper": lambda x: helper.wave(x), "a global module": by_module, "two modules on": lambda x: middle.both(x), "itself": middle.both,
+        "imported inside": lambda x: middle.later(x), "a decorated function": lambda x: helper.hidden(x), "a method": shape.area,
+        "a captured object": lambda x: shape.area(x), "a global object": by_object, "a class": lambda x: helper.Shape().area(x) * helper.Shape.plain(x),
+        "a dict": by_dict, "a partial": functools.partial(apply, helper.wave), "a function handed on": lambda x: apply(helper.length, x),
+    }
+
+
+def by_module(x: Any) -> Any:
+    return helper.wave(x) + middle.later(x)  # type: ignore[name-defined]  # noqa: F821
+
+
+def by_object(x: Any) -> Any:
+    return SHAPE.area(x)  # type: ignore[name-defined]  # noqa: F821
+
+
+def by_dict(x: Any) -> Any:
+    return TABLE["sine"](x) * TABLE[3](x)  # type: ignore[name-defined]  # noqa: F821
+
+
+def apply(fn: Any, x: Any) -> Any:
+    return fn(x)
+
+
+NAMES = ["a helper", "a global module", "two modules on", "itself", "imported inside", "a decorated function", "a method", "a captured object", "a global object",
+         "a class", "a dict", "a partial", "a function handed on"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_means_the_same_wherever_it_was_imported(name: str) -> None:
+    f = programs()[name]
+    value, (_, dx) = tg.grad(f, 0.7)
+    assert value == pytest.approx(f(0.7))
+    assert dx == pytest.approx((f(0.7 + 1e-6) - f(0.7 - 1e-6)) / 2e-6, rel=1e-6)
+    step = tg.value_and_grad(f, warmup=1)
+    for x in (0.7, 0.8, 0.9, 0.7):
+        assert step(x)[1][1] == pytest.approx(tg.grad(f, x)[1][1])
+    assert step.stats.traces == 1 and step.stats.hits == 3
+
+
+def test_what_was_replaced_is_restored() -> None:
+    programs()
+    helper, _ = modules()
+    before = dict(vars(helper)), dict(helper.TABLE)
+    tg.grad(by_dict, 0.7)
+    with pytest.raises(ZeroDivisionError):
+        tg.grad(lambda x: by_module(x) + 1 // int(x), 0.7)
+    assert vars(helper) == before[0] and before[1] == helper.TABLE
+    assert helper.sin is math.sin and helper.zeros is np.zeros and helper.TABLE["make"] is np.zeros
+
+
+def test_a_function_put_into_a_dict_later_is_noticed() -> None:
+    programs()
+    helper, _ = modules()
+    step = tg.value_and_grad(by_dict, warmup=1)
+    for _ in range(3):
+        step(0.7)
+    helper.TABLE["sine"] = math.cos
+    try:
+        assert step(0.7)[1][1] == pytest.approx(math.exp(0.7) * (math.cos(0.7) - math.sin(0.7)))
+    finally:
+        helper.TABLE["sine"] = math.sin
+
+
+def test_a_module_that_comes_later_is_found() -> None:
+    def f(x: Any) -> Any:
+        return sys.modules["names_later"].g(x) if "names_later" in sys.modules else x
+
+    def by_name(x: Any) -> Any:
+        import names_later  # type: ignore[import-not-found]
+        return names_later.g(x)
+    assert tg.grad(f, 0.7)[1][1] == 1.0
+    module = sys.modules["names_later"] = types.ModuleType("names_later")
+    exec("from math import sin\ndef g(x):\n    return sin(x)\n", vars(module))
+    try:
+        assert tg.grad(by_name, 0.7)[1][1] == pytest.approx(math.cos(0.7))
+    finally:
+        del sys.modules["names_later"]
