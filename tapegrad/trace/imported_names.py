@@ -19,6 +19,7 @@ from tapegrad.tree.flatten import is_empty, is_foreign
 
 MOST, FEW = 3000, 256  # functions and classes that are followed from one; parts of a dict or list that is looked into
 KEPT = 4096
+_CACHED = type(functools.lru_cache(len))
 
 _found: dict[Any, tuple[int, tuple[dict[Any, Any], ...]]] = {}
 
@@ -35,7 +36,7 @@ def namespaces(fn: Any, args: Iterable[Any]) -> Sequence[dict[Any, Any]]:
 
 def _of(root: Any) -> tuple[dict[Any, Any], ...]:
     """Return the namespaces that a function or a class leads to."""
-    key = root if isinstance(root, type) else (root.__code__, id(root.__globals__))
+    key = root if type(root) is not FunctionType else (root.__code__, id(root.__globals__))
     modules, reached = _found.get(key, (0, ()))
     if modules != len(sys.modules):
         if len(_found) >= KEPT:
@@ -57,7 +58,7 @@ def _roots(fn: Any, args: Iterable[Any]) -> Iterator[Any]:
         if kind is FunctionType:
             yield x
             for value in _captured(x).values():
-                stack += _of_module(value, _names(x.__code__)) if type(value) is ModuleType else (value,)
+                stack += _of_module(value, _names(x.__code__)) if issubclass(type(value), ModuleType) else (value,)
             stack += x.__defaults__ or ()
         elif kind is MethodType:
             stack += [x.__func__, x.__self__]
@@ -65,9 +66,9 @@ def _roots(fn: Any, args: Iterable[Any]) -> Iterator[Any]:
             stack += [x.func, *x.args, *x.keywords.values()]
         elif kind is dict:
             stack += [value for value in x.values() if callable(value)] if len(x) <= FEW else ()
-        elif isinstance(x, type):
+        elif issubclass(kind, type):
             yield from () if is_foreign(x.__module__) else (x,)
-        elif not isinstance(x, ModuleType) and not is_foreign(kind.__module__):
+        elif not issubclass(kind, ModuleType) and not is_foreign(kind.__module__):
             yield kind
 
 
@@ -77,10 +78,11 @@ def _reached(root: Any) -> Iterator[dict[Any, Any]]:
     seen: set[int] = set()
     while stack and len(seen) < MOST:
         x = original(stack.pop())
+        kind = type(x)  # the user's objects are asked for nothing
         if id(x) in seen:
             continue
         seen.add(id(x))
-        if isinstance(x, FunctionType):
+        if kind is FunctionType:
             if id(x.__globals__) not in seen:
                 seen.add(id(x.__globals__))
                 if imported(x.__globals__):
@@ -89,26 +91,26 @@ def _reached(root: Any) -> Iterator[dict[Any, Any]]:
                 captured = _captured(x)
                 stack += _named(_names(x.__code__), {**x.__globals__, **captured} if captured else x.__globals__)
                 stack += captured.values()
-        elif isinstance(x, type):
+        elif issubclass(kind, type):
             if not is_foreign(x.__module__):
                 stack += [part for base in x.__mro__ if not is_foreign(base.__module__) for part in vars(base).values()]
-        elif isinstance(x, (staticmethod, classmethod, MethodType)):
+        elif kind in (staticmethod, classmethod, MethodType):
             stack.append(x.__func__)
-        elif isinstance(x, property):
+        elif kind is property:
             stack += [x.fget, x.fset]
-        elif isinstance(x, functools.partial):
+        elif kind is functools.partial:
             stack.append(x.func)
-        elif type(x) is dict:
+        elif kind is dict:
             if len(x) <= FEW:
                 stack += [value for value in x.values() if callable(value)]
                 if imported(x):
                     yield x
-        elif type(x) in (list, tuple):
+        elif kind is list or kind is tuple:
             stack += [part for part in x[:FEW] if callable(part)]
-        elif hasattr(x, "__wrapped__") and callable(x):
+        elif kind is _CACHED:
             stack.append(x.__wrapped__)
-        elif not isinstance(x, ModuleType) and type(x) not in ORDINARY and not is_foreign(type(x).__module__):
-            stack.append(type(x))
+        elif not issubclass(kind, ModuleType) and kind not in ORDINARY and not is_foreign(kind.__module__):
+            stack.append(kind)
 
 
 def _captured(fn: FunctionType) -> dict[str, Any]:
@@ -118,8 +120,8 @@ def _captured(fn: FunctionType) -> dict[str, Any]:
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
     """Yield what names lead to from where a function looks for them, attributes of modules that are named beside them included."""
     for name in names:
-        value = scope.get(name, sys.modules.get(name))
-        if isinstance(value, ModuleType):
+        value: Any = scope.get(name, sys.modules.get(name))
+        if issubclass(type(value), ModuleType):
             yield from _of_module(value, names)
         elif value is not None:
             yield value
@@ -130,12 +132,12 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
     stack = [module]
     while stack:
         module = stack.pop()
-        if not is_foreign(module.__name__):
+        if not is_foreign(getattr(module, "__name__", "")):
             parts = [vars(module)[name] for name in names if name in vars(module)]
-            stack += [part for part in parts if isinstance(part, ModuleType) and part.__name__.startswith(f"{module.__name__}.")]
-            yield from (part for part in parts if not isinstance(part, ModuleType))
+            stack += [part for part in parts if issubclass(type(part), ModuleType) and part.__name__.startswith(f"{module.__name__}.")]
+            yield from (part for part in parts if not issubclass(type(part), ModuleType))
 
 
 @functools.lru_cache(maxsize=KEPT)
 def _names(code: CodeType) -> frozenset[str]:
-    return frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts if isinstance(part, CodeType)])
+    return frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts if type(part) is CodeType])
