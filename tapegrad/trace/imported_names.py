@@ -1,7 +1,8 @@
 """imported_names: where a program has names of functions that are replaced while a trace runs: modules, and dicts that stand in them.
 
 Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what these name. What is found
-of a function is kept until there are new modules. What is missed is no wrong number: such a function is C code, which refuses a traced value.
+of a function is kept until there are new modules, or new names in its own. What is missed is no wrong number: such a function is C code, which
+refuses a traced value.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ def namespaces(fn: Any, args: Iterable[Any]) -> Sequence[dict[Any, Any]]:
 def _of(root: Any) -> tuple[dict[Any, Any], ...]:
     """Return the namespaces that a function or a class leads to."""
     key = root if type(root) is not FunctionType else (root.__code__, id(root.__globals__))
-    modules, reached = _found.get(key, (0, ()))
-    if modules != len(sys.modules):
+    size = len(sys.modules) + len(getattr(root, "__globals__", ()))
+    known, reached = _found.get(key, (0, ()))
+    if known != size:
         if len(_found) >= KEPT:
             _found.clear()
         reached = tuple(_reached(root))
-        _found[key] = len(sys.modules), reached
+        _found[key] = size, reached
     return reached
 
 
