@@ -19,15 +19,20 @@ from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
 from tapegrad.rules.registry import define
 
-_ADJOINT = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}  # scales by n where the other does by 1
+INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}  # scales by n where the other does by 1
+
+
+def resized(x: Any, n: int, axis: int) -> Any:
+    """Bring an axis to a length: cut it off, or lengthen it with zeros."""
+    m, ndim = shape_of(x)[axis], len(shape_of(x))
+    if n > m:
+        return pad(x, tuple((0, n - m if i == axis % ndim else 0) for i in range(ndim)))
+    return x if n == m else x[along(axis, slice(n))]
 
 
 def _fit(dx: Any, x: Any, axis: int) -> Any:
     """Bring a cotangent to x's length: what a transform cropped gets zeros, what it padded is cut off."""
-    n, m, ndim = shape_of(x)[axis], shape_of(dx)[axis], len(shape_of(x))
-    if n > m:
-        return pad(dx, tuple((0, n - m if i == axis % ndim else 0) for i in range(ndim)))
-    return dx if n == m else dx[along(axis, slice(n))]
+    return resized(dx, shape_of(x)[axis], axis)
 
 
 def _inner(y: Any, n: int, axis: int) -> Any:
@@ -38,16 +43,16 @@ def _inner(y: Any, n: int, axis: int) -> Any:
 
 
 def _full(adjoint: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda dy, _y, _x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=_ADJOINT[norm]), _x, axis)
+    return lambda dy, _y, _x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
 def _rfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     n = shape_of(_x)[axis] if n is None else n
-    return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=_ADJOINT[norm]), _x, axis)
+    return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
 def _irfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    dx = rfft(dy, axis=axis, norm=_ADJOINT[norm])
+    dx = rfft(dy, axis=axis, norm=INVERSE[norm])
     return _fit(where(_inner(dx, shape_of(_y)[axis], axis), 2 * dx, dx), _x, axis)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import is_generator
 
@@ -52,6 +53,11 @@ def has_gradient(val: Any) -> bool:
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 
+def nothing_flows(fn: Any, i: int) -> bool:
+    """True if an op's rule says that argument `i` gets no cotangent: an index, an order of axes."""
+    return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i:i + 1] == (None,)
+
+
 def is_inert(op: Operation) -> bool:
     """True for an operation through which no gradient flows to an input: a count, a place, a number that was rounded.
 
@@ -72,9 +78,8 @@ def _flowing(op: Operation) -> list[Operation]:
     """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has digits behind the point."""
     if type(op) is Call and not getattr(op.fn, "differentiable", True):
         return []
-    partials = getattr(op.fn, "partials", None) if type(op) is Call else None
-    given = operands(op) if type(partials) is not tuple else [
-        x for i, x in enumerate(op.args) if isinstance(x, Operation) and (i >= len(partials) or partials[i] is not None)]
+    given = operands(op) if type(op) is not Call or type(op.fn) is not Op else [
+        x for i, x in enumerate(op.args) if isinstance(x, Operation) and not nothing_flows(op.fn, i)]
     return given if not _is_whole(op.val) else [x for x in given if not _has_digits(x.val)]
 
 

@@ -8,11 +8,13 @@ from typing import Any
 from tapegrad.tape.tape import Operation, Tape, operands
 
 
-def last_uses(tape: Tape) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it, in one backward pass."""
+def last_uses(tape: Tape, kept: Iterable[Any] = ()) -> list[list[int]]:
+    """Return, by position, the operations whose values are dead after it, in one backward pass; the result and what is `kept` never are."""
     dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
     seen = bytearray(len(tape.ops) + 1)
-    seen[tape.result.id] = 1  # type: ignore[union-attr]
+    for result in (tape.result, *kept):
+        if isinstance(result, Operation):
+            seen[result.id] = 1
     for op in reversed(tape.ops):
         if not seen[op.id]:
             seen[op.id] = 1

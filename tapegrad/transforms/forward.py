@@ -18,6 +18,7 @@ from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
@@ -96,7 +97,7 @@ class Push:
         """Return the tangent of the value for tangents of inputs by their positions on the tape."""
         tape = self._tape
         pass_ = Pass(tape, dict(known))
-        last = _last_uses(tape)
+        last = last_uses(tape, tape.result.args)  # type: ignore[union-attr]
         for op in tape.ops:
             pass_.dying = last[op.id]
             pass_.step(op)
@@ -107,18 +108,6 @@ class Push:
 
     def __repr__(self) -> str:
         return f"<the derivative of {self._tape.name or 'a tape'}>"
-
-
-def _last_uses(tape: Tape) -> list[list[int]]:
-    """Return, by position, the operations that nothing uses after it."""
-    dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
-    seen = {tape.result.id, *[arg.id for arg in tape.result.args if isinstance(arg, Operation)]}  # type: ignore[union-attr]
-    for op in reversed(tape.ops):
-        for arg in op.args:
-            if isinstance(arg, Operation) and arg.id not in seen:
-                seen.add(arg.id)
-                dead[op.id].append(arg.id)
-    return dead
 
 
 def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:

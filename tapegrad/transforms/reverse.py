@@ -16,7 +16,7 @@ from tapegrad.numbers.systems import as_kind, is_complex_number, system, systems
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
 from tapegrad.ops import add, getfield, nest_result
-from tapegrad.rules.activity import activity, differentiated, has_gradient
+from tapegrad.rules.activity import activity, differentiated, has_gradient, nothing_flows
 from tapegrad.rules.op import Op, as_numpy
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
@@ -67,11 +67,6 @@ def _check_triples(tape: Tape) -> None:
         if type(op) is Call and active[op.id] and needed[op.id] and not is_triple(op) and not (op.fn is getfield and is_triple(op.args[0])):
             raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on this tape", op.where,
                                 "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
-
-
-def nothing_flows(fn: Any, i: int) -> bool:
-    """True if an op's rule says that argument `i` gets no cotangent: an index, an order of axes."""
-    return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i] is None
 
 
 def is_triple(op: Any) -> bool:

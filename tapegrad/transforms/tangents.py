@@ -21,8 +21,8 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import holds_tensor, is_tensor
 from tapegrad.ops.elementwise import add, astype, conj, is_complex, is_inexact, real, scalar
 from tapegrad.ops.shape import stretched
+from tapegrad.rules.activity import nothing_flows
 from tapegrad.rules.op import EACH, Op, as_numpy
-from tapegrad.transforms.reverse import nothing_flows
 from tapegrad.transforms.transpose import transposed
 
 Tangents = Sequence[Any]

@@ -11,19 +11,20 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.ops.fft import INVERSE
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means, register
 
 # -- along one axis
 
 
-def _transform(op: Op, a: Any, n: Any, axis: Any, norm: Any) -> Any:
+def transform(op: Op, a: Any, n: Any, axis: Any, norm: Any) -> Any:
     axis = static(axis)
     return op(as_array(a), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
 
 
 def _spelled(op: Op) -> Any:
-    return lambda a, n=None, axis=-1, norm=None, out=None: _transform(op, a, n, axis, norm)
+    return lambda a, n=None, axis=-1, norm=None, out=None: transform(op, a, n, axis, norm)
 
 
 register(np.fft.fft, _spelled(ops.fft))
@@ -31,23 +32,21 @@ register(np.fft.ifft, _spelled(ops.ifft))
 register(np.fft.rfft, _spelled(ops.rfft))
 register(np.fft.irfft, _spelled(ops.irfft))
 
-_SWAPPED = {"backward": "forward", None: "forward", "forward": None, "ortho": "ortho"}
-
 
 def _swapped(norm: Any) -> Any:
-    if norm not in _SWAPPED:
+    if norm not in INVERSE:
         np.fft.hfft([0.0, 0.0], norm=norm)  # ValueError, in NumPy's words
-    return _SWAPPED[norm]
+    return INVERSE[norm]
 
 
 @means(np.fft.hfft)
 def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    return _transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm))
+    return transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm))
 
 
 @means(np.fft.ihfft)
 def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-    return ops.conj(_transform(ops.rfft, a, n, axis, _swapped(norm)))
+    return ops.conj(transform(ops.rfft, a, n, axis, _swapped(norm)))
 
 
 # -- along several axes, in NumPy's order
@@ -67,7 +66,7 @@ def _axes(x: Any, s: Any, axes: Any) -> list[tuple[Any, int]]:
 
 def _each(op: Op, x: Any, axes: Sequence[tuple[Any, int]], norm: Any) -> Any:
     for n, axis in axes:
-        x = _transform(op, x, n, axis, norm)
+        x = transform(op, x, n, axis, norm)
     return x
 
 

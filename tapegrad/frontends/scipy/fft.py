@@ -12,8 +12,9 @@ import scipy.fft._realtransforms_backend as real
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
+from tapegrad.frontends.numpy.fft import transform
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.ops.shape import along
+from tapegrad.ops.fft import INVERSE, resized
 from tapegrad.ops.trigonometric import TRANSPOSED
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import FOREIGN, register
@@ -22,10 +23,7 @@ from tapegrad.rules.registry import FOREIGN, register
 
 
 def _of_one(op: Op) -> Callable[..., Any]:
-    def transform(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
-                  plan: Any = None) -> Any:
-        return op(as_array(x), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
-    return transform
+    return lambda x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None: transform(op, x, n, axis, norm)
 
 
 def _as_numpy(name: str, several: bool, axes: Any = None) -> Callable[..., Any]:
@@ -49,8 +47,6 @@ for _op in (ops.scipy_fft, ops.scipy_ifft, ops.scipy_rfft, ops.scipy_irfft):
 for _name in ("hfft", "ihfft"):
     register(getattr(basic, _name), _as_numpy(_name, False))
 
-_INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}
-
 
 def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
     """Transform along one axis: the inverse is the transpose, scaled the other way round."""
@@ -58,21 +54,12 @@ def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: An
         raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}", user_location(),
                               "orthogonalize=None")
     x, type, axis = as_array(x), static(type), static(axis)
-    if norm not in _INVERSE or type not in TRANSPOSED:
+    if norm not in INVERSE or type not in TRANSPOSED:
         getattr(real, op.__name__)(np.ones(4), type, norm=norm)  # ValueError, in SciPy's words
     if inverse:
-        type, norm = TRANSPOSED[type], _INVERSE[norm]
-    return op(_resized(x, n, axis), **keywords(type=None if type == 2 else type, axis=None if axis == -1 else axis,
-                                               norm=None if norm == "backward" else norm))
-
-
-def _resized(x: Any, n: Any, axis: int) -> Any:
-    """Cut an axis, or lengthen it with zeros."""
-    size = shape_of(x)[axis]
-    n = size if n is None else static(n)
-    if n <= size:
-        return x if n == size else x[along(axis, slice(n))]
-    return ops.pad(x, tuple((0, n - size if i == axis % len(shape_of(x)) else 0) for i in range(len(shape_of(x)))))
+        type, norm = TRANSPOSED[type], INVERSE[norm]
+    x = x if n is None else resized(x, static(n), axis)
+    return op(x, **keywords(type=None if type == 2 else type, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
 
 
 def _each(op: Op, inverse: bool, x: Any, type: Any, s: Any, axes: Any, norm: Any, orthogonalize: Any) -> Any:

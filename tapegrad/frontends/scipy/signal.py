@@ -63,6 +63,13 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
 
 @means(sg.lfilter)
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    found = _filtered(b, a, x, axis, zi)
+    if zi is None:
+        return found
+    return tuple(value_by("scipy.signal.lfilter", part, b, a, x, axis, zi, part=i) for i, part in enumerate(found))
+
+
+def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     """Return a * y = b * x; a state is what the filter still has to add to what comes next (direct form II, transposed)."""
     b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
     y = ops.lfilter(b, a, x, **keywords(axis=None if axis == -1 else axis))
@@ -76,8 +83,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     state = np.broadcast_to(state, tuple(wanted))
     started = np.concatenate([state, np.zeros_like(x)], axis=axis)[along(axis, slice(n))]  # what it adds, before the feedback
     y = y + ops.lfilter(a[:1], a, started, axis=axis)
-    both = y, _state(b, a, x, y, state, axis, order)
-    return tuple(value_by("scipy.signal.lfilter", part, b, a, x, axis, zi, part=i) for i, part in enumerate(both))
+    return y, _state(b, a, x, y, state, axis, order)
 
 
 def _state(b: Any, a: Any, x: Any, y: Any, state: Any, axis: int, order: int) -> Any:
@@ -96,40 +102,52 @@ def _state(b: Any, a: Any, x: Any, y: Any, state: Any, axis: int, order: int) ->
 
 @means(sg.lfilter_zi)
 def lfilter_zi(b: Any, a: Any) -> Any:
+    return value_by("scipy.signal.lfilter_zi", _steady(b, a), np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)))
+
+
+def _steady(b: Any, a: Any) -> Any:
     """Return the state of the steady response to a step of 1: what feeding it back changes no more."""
-    given = b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
+    b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
     n = max(shape_of(a)[0], shape_of(b)[0])
     b, a = np.pad(b, (0, n - shape_of(b)[0])) / a[0], np.pad(a, (0, n - shape_of(a)[0])) / a[0]
     first = np.zeros(n - 1)
     first[:1] = 1.0
-    zi = np.linalg.solve(np.eye(n - 1) - np.eye(n - 1, k=1) + np.outer(a[1:], first), b[1:] - a[1:] * b[0])
-    return value_by("scipy.signal.lfilter_zi", zi, *given)
+    return np.linalg.solve(np.eye(n - 1) - np.eye(n - 1, k=1) + np.outer(a[1:], first), b[1:] - a[1:] * b[0])
 
 
 @means(sg.sosfilt)
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    found = _in_sections(sos, x, axis, zi)
+    if zi is None:
+        return value_by("scipy.signal.sosfilt", found, sos, x, axis)
+    return tuple(value_by("scipy.signal.sosfilt", part, sos, x, axis, zi, part=i) for i, part in enumerate(found))
+
+
+def _in_sections(sos: Any, x: Any, axis: int, zi: Any) -> Any:
     """Filter by sections of second order, one after the other."""
     sections, y, states = as_array(sos), as_array(x), []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
         if zi is None:
-            y = lfilter(b, a, y, axis)
+            y = _filtered(b, a, y, axis, None)
         else:
-            y, state = lfilter(b, a, y, axis, as_array(zi)[k])
+            y, state = _filtered(b, a, y, axis, as_array(zi)[k])
             states.append(state)
-    if zi is None:
-        return value_by("scipy.signal.sosfilt", y, sos, x, axis)
-    return tuple(value_by("scipy.signal.sosfilt", part, sos, x, axis, zi, part=i) for i, part in enumerate((y, np.stack(states))))
+    return y if zi is None else (y, np.stack(states))
 
 
 @means(sg.sosfilt_zi)
 def sosfilt_zi(sos: Any) -> Any:
+    return value_by("scipy.signal.sosfilt_zi", _steady_sections(sos), sos)
+
+
+def _steady_sections(sos: Any) -> Any:
     sections, scale, states = as_array(sos), 1.0, []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
-        states.append(scale * lfilter_zi(b, a))
+        states.append(scale * _steady(b, a))
         scale = scale * np.sum(b) / np.sum(a)
-    return value_by("scipy.signal.sosfilt_zi", np.stack(states), sos)
+    return np.stack(states)
 
 
 def _extended(x: Any, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
@@ -167,7 +185,7 @@ def filtfilt(b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padle
     edge, longer = _extended(x, axis, padtype, padlen, max(shape_of(a)[0], shape_of(b)[0]))
     shape = [1] * len(shape_of(x))
     shape[axis] = -1
-    y = _both_ways(lambda part, zi: lfilter(b, a, part, axis, zi), np.reshape(lfilter_zi(b, a), tuple(shape)), longer, axis, edge)
+    y = _both_ways(lambda part, zi: _filtered(b, a, part, axis, zi), np.reshape(_steady(b, a), tuple(shape)), longer, axis, edge)
     return value_by("scipy.signal.filtfilt", y, b, a, x, axis, padtype, padlen)
 
 
@@ -179,5 +197,6 @@ def sosfiltfilt(sos: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: 
     edge, longer = _extended(x, axis, padtype, padlen, taps)
     shape = [1] * len(shape_of(x))
     shape[axis] = 2
-    y = _both_ways(lambda part, zi: sosfilt(sections, part, axis, zi), np.reshape(sosfilt_zi(sections), (count, *shape)), longer, axis, edge)
+    steady = np.reshape(_steady_sections(sections), (count, *shape))
+    y = _both_ways(lambda part, zi: _in_sections(sections, part, axis, zi), steady, longer, axis, edge)
     return value_by("scipy.signal.sosfiltfilt", y, sections, x, axis, padtype, padlen)
