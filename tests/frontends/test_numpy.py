@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.testing import check_grads
 
 
 @pytest.mark.quick
@@ -110,3 +111,50 @@ def test_an_array_made_of_a_number_stays_one(f: Any, s: Any) -> None:
     for found in (tape.play(s, x), tg.optimise(tape).play(s, x), tg.compile(tape)(s, x)):
         assert found.dtype == y.dtype
         np.testing.assert_array_equal(found, y)
+
+
+OF_NONE = [
+    lambda x: np.max(x[x > 5], initial=x[0]) * x[1], lambda x: np.maximum.reduce(x[:0], initial=x[0]) * x[1], lambda x: np.max(np.ones((0, 3)) * x, axis=1, initial=1.0).sum() + x[0],
+    lambda x: np.max(np.ones((2, 0, 3)) * x, axis=1, initial=x[1]).sum(), lambda x: np.nanmax(np.ones((2, 0)) * x[0], axis=-1, keepdims=True, initial=x[2]).sum() * x[1],
+    lambda x: np.min(np.ones((2, 0, 3)) * x, axis=(0, 1), initial=2.0, keepdims=True).sum() * x[0], lambda x: np.min(x[x > 2.5], initial=7.0) * x[0],
+]
+
+
+@pytest.mark.parametrize("f", OF_NONE)
+def test_the_largest_of_none_is_what_it_begins_with(f: Any) -> None:
+    x = np.array([3.0, 1.0, 2.0])
+    check_grads(f, x)
+    compiled = tg.value_and_grad(f, warmup=1)
+    for other in (x, x, 4.0 * x, x):
+        assert compiled(other)[0] == f(other)
+        np.testing.assert_array_equal(compiled(other)[1][1], tg.grad(f, other)[1][1])
+
+
+def write_product(a: Any, b: Any) -> Any:
+    np.dot(a, b, out=b)
+    return (b * a).sum()
+
+
+def add_to_a_number(a: Any, b: Any) -> Any:
+    x = np.where(a[0, 0] > 0, b[0], b[1])
+    np.add.at(x, [0, 0, 1], 1.0)
+    return x
+
+
+def vectorized(a: Any, b: Any) -> Any:
+    return np.vectorize(lambda p: b)(np.ones(3) * a[0, 0]).sum()
+
+
+@pytest.mark.parametrize(("f", "good", "bad"), [
+    (write_product, np.ones(3), np.ones(6)[::2]), (add_to_a_number, None, np.ones(3)), (vectorized, np.array(2.0), np.ones(3)), (vectorized, 2.0, []),
+])
+def test_what_raises_in_numpy_raises_at_every_call(f: Any, good: Any, bad: Any) -> None:
+    a = np.arange(9.0).reshape(3, 3)
+    functions = [f, lambda *args: tg.grad(f, *args), tg.compile(f, warmup=1), tg.value_and_grad(f, warmup=1)]
+    for fn in functions:
+        for b in (good, good, bad, good):
+            if b is bad:
+                with pytest.raises((ValueError, IndexError)):
+                    fn(a, b)
+            elif b is not None:
+                fn(a, np.copy(b) if isinstance(b, np.ndarray) else b)

@@ -93,6 +93,8 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not results:
         empty = tuple(np.empty(shape, dtype) for dtype in self.otypes)
         return empty if len(empty) > 1 else empty[0]
+    if any(rank(as_array(part)) for result in results for part in (result if isinstance(result, tuple) else (result,))):
+        raise ValueError("setting an array element with a sequence.")
     if not isinstance(results[0], tuple):
         return _gathered(results, shape, self.otypes[0] if not tried else numpy_dtype(as_array(tried[0])))
     types = self.otypes or [numpy_dtype(as_array(part)) for part in tried[0]]

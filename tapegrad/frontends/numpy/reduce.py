@@ -109,7 +109,21 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, w
                              "so to use a where mask one has to specify 'initial'")
         return op(as_array(a), **how(axis, keepdims))
     initial = _fitting(initial, as_array(a))
-    return pair(op(masked(a, where, initial)[0], **how(axis, keepdims)), initial)
+    x = masked(a, where, initial)[0]
+    if 0 in shape_of(x):
+        return _extremum_of_none(op, x, axis, keepdims, initial)
+    return pair(op(x, **how(axis, keepdims)), initial)
+
+
+def _extremum_of_none(op: Op, x: Any, axis: Any, keepdims: Any, initial: Any) -> Any:
+    """Reduce an empty array, with `initial` as one more element: a replay, in which there may be others, compares them all."""
+    sizes = shape_of(x)
+    axes = normalize_axis_tuple(range(len(sizes)) if axis is None else static(axis), len(sizes))
+    kept = [i for i in range(len(sizes)) if i not in axes]
+    outer = tuple(sizes[i] for i in kept)
+    rows = ops.reshape(ops.permute_dims(x, axes=(*kept, *axes)), (*outer, 0 if 0 in outer else -1))
+    y = op(ops.concat(rows, ops.broadcast_to(initial, (*shape_of(rows)[:-1], 1)), axis=-1), axis=-1)
+    return ops.expand_dims(y, axis=axes) if keepdims else y
 
 
 @means(np.max, np.amax, np.ndarray.max)

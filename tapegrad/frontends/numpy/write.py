@@ -57,6 +57,10 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
         (out,) = out
     if out is None:
         return result
+    if fn in CONTIGUOUS:
+        views.place(owned(out)).storage.reshaped = True
+        if not views.lies(out, "C"):
+            raise ValueError("output array is not acceptable (must have the right datatype, number of dimensions, and be a C-Array)")
     if fn in PIECEWISE:
         views.check_apart(owned(out), *(leaf for leaf in leaves_of(given) if leaf is not out))
     holder, found = plain(owned(out)), np.asarray(plain(result))
@@ -84,6 +88,10 @@ def _fills(holder: Any, found: Any, written: Any) -> bool:
 
 PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
 """Those that read of their arguments after they have begun to write."""
+
+
+CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
+"""Those that write to an array in C order only, and raise for others: whether it lies so is a fact of the layout."""
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
