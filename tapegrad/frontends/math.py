@@ -13,7 +13,7 @@ from tapegrad import ops
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
-from tapegrad.trace.interposition import as_float
+from tapegrad.trace.interposition import as_real
 from tapegrad.trace.proxy import plain as value_of
 
 for _fn, _op in [
@@ -54,7 +54,7 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
 
 def number(x: Any) -> Any:
     """Return one of NumPy's numbers as Python's, which is what math computes with."""
-    x = as_float(x)
+    x = as_real(x)
     return ops.item(x) if isinstance(x, Traced) and isinstance(plain(x), np.generic) else float(x) if isinstance(x, np.floating) else x
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import in_our_words
+from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
@@ -33,6 +34,8 @@ LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "ta
 # But these modules are Python code like the user's, where it is at work on traced values.
 PROGRAMS = ("numpy.polynomial.",)
 
+_FLOATS = frozenset([float, np.float64, int])
+
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
 
@@ -43,6 +46,15 @@ def as_float(x: Any) -> Any:
     return x if known is None else ops.convert(x, to=complex if known.is_complex else float)
 
 
+def as_real(x: Any) -> Any:
+    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers lose a part, with a warning."""
+    x = as_float(x)
+    if isinstance(x, Traced) and isinstance(val := behind(x), (np.ndarray, np.generic)) and val.dtype.kind == "c":
+        float(val)  # which warns
+        return ops.real(x)
+    return x
+
+
 def _listed(x: Any) -> Any:
     """Return a generator or another iterable as a list; sequences and arrays, and what is none, as they are."""
     return list(x) if isinstance(x, Iterable) and not isinstance(x, (Sequence, np.ndarray, Traced)) else x
@@ -50,7 +62,7 @@ def _listed(x: Any) -> Any:
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for `fn` that differs only when an argument is traced."""
-    once = fn in ONCE
+    once, argument = fn in ONCE, as_real if fn.__module__ == "math" else as_float
 
     @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
@@ -64,9 +76,9 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
-                        x = arg if type(arg._val) in ORDINARY else as_float(arg)
+                        x = arg if type(arg._val) in _FLOATS else argument(arg)
                         return record_unary(x, meaning, shim)  # type: ignore[arg-type]
-                    args = tuple(map(as_float, args))  # what math computes with
+                    args = tuple(map(argument, args))  # what math computes with
                     tracer = tracer_of(args)
                     return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
                 except Exception as err:

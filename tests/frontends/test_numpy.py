@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,33 @@ def test_what_raises_in_numpy_raises_at_every_call(f: Any, good: Any, bad: Any) 
                     fn(a, b)
             elif b is not None:
                 fn(a, np.copy(b) if isinstance(b, np.ndarray) else b)
+
+
+ALONG_A_NUMBER = [
+    lambda s: np.take(s, [0, -1, 0], axis=-1).sum(), lambda s: np.take(s, 0, axis=0), lambda s: np.compress([True], s, axis=0).sum(), lambda s: np.repeat(s, 3, axis=0).sum(),
+    lambda s: np.cumsum(s, axis=0)[0], lambda s: np.sum(s, axis=0), lambda s: np.sort(s, axis=0), lambda s: np.median(s, axis=0), lambda s: np.argwhere(s).sum() + s,
+    lambda s: np.quantile(s, 0.5, axis=0), lambda s: np.maximum.accumulate(s), lambda s: np.roll(s, 1, axis=0), lambda s: np.apply_along_axis(np.sum, 0, s),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Calling nonzero:DeprecationWarning")
+@pytest.mark.parametrize("s", [np.float64(1.5), np.array(1.5)])
+@pytest.mark.parametrize("f", ALONG_A_NUMBER)
+def test_a_number_may_have_one_axis(f: Any, s: Any) -> None:
+    try:
+        y = f(s)
+    except (TypeError, ValueError) as err:
+        with pytest.raises(type(err)):
+            tg.trace(f, s)
+        return
+    np.testing.assert_array_equal(tg.trace(f, s)[0], y)
+    check_grads(f, s)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize("f", [lambda v: math.hypot(v), lambda v: math.pow(v, 2), lambda v: math.fsum([v, v]), lambda v: math.atan2(v, 2.0), lambda v: math.sin(v), lambda v: math.dist([v], [0.5])])
+def test_math_takes_the_real_part_of_numpys_complex_numbers(f: Any) -> None:
+    z = np.array([1.5 + 2.0j, 3.0 - 4.0j])
+    value, (_, dz) = tg.grad(lambda z: f(z[0]) * 2.0, z)
+    assert value == f(z[0]) * 2.0
+    np.testing.assert_allclose(dz, [tg.grad(f, 1.5)[1][1] * 2.0, 0.0])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, laid, rows, static
@@ -86,14 +86,17 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
 
 
 def _along(a: Any, axis: Any) -> tuple[Any, int]:
-    """Return an array and an axis of it, the flattened array where no axis was given."""
+    """Return an array and an axis of it, the flattened array where no axis was given; a number has one axis here."""
     x = as_array(a)
-    return (ops.reshape(x, (-1,)), 0) if axis is None else (x, static(axis))
+    if axis is None or not shape_of(x):
+        return ops.reshape(x, (-1,)), 0 if axis is None else normalize_axis_index(static(axis), 1)
+    return x, static(axis)
 
 
 @means(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
-    x, axis = _along(arr, axis)
+    x = as_array(arr)
+    x, axis = (ops.reshape(x, (-1,)), 0) if axis is None else (x, static(axis))
     return ops.take_along_axis(x, as_array(indices), axis=axis)
 
 

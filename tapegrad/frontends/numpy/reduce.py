@@ -286,7 +286,10 @@ def flatnonzero(a: Any) -> Any:
 
 @means(np.argwhere, constant=True)
 def argwhere(a: Any) -> Any:
-    return ops.stack(*ops.nonzero(as_array(a)), axis=1)
+    x = as_array(a)
+    if not shape_of(x):
+        return argwhere(ops.reshape(x, (1,)))[:, :0]
+    return ops.stack(*ops.nonzero(x), axis=1)
 
 
 @means(np.isclose, constant=True)
