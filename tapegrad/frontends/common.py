@@ -28,6 +28,14 @@ def as_array(x: Any) -> Any:
     return stack(*map(as_array, x), axis=0)
 
 
+def numpys(y: Any) -> Any:
+    """Return what came of Python's numbers alone as NumPy's number: so do its functions."""
+    return ops.scalar(y) if isinstance(y, Traced) and type(plain(y)) in _PYTHONS else y
+
+
+_PYTHONS = frozenset([bool, int, float, complex])
+
+
 def static(x: Any) -> Any:
     """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded.
 

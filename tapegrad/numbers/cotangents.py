@@ -338,12 +338,15 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     extra = len(wide) - len(shape)
     if extra > 0 and wide[extra:] == shape:
         return dx.sum(axis=tuple(range(extra)))
+    if extra < 0 and wide:  # of a value of more axes, all of length one, which was written
+        wide, extra = (1,) * -extra + wide, 0
+        dx = dx.reshape(wide)
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
         dtype = dtype_of(dx)
         return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array
     kept = tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
     if not kept:
-        return dx.sum(axis=tuple(range(extra)))
+        return dx.sum(axis=tuple(range(extra))) if extra else dx
     dx = dx.sum(axis=(*range(extra), *kept), keepdims=True)
     return dx.reshape(shape) if extra else dx
 

@@ -189,3 +189,27 @@ def test_math_takes_the_real_part_of_numpys_complex_numbers(f: Any) -> None:
     value, (_, dz) = tg.grad(lambda z: f(z[0]) * 2.0, z)
     assert value == f(z[0]) * 2.0
     np.testing.assert_allclose(dz, [tg.grad(f, 1.5)[1][1] * 2.0, 0.0])
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.clip(x, 0.0, 2.0), lambda x: np.divmod(x, 0.5), lambda x: np.isclose(x, 0.75), lambda x: np.isclose(0.75, x), lambda x: np.iscomplex(x), lambda x: np.isreal(x),
+    lambda x: np.clip(x, None, None), lambda x: np.clip(np.float32(1), 0, x),
+])
+@pytest.mark.parametrize("x", [0.75, 2])
+def test_of_pythons_numbers_numpy_makes_its_own(f: Any, x: Any) -> None:
+    y, value = f(x), tg.trace(f, x)[0]
+    for one, other in zip(y, value) if isinstance(y, tuple) else [(y, value)]:
+        assert type(one) is type(other) and one == other
+
+
+def test_a_value_with_more_axes_is_written() -> None:
+    def f(a: Any, b: Any) -> Any:
+        np.copyto(a, np.atleast_2d(b[0]))
+        a[1:2] = np.sin(b[:1][None])
+        a[2:] *= np.reshape(b[1:2], (1, 1))[0]
+        return (a * np.array([1.0, 2.0, 3.0])).sum()
+    a, b = np.array([0.5, -0.5, 1.0]), np.array([0.25, 0.75])
+    check_grads(f, a, b, order=2)
+    flat = tg.flatgrad(tg.trace(f, a, b)[1], 1.0)
+    for fn in (flat.play, tg.optimise(flat).play, tg.compile(flat), tg.value_and_grad(f, warmup=1)):
+        np.testing.assert_allclose(np.concatenate(fn(a, b)[1][1:]), np.concatenate(tg.grad(f, a, b)[1][1:]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import plain
@@ -84,7 +84,7 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
 
 @means(np.divmod)
 def divmod(x1: Any, x2: Any) -> Any:
-    return ops.floor_divide(x1, x2), ops.remainder(x1, x2)
+    return numpys(ops.floor_divide(x1, x2)), numpys(ops.remainder(x1, x2))
 
 
 @means(np.clip, np.ndarray.clip)
@@ -92,12 +92,12 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
     if low is None and high is None:
-        return ops.positive(y)  # a copy
+        return numpys(ops.positive(y))  # a copy
     if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None or y.__class__ is bool):
         dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)  # of all three at once: a number beside bools would make them int64
     y = y if low is None else ops.maximum(y, low)
-    return y if high is None else ops.minimum(y, high)
+    return numpys(y if high is None else ops.minimum(y, high))
 
 
 @means(np.fabs)

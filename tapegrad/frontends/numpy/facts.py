@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array
+from tapegrad.frontends.common import as_array, numpys
 from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank
@@ -52,7 +52,7 @@ def isrealobj(x: Any) -> bool:
 
 @means(np.iscomplex, constant=True)
 def iscomplex(x: Any) -> Any:
-    return ops.not_equal(ops.imag(as_array(x)), 0)
+    return numpys(ops.not_equal(ops.imag(as_array(x)), 0))
 
 
 @means(np.isreal, constant=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
@@ -294,7 +294,8 @@ def argwhere(a: Any) -> Any:
 
 @means(np.isclose, constant=True)
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    x, y = as_array(a), as_array(b)
+    x, y = numpys(as_array(a)), as_array(b)
+    y = ops.astype(y, dtype=np.dtype(float)) if kind_of(y) == "b" else y  # of which there are no differences
     close = ops.less_equal(ops.abs(x - y), atol + rtol * ops.abs(y)) & ops.isfinite(y) | ops.equal(x, y)
     return close | ops.isnan(x) & ops.isnan(y) if equal_nan else close
 
