@@ -174,3 +174,27 @@ def test_what_a_nested_value_holds_lies_in_memory_of_its_own(name: str, backend:
     np.testing.assert_array_equal(points[-1], np.array([3.0, 6.0, 9.0]))
     for a, b in zip(leaves_of(step(points[0])), plain[0]):
         np.testing.assert_allclose(a, b, 1e-6)
+
+
+class Sequence:
+    """A sequence that is no array: NumPy's numbers make one of it, and ask each element for its bytes."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getitem__(self, i: int) -> Any:
+        return self.data[i]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+def test_what_is_guarded_of_an_element_is_asked_of_numpys_number() -> None:
+    def f(a: Any) -> Any:
+        return (np.float64(2.0) * Sequence(np.rint(a))).sum() * a.sum()
+    x = np.array([1.25, 0.5, 2.0])
+    tape = tg.trace(f, x)[1]
+    for made in (tg.compile(tape), tg.value_and_grad(f, warmup=1), tg.compile(tg.flatgrad(tape, 1.0)), tg.compile(tg.optimise(tg.flatgrad(tape, 1.0)))):
+        for _ in range(3):
+            got = made(x)
+            assert (got[0] if isinstance(got, tuple) else got) == f(x)

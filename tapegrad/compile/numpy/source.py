@@ -304,10 +304,10 @@ class Writer(Texts):
         elif op.fact == "raises":
             self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
         elif op.fact == "dtype":
-            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.use(subject)})) != {str(op.expected)!r}: {miss}")
+            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.strong(subject)})) != {str(op.expected)!r}: {miss}")
         else:
             fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
-            self.statement(op, f"if {fact}({self.use(subject)}) != {self.text(op.expected)}: {miss}")
+            self.statement(op, f"if {fact}({self.strong(subject)}) != {self.text(op.expected)}: {miss}")
 
     def packed(self, op: Call) -> str:
         """Write the nesting of the result around its parts."""
