@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -213,3 +214,21 @@ def test_a_value_with_more_axes_is_written() -> None:
     flat = tg.flatgrad(tg.trace(f, a, b)[1], 1.0)
     for fn in (flat.play, tg.optimise(flat).play, tg.compile(flat), tg.value_and_grad(f, warmup=1)):
         np.testing.assert_allclose(np.concatenate(fn(a, b)[1][1:]), np.concatenate(tg.grad(f, a, b)[1][1:]))
+
+
+@pytest.mark.parametrize(("f", "x"), [
+    (lambda b: np.multiply(b, 1.0, dtype=np.float64), np.array([1.0 + 2.0j])), (lambda b: np.sin(b, dtype=np.float32), np.array([1.0j])), (lambda b: np.power(b, 2, dtype=np.int64), np.array([1.5])),
+    (lambda b: np.add(b, 1, dtype=np.float32, casting="no"), np.array([1.5])), (lambda b: np.add(b, 1.5, casting="equiv"), np.array([1.5], np.float32)),
+])
+def test_a_ufunc_refuses_a_cast_as_numpy_does(f: Any, x: Any) -> None:
+    with pytest.raises(TypeError) as plain:
+        f(x)
+    with pytest.raises(TypeError, match=re.escape(str(plain.value))):
+        tg.trace(f, x)
+
+
+def test_a_traced_number_is_filled_in_vain_as_numpys_is() -> None:
+    def f(x: Any) -> Any:
+        x.fill(2.0)
+        return x * x
+    assert tg.grad(f, np.float64(3.0)) == (9.0, (None, 6.0))

@@ -77,6 +77,9 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
     if meaning is None or other:
         return NotImplemented
     inputs = tuple(map(as_array, inputs))
+    if dtype is not None or casting != "same_kind":
+        ones = [np.ones(0, numpy_dtype(x)) if dtype_of(x) is not None else type(plain(x))(1) for x in inputs]
+        ufunc(*ones, dtype=dtype, casting=casting)  # TypeError, in NumPy's words
     if dtype is not None:
         inputs = tuple(ops.astype(x, dtype=np.dtype(dtype)) for x in inputs)
     return meaning(*inputs)

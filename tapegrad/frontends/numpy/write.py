@@ -119,6 +119,9 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 @means(np.ndarray.fill)
 def fill(a: Any, value: Any) -> None:
+    if isinstance(number := plain(owned(a)), np.generic):  # of which NumPy fills a copy
+        number.fill(plain(as_array(value)))
+        return
     if np.ndim(plain(as_array(value))):
         np.zeros(shape_of(array(a)), dtype_of(a)).fill(plain(as_array(value)))  # ValueError or TypeError, in NumPy's words
         value = ops.reshape(as_array(value), ())
