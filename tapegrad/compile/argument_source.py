@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.replay.interpreter import bind as bind_leaves
+from tapegrad.compile.earlier_call import LeavesOfCalls
+from tapegrad.errors import ArgumentError
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.tracer import argument_names
-from tapegrad.tree.copies import class_of
 from tapegrad.tree.flatten import Signature, Structure, flatten
 from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static
 
@@ -52,7 +51,7 @@ class Unpacked:
             self.lines.clear()
             self.parameters = "*args, **kwargs"
             text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"
-            self.lines.append(f"{text} = {name(_leaves_of_call)}({name(tape, 'tape')}, args, kwargs, miss)")
+            self.lines.append(f"{text} = {name(LeavesOfCalls(tape), 'leaves_of_call')}(args, kwargs, miss)")
             for number, leaf in enumerate(leaves):
                 self.leaf(number, leaf)
 
@@ -127,7 +126,7 @@ class Unpacked:
             self.static(node.value, text)
         elif isinstance(node, Container) and node.type in (tuple, list, dict):
             self.container(node, text)
-        elif type(node) is Instance and is_open(class_of(node.prototype)) and not self.standalone:
+        elif type(node) is Instance and is_open(node.cls) and not self.standalone:
             self.instance(node, text)
         else:
             raise _Intricate
@@ -138,7 +137,7 @@ class Unpacked:
             raise _Intricate  # one object in two places
         self.seen.add(id(node))
         owner, held = self.part(text), self.part("")
-        self.check(f"type({owner}) is not {self.name(class_of(node.prototype), 'cls')}")
+        self.check(f"type({owner}) is not {self.name(node.cls, 'cls')}")
         self.lines.append(f"{held} = {owner}.__dict__")
         self.mutable.append(owner)
         self.check(f"[*{held}] != {self.name(list(node.names), 'names')}")
@@ -205,13 +204,6 @@ class _Intricate(Exception):
     """There is no short source for this nesting."""
 
 
-def _leaves_of_call(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
-    try:
-        return bind_leaves(tape, args, kwargs)
-    except (ArgumentError, GuardError):
-        raise miss() from None
-
-
 def _differs(a: Any, b: Any) -> bool:
     """Return whether a static argument is another than the one recorded."""
     return a is not b and flatten(a, "", [], []) != flatten(b, "", [], [])
@@ -250,9 +242,9 @@ def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int
         return f"{{{', '.join(f'{label!r}: {_nested(child, texts, name, mirror, seen)}' for label, child in parts)}}}"
     if isinstance(node, Bound) and mirror:
         return _nested(node.children[1], texts, name, mirror, seen)
-    if type(node) is Instance and mirror and is_open(class_of(node.prototype)):
+    if type(node) is Instance and mirror and is_open(node.cls):
         inside = [_nested(child, texts, name, mirror, seen) for child in node.children]
-        return f"{name(partial(_instance, class_of(node.prototype), node.names), 'instance')}({', '.join(inside)})"
+        return f"{name(partial(_instance, node.cls, node.names), 'instance')}({', '.join(inside)})"
     if not isinstance(node, Container) or node.type not in (tuple, list, dict):
         raise _Intricate
     written = [_nested(child, texts, name, mirror, seen) for child in node.children]

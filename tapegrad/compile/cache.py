@@ -32,7 +32,7 @@ from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_gradient import NoLoop
 from tapegrad.tree.argnums import Argnums, wanted
-from tapegrad.tree.flatten import Reached, Walk, leaves_of
+from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
@@ -73,7 +73,7 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         for entry in self._entries.get(key, ()):
-            if entry.reached is not None and not self._reaches(entry.reached, args, kwargs):
+            if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
             if entry.loses and strict():
                 self._missed("that NumPy's warnings are errors")
@@ -244,11 +244,14 @@ class Compiled:
         for account in {path.account for path in self._paths.get(key, ())}:
             account.postpone()
 
-    def _reaches(self, reached: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _reaches(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether the same objects among the arguments have names of their own in the program as when a tape was recorded."""
+        if entry.earlier.leaves_of(args, kwargs) is not None:
+            return True
         walks: list[Walk] = []
         flatten_call(self.__wrapped__, args, kwargs, walks)
-        if reached.among(walks) == reached.places:
+        if entry.reached.among(walks) == entry.reached.places:  # type: ignore[union-attr]
+            entry.earlier.note(args, kwargs)
             return True
         self._missed("which of the arguments the program reaches by other names")
         return False

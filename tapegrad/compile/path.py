@@ -12,6 +12,7 @@ from typing import Any
 
 from tapegrad.compile.backend import Backend, Step
 from tapegrad.compile.choice import Choice
+from tapegrad.compile.earlier_call import EarlierCalls
 from tapegrad.compile.numpy.function import compile_arguments
 from tapegrad.compile.rematerialise import refilled
 from tapegrad.compile.skeleton import Skeleton
@@ -160,13 +161,14 @@ class Account:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "choice", "expected", "flat", "fresh", "lock", "loses", "pace", "ran", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses", "pace", "ran", "reached", "run", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, expected: float,
                  choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
         self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
         self.reached: Reached | None = tape.structure.reached
+        self.earlier = EarlierCalls(tape.structure)
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()
 

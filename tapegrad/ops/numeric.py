@@ -14,6 +14,7 @@ from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import (
     conj,
+    constant,
     elementwise,
     equal,
     imag,
@@ -149,6 +150,10 @@ fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=Tr
               torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
 ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
                         pointwise=True, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
+
+# to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
+round_number = constant("round_number", builtins.round,
+                        on_torch=lambda x, ndigits: builtins.round(x.item(), ndigits))
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 

@@ -41,6 +41,22 @@ argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axi
                    on_torch=tensors.of_reals(_argsort, np.argsort))
 argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
                         on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
+
+
+def _argrank(x: Any, ranks: tuple[int, ...]) -> Any:
+    values = np.partition(x, sorted({*ranks, len(x) - 1}), axis=0)
+    # of those that are as large, the one that a stable sort would put there: the same on every backend
+    places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0) for rank in ranks]
+    missing = np.isnan(values[-1])
+    return np.where(missing, np.argmax(np.isnan(x), axis=0), np.stack(places)) if np.any(missing) else np.stack(places)
+
+
+def _argrank_tensor(x: Any, ranks: tuple[int, ...]) -> Any:
+    places, missing = _argsort(x, 0)[list(ranks)], torch.isnan(x)
+    return torch.where(missing.any(0), missing.to(torch.int8).argmax(0), places)
+
+
+argrank = constant("argrank", _argrank, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
                         on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
 digitize = constant("digitize", np.digitize, raises=True, on_torch=_digitize)

@@ -338,10 +338,10 @@ class Writer:
             return ["bound" if isinstance(node, Bound) else "partial", node.leafy, children]
         names = [["item", self.value(name.key)] if type(name) is Item else name for name in node.names]
         if bare:
-            return ["captured", node.leafy, children, names, None if isinstance(node, Closure) else handed_name(type(node.prototype))]
+            return ["captured", node.leafy, children, names, None if isinstance(node, Closure) else handed_name(node.cls)]
         if isinstance(node, Closure):
             return ["closure", node.leafy, children, names, self.callable(node.prototype)]
-        return ["extended" if isinstance(node, Extended) else "instance", node.leafy, children, names, self.callable(type(node.prototype))]
+        return ["extended" if isinstance(node, Extended) else "instance", node.leafy, children, names, self.callable(node.cls)]
 
     def container(self, node: Container, children: list[int]) -> tuple[str, list[Any], list[int]]:
         """Return the kind of a container, what else makes it, and its parts in the order of the container itself."""

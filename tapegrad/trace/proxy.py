@@ -212,6 +212,8 @@ class Proxy(Slotted):
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None:
             return self._whole("round", round)
+        if type(self._val) in (float, int, bool):
+            return self._tracer.record(ops.round_number, (self,), {"ndigits": operator.index(ndigits)})
         return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:

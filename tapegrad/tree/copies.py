@@ -69,3 +69,11 @@ class Attribute:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         value = current(self.value)
         return value.__get__(instance, owner) if hasattr(type(value), "__get__") else value
+
+
+def slots_of(cls: type) -> list[str]:
+    """Return the names of a class's own slots, as they are kept."""
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]

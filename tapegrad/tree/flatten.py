@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.copies import code_of, current
+from tapegrad.tree.copies import code_of, current, slots_of
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     Bound,
@@ -327,7 +327,7 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "seen", "shared")
+    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "seen", "shared")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True) -> None:
         self.leaves, self.labels, self.shared = leaves, labels, shared
@@ -337,6 +337,7 @@ class Walk:
         self.modules: list[Module] = []  # those that are open: what is in them is theirs
         self.held: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
+        self.changeable = False  # whether it holds something that changes and is passed on as it is
         self.called: list[Any] = []  # functions and classes, which are passed on as they are
 
     def visit(self, x: Any, label: str) -> Any:
@@ -351,6 +352,7 @@ class Walk:
         if id(x) in self.seen:
             return self.seen[id(x)]
         if type(x) is ReferenceType and self.modules:
+            self.changeable = True
             return Reference(x, self.seen.get(id(x())))
         if type(x) is CellType:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
@@ -372,7 +374,9 @@ class Walk:
                 self.opaque.append((label, x))
             elif callable(x):
                 self.called.append(x)
-            return fixed(x)
+            part = fixed(x)
+            self.changeable = self.changeable or type(part) is Content
+            return part
         node, parts = found
         self.seen[id(x)] = node
         self.keep.append((x, label))
@@ -489,11 +493,3 @@ def _attributes(x: Any) -> dict[str, Any]:
     found = dict(getattr(x, "__dict__", {}))
     found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
     return found
-
-
-def slots_of(cls: type) -> list[str]:
-    """Return the names of a class's own slots, as they are kept."""
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
-    return [name for name in found if name not in ("__dict__", "__weakref__")]

@@ -10,7 +10,6 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.tree.copies import class_of
 from tapegrad.tree.nodes import Leaf, Record
 
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
@@ -103,12 +102,12 @@ class Module(Record):
             yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:
-        return (class_of(self.prototype), self.plain, self.hooks)
+        return (self.cls, self.plain, self.hooks)
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        new: Any = object.__new__(class_of(self.prototype))
+        new: Any = object.__new__(self.cls)
         memo[id(self)] = new  # before its parts, which may refer to it
         own = vars(new)
         for name, value in vars(self.prototype).items():
@@ -150,7 +149,7 @@ class Module(Record):
 
 def difference(recorded: Module, given: Module) -> str:
     """Say how two modules are configured differently, "" where they are not."""
-    kinds = type(recorded.prototype).__name__, type(given.prototype).__name__
+    kinds = recorded.cls.__name__, given.cls.__name__
     if kinds[0] != kinds[1]:
         return f"{given.label} was a {kinds[0]}, and is a {kinds[1]}"
     for key in {**recorded.plain, **given.plain}:

@@ -163,11 +163,12 @@ def _first(node: Any, seen: dict[int, int]) -> Any:
 class Record:
     """An object with named parts: attributes, or what a function captured. It may refer to itself."""
 
-    __slots__ = ("children", "leafy", "names", "prototype")
+    __slots__ = ("children", "cls", "leafy", "names", "prototype")
     volatile = False
 
     def __init__(self, prototype: Any, names: list[Any]) -> None:
         self.prototype, self.names, self.leafy = prototype, names, False
+        self.cls = class_of(prototype)  # which a program may exchange
         self.children: list[Any] = []
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -195,7 +196,7 @@ class Record:
 
     def kind(self) -> tuple[Any, ...]:
         """Return what must agree, apart from the parts."""
-        return (class_of(self.prototype),)
+        return (self.cls,)
 
 
 class Instance(Record):
@@ -205,7 +206,7 @@ class Instance(Record):
     volatile = True
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        cls = class_of(self.prototype)
+        cls = self.cls
         new = cls() if cls is SimpleNamespace else object.__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
@@ -227,7 +228,7 @@ class Extended(Instance):
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base = dict if isinstance(self.prototype, dict) else list
-        new: Any = base.__new__(class_of(self.prototype))
+        new: Any = base.__new__(self.cls)
 
         def fill(parts: dict[Any, Any]) -> None:
             for name, part in parts.items():
@@ -249,11 +250,14 @@ class Item(NamedTuple):
 class Closure(Record):
     """A Python function with captured variables."""
 
-    __slots__ = ()
+    __slots__ = ("defaults",)
+
+    def __init__(self, prototype: Any, names: list[Any]) -> None:
+        super().__init__(prototype, names)
+        self.defaults = (code_of(prototype), prototype.__defaults__, prototype.__kwdefaults__ and {**prototype.__kwdefaults__})
 
     def kind(self) -> tuple[Any, ...]:
-        fn = self.prototype
-        return (code_of(fn), fn.__defaults__, fn.__kwdefaults__)
+        return self.defaults
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         fn, code = self.prototype, code_of(self.prototype)

@@ -64,7 +64,7 @@ def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
         return {**{Item(key): part for key, part in items}, **getattr(value, "__dict__", {})}
     if isinstance(value, dict):
         return value
-    if not isinstance(node, Instance) or not isinstance(value, type(node.prototype)):
+    if not isinstance(node, Instance) or not isinstance(value, node.cls):
         raise _another(node, value, path)
     return {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in node.names if hasattr(value, name)}}
 

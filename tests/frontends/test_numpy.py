@@ -232,3 +232,22 @@ def test_a_traced_number_is_filled_in_vain_as_numpys_is() -> None:
         x.fill(2.0)
         return x * x
     assert tg.grad(f, np.float64(3.0)) == (9.0, (None, 6.0))
+
+
+@pytest.mark.parametrize("x", [1.855, 2.675, 0.125, -1.5, 25, 1e300])
+@pytest.mark.parametrize("digits", [2, 0, -1])
+def test_pythons_round_is_exact_in_every_replay(x: Any, digits: int) -> None:
+    tape = tg.trace(lambda x: round(x, digits) * 1, type(x)(1))[1]
+    for replay in (tape.play, tg.optimise(tape).play, tg.compile(tape), tg.compile(tape, backend="torch")):
+        assert replay(x) == round(x, digits)
+
+
+@pytest.mark.parametrize("f", [np.median, lambda a: np.median(a, axis=0).sum(), lambda a: np.percentile(a, [30, 50, 60]).sum(), lambda a: np.quantile(a, 0.3, axis=1).sum()])
+def test_of_elements_that_tie_every_backend_takes_the_same(f: Any) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        a = random.integers(0, 4, (5, 7)) * 1.0
+        tape = tg.flatgrad(tg.trace(f, a)[1], 1.0)
+        one, other = tg.compile(tape)(a)[1][1], tg.compile(tape, backend="torch")(a)[1][1]
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, tg.grad(f, a)[1][1])

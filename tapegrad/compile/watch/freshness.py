@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from operator import is_
+from operator import attrgetter, is_
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class Freshness:
     It is asked at every call, so what is asked most is sorted by how it is told soonest.
     """
 
-    __slots__ = ("exact", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
+    __slots__ = ("absent", "exact", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
         self.places, self.shapes, self.names = list(places), list(shapes), names
@@ -73,24 +73,33 @@ class Freshness:
         self.various: list[tuple[Any, Any, Any, Check]] = []
         self.slow: list[tuple[Any, Any, Check]] = []
         self.plain = _without_defaults(self.places)
+        held: dict[str, list[tuple[Any, Any, Check]]] = {name: [] for name in _NAMED}
+        absent: dict[int, tuple[Any, set[Any]]] = {}  # by namespace
         self.typed: list[tuple[type, Any]] = []
         self.objects: list[tuple[Any, type]] = []
         for place in self.places:
-            self._sort(*place[:4])
+            self._sort(*place[:4], held, absent)
+        self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts) for name, parts in held.items() if parts]
+        self.absent = [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
         self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
         counted = [shape for shape in self.shapes if shape.keys is None]
         self.sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
         # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
         self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted if shape.size != shape.known]
 
-    def _sort(self, namespace: Any, name: Any, value: Any, same: Check) -> None:
+    def _sort(self, namespace: Any, name: Any, value: Any, same: Check, held: dict[str, list[tuple[Any, Any, Check]]],
+              absent: dict[int, tuple[Any, set[Any]]]) -> None:
         kind = type(namespace)
         if type(same) is not Plain:
             self.slow.append((namespace, name, same))
         elif kind in (dict, MappingProxyType) and value is not Missing:
             self.quick.append((namespace, name, value, same))
+        elif kind in (dict, MappingProxyType):
+            absent.setdefault(id(namespace), (namespace, set()))[1].add(name)
         elif kind is Held and namespace.owner in self.plain and name in _PARTS:
             pass
+        elif kind is Held and name in _NAMED:
+            held[name].append((namespace.owner, value, same))
         elif kind is Typed and name == "__mro__":
             self.typed.append((namespace.owner, value))
         elif kind is Attributes and name == "__class__":
@@ -115,6 +124,15 @@ class Freshness:
         for x, cls in self.objects:
             if type(x) is not cls and class_of(x) is not cls:
                 return False
+        for fetch, functions, values, parts in self.held:
+            if not all(map(is_, map(fetch, functions), values)):  # of a function that is replaced while a trace runs, the code is another
+                for fn, value, same in parts:
+                    found = code_of(fn) if fetch is _CODE else fetch(fn)
+                    if found is not value and not same(found):
+                        return False
+        for keys, lacking in self.absent:  # goes through the fewer
+            if not keys.isdisjoint(lacking):
+                return False
         for namespace, name, value, same in self.various:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
@@ -122,7 +140,7 @@ class Freshness:
         for namespace, size in self.sizes:
             if len(namespace) != size:
                 return False
-        for keys, lacking in self.some:  # goes through the fewer
+        for keys, lacking in self.some:
             if not keys.isdisjoint(lacking):
                 return False
         for names, known in self.exact:
@@ -154,6 +172,8 @@ class Freshness:
         return bool(self.places or self.shapes)
 
 
+_NAMED = {name: attrgetter(name) for name in ("__code__", "__name__", "__qualname__")}  # what every function has
+_CODE = _NAMED["__code__"]
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 
 

@@ -93,13 +93,7 @@ def _leading(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
 
 def _ranked(x: Any, ranks: Sequence[int]) -> Any:
     """Return the elements of these ranks along the first axis; where one is nan, which ranks last, that for all of them."""
-    last, inexact = shape_of(x)[0] - 1, kind_of(x) in "fc"
-    order = ops.argpartition(x, kth=tuple(sorted({*ranks, last} if inexact else {*ranks})), axis=0)
-    places = ops.take(order, np.array(ranks), axis=0)
-    if inexact:
-        largest = order[-1:]
-        places = ops.where(ops.isnan(ops.take_along_axis(x, largest, axis=0)), largest, places)
-    return ops.take_along_axis(x, places, axis=0)
+    return ops.take_along_axis(x, ops.argrank(x, ranks=tuple(ranks)), axis=0)
 
 
 @means(np.median)

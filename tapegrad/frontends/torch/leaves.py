@@ -17,7 +17,8 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.trace.context import LISTENERS, Tracer
 
-_ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.floor_divide])  # with a gradient of 0, on torch's tape
+# with a gradient of 0, on torch's tape
+_ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.round_number, ops.floor_divide])
 
 
 KNOWN: dict[int, dict[Operation, bool]] = {}  # by the level of the tracer, while it runs: which operations require a gradient

@@ -1,0 +1,129 @@
+"""earlier_call: the arguments of calls whose objects are those of the call before, which are not taken apart again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.numbers.lazy import torch
+from tapegrad.replay.interpreter import bind
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import flatten_call
+from tapegrad.tree.flatten import Signature, Structure, Walk
+from tapegrad.tree.modules import Module
+from tapegrad.tree.nodes import Leaf
+from tapegrad.tree.unchanged import Intricate, Unchanged
+
+_NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64])
+VAIN = 4  # calls in a row with objects that had changed, after which nobody asks any more
+
+
+class EarlierCall:
+    """What was found in a call's arguments: the leaves of its objects, and of numbers, arrays and tensors of what kind they were.
+
+    Raises Intricate where another call's objects have to be taken apart to see whether they are the same.
+    """
+
+    __slots__ = ("given", "leaves", "names", "unchanged")
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        walks: list[Walk] = []
+        signature, self.leaves, _ = flatten_call(fn, args, kwargs, walks)
+        self.unchanged = Unchanged(walks)
+        self.names = [*kwargs]
+        parts = [*signature.args, *signature.kwargs.values()]
+        self.given: list[tuple[Any, Any, int]] = []
+        for arg, part in zip([*args, *kwargs.values()], parts):
+            if isinstance(part.spec, Leaf):
+                self.given.append((None, kind_of(arg), part.start))
+                self.leaves[part.start] = None  # another one each time
+            else:
+                self.given.append((arg, None, 0))
+
+    def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """Return the leaves of another call, None where it must be taken apart."""
+        given = self.given
+        if len(args) + len(kwargs) != len(given) or [*kwargs] != self.names:
+            return None
+        leaves = self.leaves[:]
+        for arg, (then, kind, number) in zip((*args, *kwargs.values()), given):
+            if kind is None:
+                if arg is not then:
+                    return None
+            elif kind_of(arg) == kind:
+                leaves[number] = arg
+            else:
+                return None
+        return leaves if self.unchanged() else None
+
+
+def kind_of(x: Any) -> Any:
+    """Return of a leaf all that decides how a tape takes it: what its numbers are is told later. Raises Intricate for a leaf of another class."""
+    kind = type(x)
+    if kind in _NUMBERS:
+        return kind
+    if kind is np.ndarray:
+        return kind, x.dtype
+    if kind is torch.Tensor:
+        return kind, x.ndim
+    raise Intricate
+
+
+class EarlierCalls:
+    """The last call of a function of which the arguments hold a module, for calls to come; None where there is none, or it is of no use."""
+
+    __slots__ = ("last", "signature", "vain")
+
+    def __init__(self, signature: Signature | None) -> None:
+        holds = signature is not None and any(map(_holds_module, (*signature.parts, *signature.kwargs.values())))
+        self.signature = signature if holds else None
+        self.last: EarlierCall | None = None
+        self.vain = 0
+
+    def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """Return the leaves of a call that has the objects of the last, as they were; None for another."""
+        if self.last is None:
+            return None
+        try:
+            leaves = self.last.leaves_of(args, kwargs)
+        except Intricate:
+            return None
+        self.vain = 0 if leaves is not None else self.vain + 1
+        return leaves
+
+    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep a call, unless it is of no use: what it holds is seldom the same, or is looked at in full."""
+        if self.signature is None or [*kwargs] != [*self.signature.kwargs]:  # whose leaves stand in another order
+            return
+        try:
+            self.last = EarlierCall(self.signature.fn, args, kwargs) if self.vain < VAIN else None
+        except Intricate:
+            self.signature = self.last = None
+
+
+def _holds_module(part: Structure) -> bool:
+    return any(type(node) is Module for node in part.seen.values())
+
+
+class LeavesOfCalls:
+    """Takes the arguments of a tape's calls apart."""
+
+    __slots__ = ("earlier", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.earlier = tape, EarlierCalls(tape.structure)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
+        """Return the function and the leaves; raise what `miss` makes for arguments that the tape was not made for."""
+        leaves = self.earlier.leaves_of(args, kwargs)
+        if leaves is not None:
+            return [self.tape.ops[0].val, *leaves]
+        try:
+            found = bind(self.tape, args, kwargs)
+        except (ArgumentError, GuardError):
+            raise miss() from None
+        self.earlier.note(args, kwargs)
+        return found

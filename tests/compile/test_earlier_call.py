@@ -1,0 +1,169 @@
+"""Calls with the module of the call before: whatever has been changed in it meanwhile, the answer is that of a fresh trace."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tapegrad as tg
+from tapegrad.compile.earlier_call import EarlierCall
+from tapegrad.tree.unchanged import Intricate, Unchanged
+
+
+class Settings:
+    """What a model is configured with, as libraries keep it."""
+
+    def __init__(self) -> None:
+        self.scale, self.names, self.table, self.flags = 2.0, ["tanh"], {0: "a", "power": 1.0}, {"on"}
+
+
+class Model(nn.Module):
+    """A module with everything that modules hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Dropout(0.5)])
+        self.register_buffer("shift", torch.tensor([0.5, -0.5]))
+        self.settings, self.factor, self.weights = Settings(), 1.5, [torch.tensor([1.0, 2.0])]
+        self.inner: dict[str, Any] = OrderedDict(act=torch.sin)
+
+    def forward(self, x: Any) -> Any:
+        """Return two numbers for each row."""
+        y = torch.tanh(self.first(x)) if "tanh" in self.settings.names else self.first(x)
+        y = self.second(y) * self.settings.scale + self.shift
+        for block in self.blocks:
+            y = block(y)
+        if "on" in self.settings.flags:
+            y = y * self.factor
+        for weight in self.weights:
+            y = y * weight
+        return self.inner["act"](y) ** self.settings.table["power"] + len(self.settings.table)
+
+
+def other_forward(self: Any, x: Any) -> Any:
+    return self.second(self.first(x)) * 3.0
+
+
+class Sub(Model):
+    """Another class."""
+
+    def forward(self, x: Any) -> Any:
+        """Return something else."""
+        return super().forward(x) * 2.0
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda m: None,
+    "a parameter's numbers": lambda m: m.first.weight.data.mul_(2.0),
+    "a parameter's memory": lambda m: setattr(m.first.weight, "data", torch.ones(4, 3)),
+    "another parameter": lambda m: setattr(m.first, "weight", nn.Parameter(torch.ones(4, 3))),
+    "a parameter frozen": lambda m: m.first.weight.requires_grad_(False),
+    "a parameter removed": lambda m: setattr(m.first, "bias", None),
+    "a parameter tied": lambda m: setattr(m.blocks[0], "bias", m.second.bias),
+    "a buffer": lambda m: setattr(m, "shift", torch.tensor([3.0, 1.0])),
+    "a buffer's numbers": lambda m: m.shift.add_(1.0),
+    "a module": lambda m: setattr(m, "second", nn.Linear(4, 2, bias=False)),
+    "a module in a list": lambda m: m.blocks.append(nn.Linear(2, 2)),
+    "modules in another order": lambda m: m.blocks.__init__([m.blocks[1], m.blocks[0]]),
+    "a number": lambda m: setattr(m, "factor", 0.5),
+    "a setting": lambda m: setattr(m.settings, "scale", 3.0),
+    "a new setting": lambda m: setattr(m.settings, "more", 3.0),
+    "other settings": lambda m: setattr(m, "settings", Settings()),
+    "a list in the settings": lambda m: m.settings.names.clear(),
+    "a dict in the settings": lambda m: m.settings.table.update(power=2.0),
+    "a key of a dict": lambda m: m.settings.table.update({1: "b"}),
+    "a set": lambda m: m.settings.flags.clear(),
+    "a tensor in a list": lambda m: m.weights.append(torch.tensor([2.0, 1.0])),
+    "another tensor in a list": lambda m: m.weights.__setitem__(0, torch.tensor([5.0, 1.0])),
+    "a function in a dict": lambda m: m.inner.update(act=torch.cos),
+    "the class": lambda m: setattr(m, "__class__", Sub),
+    "the instance's forward": lambda m: setattr(m.first, "forward", MethodType(lambda self, x: torch.ones(2, 4) * x.sum(), m.first)),
+    "a forward of its own": lambda m: setattr(m, "forward", MethodType(other_forward, m)),
+    "a hook": lambda m: m.second.register_forward_hook(lambda module, args, y: y * 2.0),
+    "a hook of all": lambda m: HANDLES.append(nn.modules.module.register_module_forward_hook(lambda module, args, y: y * 1.5)),
+    "training": lambda m: m.blocks.train(),
+    "a dtype": lambda m: m.double(),
+    "an attribute gone": lambda m: delattr(m.settings, "scale") or setattr(type(m.settings), "scale", 7.0),
+}
+HANDLES: list[Any] = []
+
+
+def loss(m: Any, x: Any, by: float = 1.0) -> Any:
+    return (m(x.to(m.second.weight.dtype)) ** 2).mean() * by
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_has_changed_in_a_module_is_seen(change: str, captured: bool, request: pytest.FixtureRequest) -> None:
+    def undo() -> None:
+        for handle in HANDLES:
+            handle.remove()
+        HANDLES.clear()
+        if "scale" in vars(Settings):
+            del Settings.scale  # type: ignore[attr-defined]
+    request.addfinalizer(undo)
+    m = Model().eval()
+    x = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
+    f: Callable[..., Any] = (lambda x: loss(m, x)) if captured else loss
+    args = (x,) if captured else (m, x)
+    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    for _ in range(4):
+        step(*args)
+    assert step.stats.hits >= 3
+    CHANGES[change](m)
+    for k in range(3):
+        given = (*args[:-1], x * (1.0 + k))
+        torch.manual_seed(k)
+        value, gradients = step(*given)
+        torch.manual_seed(k)
+        expected, wanted = tg.grad(f, *given)
+        torch.testing.assert_close(value, expected)
+        one, other = (gradients[0]["m"], wanted[0]["m"]) if captured else (gradients[1], wanted[1])
+        assert one.keys() == other.keys()
+        for name in one:
+            assert (one[name] is None) == (other[name] is None), name
+            if one[name] is not None:
+                torch.testing.assert_close(one[name], other[name])
+
+
+def test_arguments_by_name_in_another_order() -> None:
+    m = Model().eval()
+    x = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
+    step = tg.compile(lambda m, *, a, b: loss(m, a) - 2.0 * loss(m, b), backend="torch", warmup=1)
+    for k in range(4):
+        wanted = loss(m, x * k) - 2.0 * loss(m, x + 1.0)
+        torch.testing.assert_close(step(m, a=x * k, b=x + 1.0), wanted.detach())
+        torch.testing.assert_close(step(m, b=x + 1.0, a=x * k), wanted.detach())
+    tape = tg.trace(lambda m, *, a, b: loss(m, a) - 2.0 * loss(m, b), m, a=x, b=x + 1.0)[1]
+    replay = tg.compile(tape, backend="torch")
+    for _ in range(3):
+        torch.testing.assert_close(replay(m, a=x, b=x + 1.0), replay(m, b=x + 1.0, a=x))
+
+
+def test_what_a_call_holds_of_arguments_is_not_kept() -> None:
+    m, x = Model(), torch.ones(2, 3)
+    earlier = EarlierCall(loss, (m, x), {"by": 2.0})
+    assert not any(leaf is x for leaf in earlier.leaves)
+    assert earlier.leaves_of((m, 2.0 * x), {"by": 3.0})[-1] == 3.0  # type: ignore[index]
+    assert earlier.leaves_of((m, x[0]), {"by": 3.0}) is None
+    assert earlier.leaves_of((m, x), {"by": 3}) is None
+    assert earlier.leaves_of((Model(), x), {"by": 3.0}) is None
+    assert earlier.leaves_of((m, x), {}) is None
+
+
+def test_what_may_change_by_itself_is_looked_at_in_full() -> None:
+    m = Model()
+    for odd in (np.array(["a"]), bytearray(b"a"), iter([1]), np.array([None])):
+        m.odd = odd
+        with pytest.raises(Intricate):
+            EarlierCall(loss, (m, torch.ones(2, 3)), {})
+    assert Unchanged([])()
