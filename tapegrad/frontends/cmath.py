@@ -6,14 +6,32 @@ import cmath
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tapegrad import ops
 from tapegrad.frontends import math
+from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means
 
 
-def _of_complex(op: Op) -> Callable[[Any], Any]:
-    return lambda x: op(x + 0j)
+def _number(y: Any, x: Any) -> Any:
+    """Return a complex number as Python's. Of a finite argument cmath raises where that is not finite: no tape of another number serves there."""
+    y = ops.item(y)
+    if not ops.isfinite(y):
+        bool(ops.isfinite(x))
+    return y
+
+
+def _complex(x: Any) -> Any:
+    return ops.astype(x, dtype=np.dtype(complex))  # with the zero's sign, which x + 0j has not
+
+
+def _of_complex(fn: Callable[[Any], Any], op: Op) -> Callable[[Any], Any]:
+    def meaning(x: Any) -> Any:
+        fn(plain(x))  # raises what it raises
+        return _number(op(_complex(x)), x)
+    return meaning
 
 
 for _fn, _op in [
@@ -21,29 +39,30 @@ for _fn, _op in [
     (cmath.atanh, ops.atanh), (cmath.cos, ops.cos), (cmath.cosh, ops.cosh), (cmath.exp, ops.exp), (cmath.log10, ops.log10), (cmath.sin, ops.sin),
     (cmath.sinh, ops.sinh), (cmath.sqrt, ops.sqrt), (cmath.tan, ops.tan), (cmath.tanh, ops.tanh),
 ]:
-    means(_fn)(_of_complex(_op))
+    means(_fn)(_of_complex(_fn, _op))
 for _fn, _op in [(cmath.isfinite, ops.isfinite), (cmath.isinf, ops.isinf), (cmath.isnan, ops.isnan)]:
-    means(_fn, constant=True)(_of_complex(_op))
+    means(_fn, constant=True)(_op)
 
 
 @means(cmath.log)
 def log(x: Any, base: Any = None) -> Any:
-    return ops.log(x + 0j) if base is None else ops.log(x + 0j) / ops.log(base + 0j)
+    cmath.log(plain(x), *[] if base is None else [plain(base)])
+    return _number(ops.log(_complex(x)) if base is None else ops.log(_complex(x)) / ops.log(_complex(base)), x)
 
 
 @means(cmath.phase)
 def phase(x: Any) -> Any:
-    return ops.angle(x + 0j)
+    return ops.item(ops.angle(_complex(x)))
 
 
 @means(cmath.polar)
 def polar(x: Any) -> Any:
-    return ops.abs(x), phase(x)
+    return math.number(ops.abs(_complex(x))), phase(x)
 
 
 @means(cmath.rect)
 def rect(r: Any, phi: Any) -> Any:
-    return r * ops.exp(1j * phi)
+    return r * _number(ops.exp(1j * phi), phi)
 
 
 means(cmath.isclose, constant=True)(math.isclose)

@@ -96,7 +96,9 @@ def prod(iterable: Any, *, start: Any = 1) -> Any:
 
 @means(math.isclose, constant=True)
 def isclose(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
-    return abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
+    if a == b:
+        return True
+    return abs(a - b) != math.inf and abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
 
 
 @means(math.remainder)

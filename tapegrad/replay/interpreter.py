@@ -352,6 +352,8 @@ def verify(guard: Guard, value: Any) -> None:
                          "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
     found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
     same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
+    if same and type(found) is float and not found:
+        same = math.copysign(1.0, found) == math.copysign(1.0, guard.expected)
     if not same:
         check_precision(guard)
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "

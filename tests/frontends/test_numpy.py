@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 from typing import Any
@@ -251,3 +252,30 @@ def test_of_elements_that_tie_every_backend_takes_the_same(f: Any) -> None:
         one, other = tg.compile(tape)(a)[1][1], tg.compile(tape, backend="torch")(a)[1][1]
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one, tg.grad(f, a)[1][1])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("f", "good", "bad"), [
+    (lambda x: cmath.exp(x), 1.5, 1e6), (lambda x: cmath.log(x), 1.5, 0.0), (lambda x: cmath.sinh(x), 1.0j, 1e4 + 0j), (lambda x: cmath.exp(x), float("inf"), 1e6),
+])
+def test_cmath_raises_in_every_call_what_it_raises(f: Any, good: Any, bad: Any) -> None:
+    compiled = tg.compile(f, warmup=1)
+    for _ in range(3):
+        assert type(compiled(good)) is complex
+        np.testing.assert_allclose(compiled(good), f(good), rtol=1e-14)
+        with pytest.raises((ValueError, OverflowError)):
+            compiled(bad)
+    with pytest.raises((tg.GuardError, ValueError, OverflowError)):
+        tg.trace(f, good)[1].play(bad)
+
+
+def test_a_zero_with_another_sign_is_another_number() -> None:
+    def f(x: Any) -> Any:
+        return math.copysign(1.0, float(np.floor(x))) * x
+    compiled = tg.compile(f, warmup=1)
+    tape = tg.trace(f, 0.0)[1]
+    for x in (0.0, 0.0, 0.5, -0.0, 0.0, -0.0):
+        assert compiled(x) == f(x) and math.copysign(1.0, compiled(x)) == math.copysign(1.0, f(x))
+    with pytest.raises(tg.GuardError):
+        tape.play(-0.0)
+    assert not math.isclose(float("inf"), 1.0) and not tg.trace(lambda x: math.isclose(x, 1.0), float("inf"))[0]

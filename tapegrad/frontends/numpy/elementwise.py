@@ -189,6 +189,7 @@ def conj(x: Any, out: Any = None) -> Any:
     return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)  # NumPy returns a real array itself
 
 
-means(float.conjugate, complex.conjugate, int.conjugate)(ops.conjugate)
+means(float.conjugate, int.conjugate)(ops.positive)
+means(complex.conjugate)(ops.conjugate)
 means(np.ndarray.real, float.real, complex.real, int.real)(ops.real)
 means(np.ndarray.imag, float.imag, complex.imag, int.imag)(ops.imag)
