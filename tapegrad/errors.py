@@ -300,7 +300,8 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
-_NAMES = re.compile(r"(?:\b(?:type|from|not|component:) |\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b")  # the type of an argument
+_NAMES = re.compile(r"(?:\b(?:type|from|not|got|component:) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b|^No matching signature found")
+"""What names the type of an argument; and Cython's functions for several types, which do not."""
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:

@@ -1,8 +1,8 @@
-"""imported_names: where a program has names of functions that are replaced while a trace runs: modules, and dicts that stand in them.
+"""imported_names: where a program has functions that are replaced while a trace runs: modules, and what holds functions and stands in them.
 
-Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what these name. What is found
-of a function is kept until there are new modules, or new names in its own. What is missed is no wrong number: such a function is C code, which
-refuses a traced value.
+Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what these name; into the Python
+code of libraries too. What is found of a function is kept until there are new modules, or new names in its own. What is missed is no wrong number:
+such a function is C code, which refuses a traced value.
 """
 
 from __future__ import annotations
@@ -10,35 +10,49 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Traced
-from tapegrad.trace.interposition import imported, original
+from tapegrad.rules.registry import FOREIGN, THROUGH
+from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
+from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.tree.copies import code_of
 from tapegrad.tree.flatten import is_empty, is_foreign
 
-MOST, FEW = 3000, 256  # functions and classes that are followed from one; parts of a dict or list that is looked into
+MOST = 3000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
+FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.")  # libraries' Python code that is made of functions that tapegrad knows
 _CACHED = type(functools.lru_cache(len))
+_PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
+_HEAP = 1 << 9  # CPython's flag of a class that Python code made
 
-_found: dict[Any, tuple[int, tuple[dict[Any, Any], ...]]] = {}
+_found: dict[Any, tuple[int, tuple[Any, ...]]] = {}
 
 
-def namespaces(fn: Any, args: Iterable[Any]) -> Sequence[dict[Any, Any]]:
-    """Return the namespaces in which a function, and what it may call, has such names, its own apart; objects among the arguments are of classes
-    that it calls.
+def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
+    """Return what holds such functions where a function, and what it may call, finds them, its own globals apart; objects among the arguments are of
+    classes that it calls.
     """
     own = getattr(fn, "__globals__", None)
-    if type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and PROXIES.issuperset(map(type, args)):
-        return [namespace for namespace in _of(fn) if namespace is not own]
-    return [namespace for root in _roots(fn, args) for namespace in _of(root) if namespace is not own]
+    bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
+    if bare and PROXIES.issuperset(map(type, args)):
+        return [holder for holder in _of(fn) if holder is not own]
+    near: dict[int, Any] = {}
+    roots = _roots(fn, args, near)
+    return [*near.values(), *(holder for root in roots for holder in _of(root) if holder is not own)]
 
 
-def _of(root: Any) -> tuple[dict[Any, Any], ...]:
-    """Return the namespaces that a function or a class leads to."""
+def _is_closed(module: Any) -> bool:
+    """True for the name of a module whose code is not followed."""
+    return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
+
+
+def _of(root: Any) -> tuple[Any, ...]:
+    """Return the holders that a function or a class leads to; not what it has captured itself, which may be another's at the next call."""
     key = root if type(root) is not FunctionType else (root.__code__, id(root.__globals__))
-    size = len(sys.modules) + len(getattr(root, "__globals__", ()))
+    size = len(sys.modules) + (len(root.__globals__) if type(root) is FunctionType else 0)
     known, reached = _found.get(key, (0, ()))
     if known != size:
         if len(_found) >= KEPT:
@@ -48,75 +62,132 @@ def _of(root: Any) -> tuple[dict[Any, Any], ...]:
     return reached
 
 
-def _roots(fn: Any, args: Iterable[Any]) -> Iterator[Any]:
-    """Yield functions and classes to begin with: those that are called, captured or among the arguments."""
-    stack, seen = [fn, *args], set()
+def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
+    """Return functions and classes to begin with: those that are called, captured or among the arguments; add holders among these to `near`."""
+    stack, seen, roots = [fn, *args], set(), []
     while stack:
-        x = stack.pop()
+        x = original(stack.pop())
         kind = type(x)
-        if kind in ORDINARY or issubclass(kind, Traced) or id(x) in seen:
+        if kind in _PLAIN or issubclass(kind, Traced) or id(x) in seen:
             continue
         seen.add(id(x))
         if kind is FunctionType:
-            yield x
+            if _is_closed(x.__globals__.get("__name__")):  # what it holds is its own, but for functions that it was given
+                stack += filter(callable, _captured(x).values())
+                continue
+            roots.append(x)
             for value in _captured(x).values():
-                stack += _of_module(value, _names(x.__code__)) if issubclass(type(value), ModuleType) else (value,)
-            stack += x.__defaults__ or ()
+                stack += _of_module(value, _names(x.__code__)) if issubclass(type(value), ModuleType) else ()
+            stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
         elif kind is MethodType:
             stack += [x.__func__, x.__self__]
-        elif kind is functools.partial:
-            stack += [x.func, *x.args, *x.keywords.values()]
-        elif kind is dict:
-            stack += [value for value in x.values() if callable(value)] if len(x) <= FEW else ()
+            continue
         elif issubclass(kind, type):
-            yield from () if is_foreign(x.__module__) else (x,)
-        elif not issubclass(kind, ModuleType) and not is_foreign(kind.__module__):
-            yield kind
+            roots += [] if is_foreign(x.__module__) else [x]
+            continue
+        elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple)):
+            if not issubclass(kind, ModuleType) and not is_foreign(kind.__module__):
+                roots.append(kind)
+                stack.append(attributes(x))
+            if issubclass(kind, ModuleType) or not has_slots(kind):
+                continue
+        if not issubclass(kind, tuple):
+            if replaced_few(x):
+                near[id(x)] = x
+            stack += [value for _, value in parts(x)] if kind is not FunctionType and _is_small(x) else ()
+        else:
+            stack += tuple.__iter__(x) if len(x) <= FEW else ()
+    return roots
 
 
-def _reached(root: Any) -> Iterator[dict[Any, Any]]:
-    """Yield the namespaces that code leads to, of those that have names of what is replaced."""
+_HOLDING = (FunctionType, CellType, functools.partial)
+
+
+def _is_small(x: Any) -> bool:
+    return not issubclass(type(x), (dict, list)) or len(x) <= FEW
+
+
+def replaced_few(x: Any) -> bool:
+    """True if something is to be replaced in a holder, if that is no large table of data."""
+    return _is_small(x) and bool(replaced(x))
+
+
+def _reached(root: Any) -> Iterator[Any]:
+    """Yield the holders that code leads to, of those that hold something that is replaced."""
     stack: list[Any] = [root]
-    seen: set[int] = set()
+    seen: set[int] = set(_interposed())
     while stack and len(seen) < MOST:
         x = original(stack.pop())
         kind = type(x)  # the user's objects are asked for nothing
-        if id(x) in seen:
+        if id(x) in seen or kind in _PLAIN:
             continue
         seen.add(id(x))
         if kind is FunctionType:
-            if id(x.__globals__) not in seen:
+            closed = _is_closed(x.__globals__.get("__name__"))
+            if id(x.__globals__) not in seen and (not closed or x in THROUGH):
                 seen.add(id(x.__globals__))
-                if imported(x.__globals__):
+                if replaced(x.__globals__):
                     yield x.__globals__
-            if not is_foreign(x.__module__):
-                captured = _captured(x)
-                stack += _named(_names(x.__code__), {**x.__globals__, **captured} if captured else x.__globals__)
-                stack += captured.values()
+            if closed:
+                stack += filter(callable, _captured(x).values())
+            if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
+                continue
+            captured = _captured(x)
+            stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
+            stack += captured.values()
+            if x is not root:
+                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, getattr(x, "__wrapped__", None)]
+                if replaced(x):
+                    yield x
+        elif issubclass(kind, ModuleType):
+            if id(vars(x)) not in seen and replaced(vars(x)):
+                seen.add(id(vars(x)))
+                yield vars(x)
         elif issubclass(kind, type):
-            if not is_foreign(x.__module__):
-                stack += [part for base in x.__mro__ if not is_foreign(base.__module__) for part in vars(base).values()]
+            if not _is_closed(x.__module__):
+                for base in x.__mro__:
+                    if (base.__flags__ & _HEAP and not _is_closed(base.__module__) and id(base) not in seen | {id(x)}) or base is x:
+                        seen.add(id(base))
+                        stack += vars(base).values()
+                        if base.__flags__ & _HEAP and replaced(base):
+                            yield base
         elif kind in (staticmethod, classmethod, MethodType):
             stack.append(x.__func__)
-        elif kind is property:
-            stack += [x.fget, x.fset]
-        elif kind is functools.partial:
-            stack.append(x.func)
-        elif kind is dict:
-            if len(x) <= FEW:
-                stack += [value for value in x.values() if callable(value)]
-                if imported(x):
-                    yield x
-        elif kind is list or kind is tuple:
-            stack += [part for part in x[:FEW] if callable(part)]
+            if kind is MethodType:
+                stack.append(x.__self__)
+        elif kind is property or kind is functools.cached_property:
+            stack += [x.fget, x.fset] if kind is property else [x.func]
+        elif issubclass(kind, (dict, list)) or kind in (CellType, functools.partial):
+            if replaced_few(x):
+                yield x
+            stack += [value for _, value in parts(x) if _may_lead(value)] if _is_small(x) else ()
+            if kind is functools.partial:
+                stack.append(x.keywords)
+            stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__) else None)
+        elif issubclass(kind, tuple):
+            stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if len(x) <= FEW else ()
         elif kind is _CACHED:
             stack.append(x.__wrapped__)
-        elif not issubclass(kind, ModuleType) and kind not in ORDINARY and not is_foreign(kind.__module__):
+        elif kind.__flags__ & _HEAP and (not _is_closed(kind.__module__) or kind.__module__ == "types"):
             stack.append(kind)
+            if not is_foreign(kind.__module__) or kind.__module__ == "types":
+                stack.append(attributes(x))
+                if has_slots(kind) and replaced(x):
+                    yield x
+
+
+@functools.cache
+def _interposed() -> frozenset[int]:
+    """Return the ids of modules, and of their namespaces, of which functions are replaced by other means."""
+    return frozenset(place for module, _, _ in stand_ins() for place in (id(module), id(vars(module))))
+
+
+def _may_lead(x: Any) -> bool:
+    return callable(x) or issubclass(type(x), (dict, list, tuple, staticmethod, classmethod))
 
 
 def _captured(fn: FunctionType) -> dict[str, Any]:
-    return {name: cell.cell_contents for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()) if not is_empty(cell)}
+    return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ()) if not is_empty(cell)}
 
 
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
@@ -130,16 +201,22 @@ def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
 
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
-    """Yield what is named of a module, and of those in it that are named on the way."""
+    """Yield a module, what is named of it, and of those in it that are named on the way."""
     stack = [module]
     while stack:
         module = stack.pop()
-        if not is_foreign(getattr(module, "__name__", "")):
-            parts = [vars(module)[name] for name in names if name in vars(module)]
-            stack += [part for part in parts if issubclass(type(part), ModuleType) and part.__name__.startswith(f"{module.__name__}.")]
-            yield from (part for part in parts if not issubclass(type(part), ModuleType))
+        if not _is_closed(getattr(module, "__name__", "")):
+            found = [vars(module)[name] for name in names if name in vars(module)]
+            stack += [part for part in found if issubclass(type(part), ModuleType) and str(part.__name__).startswith(f"{module.__name__}.")]
+            if any(replacement(part) is not part for part in found) and replaced(vars(module)):
+                yield module
+            yield from (part for part in found if not issubclass(type(part), ModuleType))
 
 
 @functools.lru_cache(maxsize=KEPT)
 def _names(code: CodeType) -> frozenset[str]:
-    return frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts if type(part) is CodeType])
+    found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts if type(part) is CodeType])
+    return found if _BY_NAME.isdisjoint(found) else found.union(part for part in code.co_consts if type(part) is str)
+
+
+_BY_NAME = frozenset(["getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller"])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import cmath
-import dis
 import functools
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,19 +18,11 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, PYTHON, STAND_IN
-from tapegrad.trace.context import LISTENERS
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
+from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.proxy import apply, plain, record_unary
-from tapegrad.tree.copies import CODE, Attribute, code_of, running
+from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of
-
-_lock = threading.RLock()
-
-# Constructors called from these make what they always make: their results go into C code.
-LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "tapegrad", "optree", "networkx", "rich"}
-
-# But these modules are Python code like the user's, where it is at work on traced values.
-PROGRAMS = ("numpy.polynomial.",)
 
 _FLOATS = frozenset([float, np.float64, int])
 
@@ -99,46 +89,6 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     return shim
 
 
-def _maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in for a constructor: called by user code in a traced thread, it makes a traced array."""
-    @functools.wraps(fn)
-    def shim(*args: Any, **kwargs: Any) -> Any:
-        tracers = running.tracers
-        if not tracers or not _is_called_by_user(sys._getframe(1), fn.__name__, shim):
-            return fn(*args, **kwargs)
-        return make(tracers[-1], fn, *args, **kwargs)
-    return shim
-
-
-def _is_called_by_user(frame: FrameType, name: str, shim: Any) -> bool:
-    """True if a frame is user code, and the call in progress there is that of the constructor.
-
-    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, the frame is the user's, and the call
-    in progress there is another.
-    """
-    module = frame.f_globals.get("__name__", "")
-    if module.startswith(PROGRAMS):
-        return any(isinstance(x, Traced) for x in frame.f_locals.values())
-    if module.partition(".")[0] in LIBRARIES:
-        return False
-    callee = _callee(frame.f_code, frame.f_lasti)
-    return callee in (name, "") or frame.f_locals.get(callee, frame.f_globals.get(callee)) is shim
-
-
-@functools.lru_cache(maxsize=4096)
-def _callee(code: CodeType, lasti: int) -> str:
-    """Return the name that is called at an instruction, "" where the interpreter does not tell (before Python 3.11)."""
-    if not hasattr(code, "co_positions"):
-        return ""
-    instructions = list(dis.get_instructions(code))
-    at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)  # lasti may point into the call's cache
-    place = instructions[at].positions  # type: ignore[attr-defined]
-    # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
-    names = [instruction for instruction in instructions[:at] if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str)
-             and (instruction.positions.lineno, instruction.positions.col_offset) == (place.lineno, place.col_offset)]  # type: ignore[attr-defined]
-    return names[-1].argval if names else "?"
-
-
 def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class that it has while a trace runs."""
     return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
@@ -152,7 +102,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         own = (torch.from_numpy, torch.from_dlpack, *sized)
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
-            _replacing(np, [(CONSTRUCTORS, _maker), (_dispatched(np), _listener)]), _replacing(np.random, [(CONSTRUCTORS, _maker)]),
+            _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]), _replacing(np.random, [(CONSTRUCTORS, maker)]),
             *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]
 
 
@@ -200,8 +150,13 @@ def stand_in(x: Any) -> Any:
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
 
 
+INSTEAD: dict[int, tuple[Any, Any]] = {}  # id of what was made to stand in a holder, a tuple of stand-ins, say: that, and what stood there
+
+
 def original(x: Any) -> Any:
     """Return what a stand-in among a module's globals replaces while a trace runs; other things as they are."""
+    if id(x) in INSTEAD and INSTEAD[id(x)][0] is x:
+        return INSTEAD[id(x)][1]
     if type(x) is GlobalGenerator:
         return x._generator
     if type(x) is Attribute:
@@ -240,106 +195,8 @@ class GlobalGenerator:
         return functools.partial(meaning, tracer.proxy(op, generator, tracer))
 
 
-class Interposition:
-    """Counts the traces that run, and replaces when the first begins, restores when the last ends.
-
-    Stand-ins pass through what is not traced, so that other threads never notice.
-    """
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.names: dict[int, tuple[dict[str, Any], int]] = {}  # id of a module's globals: what stood there, and how many traces want it
-        self.swapped: dict[FunctionType, int] = {}  # how many traces want it
-        self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
-
-    def enter(self, tracer: Any, namespaces: Sequence[dict[str, Any]], functions: Sequence[FunctionType]) -> Callable[[], None]:
-        """Begin a trace of a function that finds names in these namespaces, and of these functions as primitives; return how to end it."""
-        with _lock:
-            if self.depth == 0:
-                for module, _, replacing in stand_ins():
-                    module.__class__ = replacing
-                if len(self.known) < len(PYTHON):
-                    self.known += [(fn, *_stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
-                for fn, own, code in self.known:
-                    CODE[fn], fn.__code__ = own, code
-            self.depth += 1
-            for names in namespaces:
-                self.replace_names(names)
-            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)] if functions else ()
-            for fn in functions:
-                self.swap(fn)
-        outer, running.tracers = running.tracers, [*running.tracers, tracer]
-        ends = [listen(tracer) for listen in LISTENERS]
-
-        def leave() -> None:
-            for end in reversed(ends):
-                end()
-            running.tracers = outer
-            with _lock:
-                for names in namespaces:
-                    self.restore_names(names)
-                for fn in functions:
-                    self.restore(fn)
-                self.depth -= 1
-                if self.depth == 0:
-                    for module, cls, _ in stand_ins():
-                        module.__class__ = cls
-                    for fn, own, _ in self.known:
-                        fn.__code__ = own
-                        CODE.pop(fn, None)
-        return leave
-
-    def replace_names(self, globals_: dict[str, Any]) -> None:
-        """Replace the names that a module has bound to what is replaced, for as many traces as there are of its functions."""
-        replaced, count = self.names.get(id(globals_), (None, 0))
-        if replaced is None:
-            found = imported(globals_)
-            replaced = {name: globals_[name] for name in found}
-            globals_.update(found)
-        self.names[id(globals_)] = replaced, count + 1
-
-    def restore_names(self, globals_: dict[str, Any]) -> None:
-        """End the replacement that `replace_names` began."""
-        replaced, count = self.names.pop(id(globals_))
-        if count > 1:
-            self.names[id(globals_)] = replaced, count - 1
-        else:
-            globals_.update(replaced)
-
-    def swap(self, fn: FunctionType) -> None:
-        """Replace a Python function's code, which reaches every reference to it, in whatever module."""
-        count = self.swapped.get(fn, 0)
-        self.swapped[fn] = count + 1
-        if not count:
-            CODE[fn] = fn.__code__
-            fn.__code__ = _stand_in_code(fn)[1]
-
-    def restore(self, fn: FunctionType) -> None:
-        """End the replacement that `swap` began."""
-        self.swapped[fn] -= 1
-        if not self.swapped[fn]:
-            del self.swapped[fn]
-            fn.__code__ = CODE.pop(fn)
-
-
-interposition = Interposition()
-
-
-_seen: dict[int, tuple[int, list[str]]] = {}  # id of a module's globals: their number, the names bound to what is replaced
-
-
-def imported(globals_: dict[str, Any]) -> dict[str, Any]:
-    """Return what stands in for the names that `from math import sin` bound; they are looked for again when the module has grown."""
-    count, names = _seen.get(id(globals_), (-1, []))
-    if count != len(globals_):
-        names = [name for name, value in globals_.items() if stand_in(value) is not value]
-        _seen[id(globals_)] = len(globals_), names
-    pairs = [(name, globals_.get(name), stand_in(globals_.get(name))) for name in names]
-    return {name: there for name, value, there in pairs if there is not value}
-
-
 @functools.cache
-def _stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
+def stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
     """Return the code of a function, and what replaces it."""
     code = code_of(fn)
     original = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)

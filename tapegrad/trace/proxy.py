@@ -97,6 +97,8 @@ class Proxy(Slotted):
     def __getattr__(self, name: str) -> Any:
         val = behind(self._val)
         if name.startswith(("__array_", "_mp")) or name == "__dlpack__":
+            if name == "__array_namespace__":
+                return val.__array_namespace__
             if name == "_mpmath_" and not is_operator(_getframe(1)):
                 raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad knows, of an mpf among the "
                            "arguments; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
@@ -416,11 +418,13 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
             raise
     if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
         return call_plainly(tracer, plainly or func, args, kwargs)
-    if meaning is not None:
-        meaning(*args, **kwargs)  # raises
-    raise unknown(func)
-
-
+    try:
+        if meaning is not None:
+            meaning(*args, **kwargs)  # raises
+        raise unknown(func)
+    except Exception as err:
+        tracer.raised(func, args, kwargs, err)  # the trace of the arguments is the one that refuses
+        raise
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:

@@ -21,7 +21,8 @@ from tapegrad.ops import draw
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Call, Guard, Tape, value_of
-from tapegrad.trace.interposition import GlobalGenerator, imported, stand_in
+from tapegrad.trace.holders import replaced
+from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.tree.flatten import Signature, is_empty, is_foreign
 from tapegrad.tree.installed import library_of
 
@@ -141,7 +142,7 @@ _NESTS = frozenset([tuple, dict, np.ndarray])
 def _holds_stand_in(namespace: dict[str, Any]) -> bool:
     """Return whether something is replaced in a namespace while a trace runs; of a module that is known."""
     if type(namespace) is dict and "__builtins__" in namespace:
-        return bool(imported(namespace))
+        return bool(replaced(namespace))
     return any(stand_in(x) is not x for x in values_of(namespace))
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.trace import redirection
-from tapegrad.trace.interposition import interposition, trampoline
+from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
+from tapegrad.trace.replacement import interposition
 from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, current, running
 from tapegrad.tree.flatten import FOREIGN_PACKAGES, Reached, Walk, is_empty
 from tapegrad.tree.modules import Module

@@ -16,16 +16,17 @@ from tapegrad.errors import MutationError, TapeError, in_our_words
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
-from tapegrad.trace.imported_names import namespaces
-from tapegrad.trace.interposition import interposition, stand_in
+from tapegrad.trace.imported_names import holders
+from tapegrad.trace.interposition import stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
+from tapegrad.trace.replacement import interposition
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
@@ -120,7 +121,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if any(memos) else None
-    leave = interposition.enter(tracer, [_globals(fn), *names, *namespaces(fn, given)],
+    leave = interposition.enter(tracer, [_globals(fn), *names, *holders(fn, given)],
                                  [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
     with collector:
         try:
@@ -128,7 +129,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 rerouting.begin(tracer, walks, memos)
             if observer is not None:
                 observer.start(signature)
-            out = stand_in(fn)(*given, **dict(zip(kwargs, built[1 + len(args):])))
+            out = stand_in(fn)(*[x if type(x) in PROXIES else stand_in(x) for x in given], **dict(zip(kwargs, built[1 + len(args):])))
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
             ownership.check(tracer)

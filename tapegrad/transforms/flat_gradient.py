@@ -13,7 +13,7 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
-from tapegrad.trace.interposition import interposition
+from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import NoLoop, trace_loop

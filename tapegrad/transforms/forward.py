@@ -22,8 +22,8 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
-from tapegrad.trace.interposition import interposition
 from tapegrad.trace.random_state import Found
+from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector, flatten_call, put_result, record
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import flattened

@@ -21,7 +21,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, va
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED
-from tapegrad.trace.interposition import interposition
+from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.reverse import record_sweep
 

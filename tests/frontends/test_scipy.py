@@ -152,9 +152,8 @@ def test_the_multivariate_normal() -> None:
 
 
 def test_a_formula_that_cannot_be_recorded_raises() -> None:
-    for f in (ss.triang.logpdf, ss.skewnorm.cdf):
-        with pytest.raises(tg.TapeError):
-            tg.grad(lambda x, f=f: f(x, 0.4), 0.5)
+    with pytest.raises(tg.TapeError):
+        tg.grad(lambda x: ss.skewnorm.cdf(x, 0.4), 0.5)
     with pytest.raises(tg.MissingRule, match="'a'"):
         tg.grad(ss.gamma.cdf, 1.5, 2.5)
 

@@ -35,7 +35,7 @@ np.apply_along_axis(lambda r: r, 0, x) | np.apply_over_axes(np.sum, x, []) | np.
 np.lib.stride_tricks.sliding_window_view(x, 1, 0) | np.lib.stride_tricks.sliding_window_view(x, 1, 0).ravel() | np.triu(x, -9) | np.sort(x) | np.round(x) | round(x)
 """
 ROWS = [row.strip() for line in ALIASES.strip().splitlines() for row in line.split(" | ")]
-D = {"asarray": np.asarray, "strided": np.lib.stride_tricks.as_strided}  # names that nothing replaces, while a trace runs
+D = {"asarray": lambda x: vars(np)["asarray"](x), "strided": np.lib.stride_tricks.as_strided}  # names that nothing replaces, while a trace runs
 
 ARRAYS: dict[str, Callable[[], Any]] = {
     "vector": lambda: np.array([1.0, -2.0, 3.0]), "zeros": lambda: np.array([0.0, -2.0, 0.0]), "matrix": lambda: np.array([[1.0, -2.0, 3.0], [4.0, 0.5, 6.0]]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from typing import Any
@@ -22,7 +23,7 @@ from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
-from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.rules.op import Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
 from tapegrad.trace import views
 from tapegrad.tree.flatten import leaves_of
@@ -81,6 +82,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
         value, fresh = ops.array(value), True  # a number becomes an array
     ndmin, copied = kwargs.get("ndmin", 0), kwargs.get("copy", True if fn.__name__ == "array" else None)
+    if isinstance(copied, np._CopyMode):  # type: ignore[attr-defined]
+        copied = {"ALWAYS": True, "NEVER": False}.get(copied.name)
     if copied is False:
         value._tracer.guard_layout()
         if fresh or not views.lies(value, order):
@@ -92,13 +95,17 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
 @means(np.require)
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
     wanted = {part.upper()[0] if part.upper() in _FULL else part.upper() for part in requirements or ()}
-    if wanted - set("CFAE"):
-        raise refused("np.require of what may be written to, or has memory of its own", "whether it copies depends on the memory of the array",
-                      "x.astype(dtype), or x.copy()")
+    if wanted - set("CFAEWO"):
+        raise ValueError(f"Unrecognized requirement: {sorted(wanted - set('CFAEWO'))[0]}")
     order = [part for part in "CF" if part in wanted]
     if len(order) > 1:
         raise ValueError("Cannot specify both \"C\" and \"F\" order")
-    return array(tracer_of((a,)), np.asanyarray, a, dtype, order=order[0] if order else "A")
+    y = array(tracer_of((a,)), np.asanyarray, a, dtype, order=order[0] if order else "A")
+    own = plain(y).flags
+    if ("O" in wanted and not own.owndata) or ("W" in wanted and not own.writeable):
+        y._tracer.guard_layout()
+        return copy(y, "K")
+    return y
 
 
 _FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALIGNED", "WRITEABLE", "OWNDATA", "ENSUREARRAY"])
@@ -114,14 +121,31 @@ def _refuse_text(a: Any) -> None:
             _refuse_text(part)
 
 
-@constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.fromiter, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
+@constructs(np.fromiter)
+def fromiter(tracer: Any, fn: Any, iter: Any, dtype: Any, count: Any = -1, **other: Any) -> Any:
+    if isinstance(iter, (np.ndarray, range, list)) and not (isinstance(iter, Traced) or _holds(iter)):
+        return constant(tracer, fn, iter, dtype, count, **other)
+    values = list(iter) if static(count) < 0 else list(itertools.islice(iter, static(count)))
+    if not _holds(values):
+        return constant(tracer, fn, values, dtype, count, **other)
+    if len(values) < static(count):
+        raise ValueError(f"iterator too short: Expected {static(count)} but iterator had only {len(values)} items.")
+    y = ops.stack(*values, axis=0)
+    return y if has_dtype(y, np.dtype(dtype)) else ops.astype(y, dtype=np.dtype(dtype))
+
+
+def _holds(x: Any) -> bool:
+    return isinstance(x, list) and holds_traced(x)
+
+
+@constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     if args and isinstance(args[0], Traced) and fn in FOREIGN:
         return FOREIGN[fn](*args, **kwargs)
     if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
         if fn in FOREIGN:
             return FOREIGN[fn](*args, **kwargs)
-        args = tuple(static(arg) if isinstance(arg, Traced) else arg for arg in args)
+        args = tuple(static(arg) if isinstance(arg, Traced) or (isinstance(arg, (list, tuple)) and holds_traced(arg)) else arg for arg in args)
     value = fn(*args, **kwargs)
     if type(value) is not np.ndarray or not numeric(value.dtype):
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,8 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__" else getattr(ufunc, method), given)
     if method == "__call__":
         return _call(ufunc, inputs, **kwargs)
+    if method == "reduceat" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
+        return _reduceat(ufunc, *inputs, **kwargs)
     if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
         kwargs.setdefault("axis", 0)
         return FOREIGN[_REDUCE[ufunc]](*inputs, **kwargs)
@@ -51,6 +54,18 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         a, b = map(as_array, inputs)
         return FOREIGN[ufunc](ops.reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
     return NotImplemented
+
+
+def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """Reduce from each index to the next, one element where that is no larger; from the last to the end."""
+    x, axis = as_array(a), static(axis)
+    starts = np.asarray(static(indices if isinstance(indices, Traced) else np.asarray(as_array(indices)).tolist()), int)
+    ufunc.reduceat(np.empty(shape_of(x)), starts, axis)  # IndexError, in NumPy's words
+    x = np.moveaxis(x, axis, 0)
+    ends = [*starts[1:].tolist(), shape_of(x)[0]]
+    how = {"axis": 0} if dtype is None else {"axis": 0, "dtype": dtype}
+    parts = [FOREIGN[_REDUCE[ufunc]](x[start:max(end, start + 1)], **how) for start, end in zip(starts.tolist(), ends)]
+    return np.moveaxis(ops.stack(*parts, axis=0), 0, axis)
 
 
 def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: Any = "same_kind", **options: Any) -> Any:
@@ -74,6 +89,9 @@ def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: 
 def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
           where: Any = True, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
+    if ufunc is np.vecdot and "axis" in other:
+        axis, meaning = other.pop("axis"), FOREIGN[np.linalg.vecdot]
+        meaning = functools.partial(meaning, axis=axis)
     if meaning is None or other:
         return NotImplemented
     inputs = tuple(map(as_array, inputs))

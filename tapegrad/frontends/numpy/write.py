@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import MutationError, UnknownFunction, user_location
+from tapegrad.errors import MutationError, unknown, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_writable
 from tapegrad.rules.op import Traced, holds_traced
-from tapegrad.rules.registry import means, refused
+from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace import views
 from tapegrad.tree.flatten import flatten, leaves_of
 
@@ -232,17 +232,39 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 @means("at")
 def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     """Apply `ufunc.at`: unbuffered, so that a place named twice is added to twice."""
-    if ufunc.__name__ not in ("add", "subtract"):
-        raise UnknownFunction(f"{ufunc.__name__}.at is not known for traced arrays", user_location(), "a loop over the indices")
     if not is_writable(plain(array(a))):
         raise refused(f"{ufunc.__name__}.at of an array that may only be read", "NumPy writes to it all the same, where the others would see it",
                       "a copy of it")
+    if ufunc.__name__ not in ("add", "subtract"):
+        return _apply_at(ufunc, a, index_parts(indices), b)
     piece = as_array(b)
     added = ops.assemble(array(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
     if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
         raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum", "an array of floats to add to")
     views.replace(a, total)
+
+
+def _apply_at(ufunc: Any, a: Any, index: tuple[Any, ...], b: Any) -> None:
+    """Apply another ufunc in rounds, the first for what stands first for a place, the second for what stands second: each place once in a round."""
+    if ufunc not in FOREIGN or ufunc.nout != 1:
+        raise unknown(ufunc.at)
+    shape = shape_of(a)
+    places = np.arange(int(np.prod(shape))).reshape(shape)[tuple(map(static_array, index))]
+    flat, size = np.ravel(places), np.size(places)
+    order = np.argsort(flat, kind="stable")
+    first = np.flatnonzero(np.r_[True, np.diff(flat[order]) != 0])
+    turn = np.empty(size, int)
+    turn[order] = np.arange(size) - np.repeat(first, np.diff(np.r_[first, size])) if size else 0
+    operand: Any = None if b is None else ops.reshape(ops.broadcast_to(as_array(b), np.shape(places)), (-1,))
+    for number in range(turn.max(initial=-1) + 1):
+        chosen = np.flatnonzero(turn == number)
+        where = np.unravel_index(flat[chosen], shape)
+        given = (a[where],) if b is None else (a[where], ops.take(operand, chosen, axis=0))
+        result = FOREIGN[ufunc](*given)
+        if not np.can_cast(dtype_of(result), dtype_of(a), "same_kind"):
+            raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}", "NumPy rounds each result", "an array of floats")
+        setitem(a, where, result)
 
 
 class Flat:

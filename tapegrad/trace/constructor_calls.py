@@ -1,0 +1,111 @@
+"""constructor_calls: which calls of np.zeros, np.array and the like make traced arrays: those of Python code that is at work on traced values."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType, MemberDescriptorType, ModuleType
+from typing import Any
+
+from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.tree.copies import running
+
+# Python code of these is at work on traced values where some stand in its own variables, or in those of what called it there; other code always is.
+LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "optree", "networkx", "rich"}
+
+# Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
+HANDING = frozenset([
+    "map", "list", "tuple", "set", "dict", "filter", "sorted", "sum", "max", "min", "any", "all", "zip", "next", "enumerate", "extend", "starmap",
+    "accumulate", "reduce", "fromiter", "fromfunction", "apply_along_axis", "apply_over_axes", "vectorize", "piecewise"])
+
+
+def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a stand-in for a constructor: called by Python code that is at work on traced values, it makes a traced array."""
+    @functools.wraps(fn)
+    def shim(*args: Any, **kwargs: Any) -> Any:
+        tracers = running.tracers
+        if not tracers or not _is_called_by_program(sys._getframe(1), (*args, *kwargs.values()), fn.__name__, shim):
+            return fn(*args, **kwargs)
+        return make(tracers[-1], fn, *args, **kwargs)
+    return shim
+
+
+def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim: Any) -> bool:
+    """True if a frame's own code calls the constructor, and is at work on traced values."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    if package == "tapegrad" or (package in LIBRARIES and not _among(args) and not _is_at_work(frame)):
+        return False
+    return _calls(frame, name, shim)
+
+
+def _is_at_work(frame: FrameType | None) -> bool:
+    """True if a library's Python code has traced values among its variables, or what called it has, up to the program."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+        values = frame.f_locals
+        if _among(values.values()) or ("self" in values and _among(_attributes(values["self"]))):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _among(values: Iterable[Any]) -> bool:
+    """True if there is a traced value among these, or in a list or tuple of them."""
+    return any(isinstance(value, Traced) or (issubclass(type(value), (list, tuple)) and holds_traced(value)) for value in values)
+
+
+def _attributes(x: Any) -> list[Any]:
+    found = inspect.getattr_static(x, "__dict__", None) if isinstance(x, Traced) else getattr(x, "__dict__", None)
+    return list(found.values()) if type(found) is dict else []
+
+
+def _calls(frame: FrameType, name: str, shim: Any) -> bool:
+    """True if the call in progress in a frame is that of the constructor.
+
+    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, the call in progress is another.
+    """
+    callee = _callee(frame.f_code, frame.f_lasti)
+    if not callee or callee[-1] == name or callee[-1] in HANDING:
+        return True
+    return callee[-1] != "?" and _is_or_holds(_found(callee, frame), shim)
+
+
+def _found(path: tuple[str, ...], frame: FrameType) -> Any:
+    """Return what a dotted name leads to in a frame; the program's objects are asked for nothing."""
+    x = frame.f_locals.get(path[0], frame.f_globals.get(path[0]))
+    for name in path[1:]:
+        owner = x
+        x = vars(x).get(name) if isinstance(x, ModuleType) else inspect.getattr_static(x, name, None)
+        x = x.__get__(owner) if type(x) is MemberDescriptorType and not isinstance(owner, type) else x  # of __slots__
+    return x
+
+
+def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
+    """True if that is the constructor, or holds it, as a staticmethod, a partial or a table of functions does."""
+    kind = type(x)
+    if kind in (list, tuple, dict):
+        return depth > 0 and any(_is_or_holds(part, shim, depth - 1) for part in (x.values() if kind is dict else x))
+    return x is shim or (kind is staticmethod and x.__func__ is shim) or (kind is functools.partial and x.func is shim)
+
+
+# Instructions that go through an iterator: `a, b = map(np.array, rows)`
+_STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "CONTAINS_OP"])
+
+
+@functools.lru_cache(maxsize=4096)
+def _callee(code: CodeType, lasti: int) -> tuple[str, ...]:
+    """Return the dotted name that is called at an instruction, () where the interpreter does not tell (before Python 3.11)."""
+    if not hasattr(code, "co_positions"):
+        return ()
+    instructions = list(dis.get_instructions(code))
+    at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)  # lasti may point into the call's cache
+    if instructions[at].opname in _STEPS:
+        return ("map",)
+    place = instructions[at].positions  # type: ignore[attr-defined]
+    # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
+    names = [instruction.argval for instruction in instructions[:at] if instruction.opname.startswith("LOAD_")
+             and instruction.opname != "LOAD_CONST" and isinstance(instruction.argval, str)
+             and (instruction.positions.lineno, instruction.positions.col_offset) == (place.lineno, place.col_offset)]  # type: ignore[attr-defined]
+    return tuple(names) or ("?",)

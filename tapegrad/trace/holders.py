@@ -1,0 +1,122 @@
+"""holders: what a program keeps functions in, and how those that have a stand-in are replaced there: namespaces, dicts, lists, classes, captured
+variables, defaults, partials, the slots of objects. Tuples cannot be written to: their holder gets another.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules.registry import CONSTRUCTORS
+from tapegrad.trace.interposition import GENERATORS, stand_in
+from tapegrad.tree.flatten import is_empty, is_foreign
+
+FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
+
+
+def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what a holder keeps, with its place there."""
+    kind = type(holder)
+    if issubclass(kind, dict):
+        yield from list(dict.items(holder))
+    elif issubclass(kind, list):
+        yield from enumerate(list.__iter__(holder))
+    elif kind is CellType:
+        yield from () if is_empty(holder) else (("cell_contents", holder.cell_contents),)
+    elif kind is FunctionType:
+        yield "__defaults__", holder.__defaults__
+    elif kind is functools.partial:
+        yield "func", holder.func
+        yield "args", holder.args
+    elif issubclass(kind, type):
+        yield from list(vars(holder).items())
+    else:
+        yield from ((name, slot.__get__(holder)) for name, slot in _slots(kind).items() if _is_filled(slot, holder))
+
+
+def put(holder: Any, place: Any, value: Any) -> None:
+    """Keep a value in a holder's place."""
+    kind = type(holder)
+    if issubclass(kind, dict):
+        dict.__setitem__(holder, place, value)
+    elif issubclass(kind, list):
+        list.__setitem__(holder, place, value)
+    elif kind is functools.partial:
+        func, args = (value, holder.args) if place == "func" else (holder.func, value)
+        holder.__setstate__((func, args, holder.keywords, vars(holder)))
+    elif kind is CellType or kind is FunctionType:
+        setattr(holder, place, value)
+    elif issubclass(kind, type):
+        type.__setattr__(holder, place, value)
+    else:
+        _slots(kind)[place].__set__(holder, value)
+
+
+def attributes(x: Any) -> Any:
+    """Return the dict of an object's attributes, None where it has none; the object is asked for nothing."""
+    for base in type(x).__mro__:
+        found = vars(base).get("__dict__")
+        if type(found) is GetSetDescriptorType:
+            return found.__get__(x)
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(kind: Any) -> dict[str, Any]:
+    return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items() if type(part) is MemberDescriptorType}
+
+
+def has_slots(kind: type) -> bool:
+    """True for a class whose objects keep something in slots."""
+    return bool(_slots(kind))
+
+
+def _is_filled(slot: Any, holder: Any) -> bool:
+    try:
+        slot.__get__(holder)
+    except AttributeError:
+        return False
+    return True
+
+
+def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
+    """Return what stands in for a value while a trace runs; the value itself where nothing does."""
+    kind = type(value)
+    if kind is staticmethod:
+        there = stand_in(value.__func__)
+        return value if there is value.__func__ else staticmethod(there)
+    if issubclass(kind, tuple):
+        found = [replacement(part, None, depth - 1) for part in tuple.__iter__(value)] if depth and len(value) <= FEW else value
+        return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple.__new__(kind, found)
+    if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
+        return value
+    there = stand_in(value)
+    return staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value else there
+
+
+_seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}  # id of a large dict: its length, and what stands in for what in it
+
+
+def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
+    """Return what is to be replaced in a holder, by its places, and by what. A module is gone through again when it has grown."""
+    if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
+        return {place: (value, there) for place, value in parts(holder) if (there := replacement(value, holder)) is not value}
+    count, known = _seen.get(id(holder), (-1, {}))
+    if count != len(holder):
+        there = {place: (value, replacement(value, holder)) for place, value in parts(holder)}
+        foreign = is_foreign(holder.get("__name__"))
+        known = {place: pair for place, pair in there.items() if pair[0] is not pair[1] and not (foreign and _asks(pair[0]))}
+        _seen[id(holder)] = len(holder), known
+    for place, (value, _) in known.items():
+        if (now := holder.get(place)) is not value:
+            known[place] = now, replacement(now, holder)
+    return {place: pair for place, pair in known.items() if pair[0] is not pair[1]}
+
+
+def _asks(fn: Any) -> bool:
+    """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a library hands it arrays."""
+    return type(fn) is type(np.sum) and fn not in CONSTRUCTORS

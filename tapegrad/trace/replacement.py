@@ -1,0 +1,109 @@
+"""replacement: what is replaced while any trace runs, and restored when the last that wanted it has ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+from tapegrad.rules.registry import PYTHON
+from tapegrad.trace.context import LISTENERS
+from tapegrad.trace.holders import parts, put, replaced
+from tapegrad.trace.interposition import INSTEAD, stand_in_code, stand_ins
+from tapegrad.tree.copies import CODE, running
+
+_lock = threading.RLock()
+
+
+class Interposition:
+    """Counts the traces that run, and replaces when the first begins, restores when the last ends.
+
+    Stand-ins pass through what is not traced, so that other threads never notice.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.held: dict[int, tuple[dict[Any, tuple[Any, Any]], int]] = {}  # id of a holder: what stood there and does now, how many traces want it
+        self.swapped: dict[FunctionType, int] = {}  # how many traces want it
+        self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
+
+    def enter(self, tracer: Any, holders: Sequence[Any], functions: Sequence[FunctionType]) -> Callable[[], None]:
+        """Begin a trace of a function that finds others in these holders, and of these functions as primitives; return how to end it."""
+        with _lock:
+            if self.depth == 0:
+                for module, _, replacing in stand_ins():
+                    module.__class__ = replacing
+                if len(self.known) < len(PYTHON):
+                    self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
+                for fn, own, code in self.known:
+                    CODE[fn], fn.__code__ = own, code
+            self.depth += 1
+            for holder in holders:
+                self.replace_held(holder)
+            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)] if functions else ()
+            for fn in functions:
+                self.swap(fn)
+        outer, running.tracers = running.tracers, [*running.tracers, tracer]
+        ends = [listen(tracer) for listen in LISTENERS]
+
+        def leave() -> None:
+            for end in reversed(ends):
+                end()
+            running.tracers = outer
+            with _lock:
+                for holder in reversed(holders):
+                    self.restore_held(holder)
+                for fn in functions:
+                    self.restore(fn)
+                self.depth -= 1
+                if self.depth == 0:
+                    for module, cls, _ in stand_ins():
+                        module.__class__ = cls
+                    for fn, own, _ in self.known:
+                        fn.__code__ = own
+                        CODE.pop(fn, None)
+        return leave
+
+    def replace_held(self, holder: Any) -> None:
+        """Replace the functions that a holder keeps, for as many traces as reach it."""
+        known, count = self.held.get(id(holder), (None, 0))
+        if known is None:
+            known = replaced(holder)
+            for place, (value, there) in known.items():
+                put(holder, place, there)
+                if type(there) is not FunctionType:
+                    INSTEAD[id(there)] = there, value
+        self.held[id(holder)] = known, count + 1
+
+    def restore_held(self, holder: Any) -> None:
+        """End the replacement that `replace_held` began; what the program has put there meanwhile stays."""
+        known, count = self.held.pop(id(holder))
+        if count > 1:
+            self.held[id(holder)] = known, count - 1
+            return
+        if known:
+            before = {id(there): value for value, there in known.values()}
+            for place, there in [(place, holder[place]) for place in known if place in holder] if type(holder) is dict else parts(holder):
+                if id(there) in before:  # in a list it may stand elsewhere by now
+                    put(holder, place, before[id(there)])
+        for _, there in known.values():
+            INSTEAD.pop(id(there), None)
+
+    def swap(self, fn: FunctionType) -> None:
+        """Replace a Python function's code, which reaches every reference to it, in whatever module."""
+        count = self.swapped.get(fn, 0)
+        self.swapped[fn] = count + 1
+        if not count:
+            CODE[fn] = fn.__code__
+            fn.__code__ = stand_in_code(fn)[1]
+
+    def restore(self, fn: FunctionType) -> None:
+        """End the replacement that `swap` began."""
+        self.swapped[fn] -= 1
+        if not self.swapped[fn]:
+            del self.swapped[fn]
+            fn.__code__ = CODE.pop(fn)
+
+
+interposition = Interposition()
