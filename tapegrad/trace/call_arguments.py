@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import dis
 import functools
 import inspect
+import itertools
+import linecache
 from collections.abc import Callable
-from types import FrameType
+from pathlib import Path
+from types import BuiltinFunctionType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -48,6 +53,41 @@ def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str
     return y
 
 
+def asker(frame: FrameType) -> str:
+    """Return which C function a frame calls just now, and by what expression it is held: "" where the interpreter, or the file, does not tell."""
+    code, at = frame.f_code, frame.f_lasti
+    if not hasattr(code, "co_positions") or not dis.opname[code.co_code[at]].startswith("CALL"):
+        return ""
+    first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
+    try:
+        call = ast.parse(linecache.getline(code.co_filename, first).encode()[begin:end] if first == last else b"", mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    if not isinstance(call, ast.Call):
+        return ""
+    held, fn = ast.unparse(call.func), _resolve(call.func, frame)
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)):
+        return f"{held} of {Path(code.co_filename).name}: "
+    name = fn.__name__ if (module := getattr(fn, "__module__", None)) in (None, "builtins") else f"{module}.{fn.__name__}"
+    return f"{name}: " if held in (name, "np." + fn.__name__) else f"{name}, held in {held} of {Path(code.co_filename).name}: "
+
+
+def _resolve(node: ast.expr, frame: FrameType) -> Any:
+    """Return what an expression leads to, None where one would have to run the program's code for that."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, vars(builtins).get(node.id)))
+    if isinstance(node, ast.Attribute):
+        owner = _resolve(node.value, frame)
+        found = vars(owner).get(node.attr) if isinstance(owner, ModuleType) else inspect.getattr_static(owner, node.attr, None)
+        return found.__func__ if isinstance(found, staticmethod) else found
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner, key = _resolve(node.value, frame), node.slice.value
+        if type(owner) is dict:
+            return owner.get(key)
+        return owner[key] if type(owner) in (list, tuple) and isinstance(key, int) and -len(owner) <= key < len(owner) else None
+    return None
+
+
 def content(x: Any, frame: FrameType) -> Any:
     """Return the content of a traced array, which a frame asks for: a constant, or what no gradient flows through, which is guarded.
 
@@ -56,7 +96,7 @@ def content(x: Any, frame: FrameType) -> Any:
     op, val = views.peek(x), behind(x)
     if not x._tracer.independent(op):
         if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or not (is_inert(op) or _is_index(val, frame)):
-            raise lost(x, "np.asarray or another C function asked for a plain array",
+            raise lost(x, asker(frame) + "np.asarray or another C function asked for a plain array",
                        "stay with functions of NumPy that take arrays; a rule, @tg.rrule(fn), makes a function one operation; "
                        "tg.value(x) drops the gradient on purpose")
         for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):

@@ -38,7 +38,7 @@ def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     if package == "tapegrad" or (package in LIBRARIES and not _among(args) and not _is_at_work(frame)):
         return False
-    return _calls(frame, name, shim)
+    return _calls(frame, name, shim, args)
 
 
 def _is_at_work(frame: FrameType | None) -> bool:
@@ -61,14 +61,18 @@ def _attributes(x: Any) -> list[Any]:
     return list(found.values()) if type(found) is dict else []
 
 
-def _calls(frame: FrameType, name: str, shim: Any) -> bool:
+def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
     """True if the call in progress in a frame is that of the constructor.
 
-    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, the call in progress is another.
+    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, which must be a plain one, the call in progress is another.
     """
     callee = _callee(frame.f_code, frame.f_lasti)
-    if not callee or callee[-1] == name or callee[-1] in HANDING:
+    if not callee or callee[-1] == name:
         return True
+    if callee[-1] in HANDING:
+        return _among(args)
+    if callee[-1] == "getattr":
+        return name in frame.f_code.co_consts
     return callee[-1] != "?" and _is_or_holds(_found(callee, frame), shim)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.registry import CONSTRUCTORS
-from tapegrad.trace.interposition import GENERATORS, stand_in
-from tapegrad.tree.flatten import is_empty, is_foreign
+from tapegrad.trace.interposition import GENERATORS, numpy_module, stand_in
+from tapegrad.tree.flatten import is_empty
 
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
 
@@ -59,15 +59,19 @@ def put(holder: Any, place: Any, value: Any) -> None:
 def attributes(x: Any) -> Any:
     """Return the dict of an object's attributes, None where it has none; the object is asked for nothing."""
     for base in type(x).__mro__:
-        found = vars(base).get("__dict__")
-        if type(found) is GetSetDescriptorType:
+        found: Any = vars(base).get("__dict__")
+        if type(found) in (GetSetDescriptorType, MemberDescriptorType):
             return found.__get__(x)
     return None
 
 
 @functools.lru_cache(maxsize=1024)
-def _slots(kind: Any) -> dict[str, Any]:
+def _slots_of(kind: Any) -> dict[str, Any]:
     return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items() if type(part) is MemberDescriptorType}
+
+
+def _slots(kind: Any) -> dict[str, Any]:
+    return _slots_of(kind)
 
 
 def has_slots(kind: type) -> bool:
@@ -92,6 +96,8 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
     if issubclass(kind, tuple):
         found = [replacement(part, None, depth - 1) for part in tuple.__iter__(value)] if depth and len(value) <= FEW else value
         return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple.__new__(kind, found)
+    if value is np:
+        return numpy_module()
     if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)
@@ -108,7 +114,7 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
     count, known = _seen.get(id(holder), (-1, {}))
     if count != len(holder):
         there = {place: (value, replacement(value, holder)) for place, value in parts(holder)}
-        foreign = is_foreign(holder.get("__name__"))
+        foreign = str(holder.get("__name__")).startswith("scipy.")
         known = {place: pair for place, pair in there.items() if pair[0] is not pair[1] and not (foreign and _asks(pair[0]))}
         _seen[id(holder)] = len(holder), known
     for place, (value, _) in known.items():
@@ -119,4 +125,4 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
 
 def _asks(fn: Any) -> bool:
     """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a library hands it arrays."""
-    return type(fn) is type(np.sum) and fn not in CONSTRUCTORS
+    return fn is np or (type(fn) in (type(np.sum), np.ufunc) and fn not in CONSTRUCTORS)

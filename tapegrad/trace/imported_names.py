@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
@@ -124,12 +124,14 @@ def _reached(root: Any) -> Iterator[Any]:
         seen.add(id(x))
         if kind is FunctionType:
             closed = _is_closed(x.__globals__.get("__name__"))
-            if id(x.__globals__) not in seen and (not closed or x in THROUGH):
+            if id(x.__globals__) not in seen and (not closed or x in THROUGH or x.__qualname__.partition(".")[0] in _names_of_classes()):
                 seen.add(id(x.__globals__))
                 if replaced(x.__globals__):
                     yield x.__globals__
-            if closed:
-                stack += filter(callable, _captured(x).values())
+            if closed:  # what it holds is its own, but for functions that it was given
+                for value in _captured(x).values():
+                    stack += filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
+                stack.append(x.__dict__.get("__wrapped__"))
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
             captured = _captured(x)
@@ -144,7 +146,9 @@ def _reached(root: Any) -> Iterator[Any]:
                 seen.add(id(vars(x)))
                 yield vars(x)
         elif issubclass(kind, type):
-            if not _is_closed(x.__module__):
+            if x in THROUGH:
+                stack += [part for part in vars(x).values() if type(part) is FunctionType]
+            elif not _is_closed(x.__module__):
                 for base in x.__mro__:
                     if (base.__flags__ & _HEAP and not _is_closed(base.__module__) and id(base) not in seen | {id(x)}) or base is x:
                         seen.add(id(base))
@@ -168,12 +172,17 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if len(x) <= FEW else ()
         elif kind is _CACHED:
             stack.append(x.__wrapped__)
-        elif kind.__flags__ & _HEAP and (not _is_closed(kind.__module__) or kind.__module__ == "types"):
+        elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):
             stack.append(kind)
-            if not is_foreign(kind.__module__) or kind.__module__ == "types":
+            if kind is SimpleNamespace or not is_foreign(kind.__module__):
                 stack.append(attributes(x))
                 if has_slots(kind) and replaced(x):
                     yield x
+
+
+@functools.cache
+def _names_of_classes() -> frozenset[str]:
+    return frozenset(x.__name__ for x in THROUGH if isinstance(x, type))
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -142,11 +142,51 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     return shim
 
 
+def _ufunc(fn: Any) -> Callable[..., Any]:
+    """Return a stand-in for a ufunc: of a list that holds traced values it is what it is of their array."""
+    @functools.wraps(fn)
+    def shim(*args: Any, **kwargs: Any) -> Any:
+        kind = type(args[0]) if args else None
+        if kind in PROXIES and len(args) == 1 and not kwargs:
+            return args[0].__array_ufunc__(fn, "__call__", args[0])
+        if kind is list or kind is tuple or (len(args) > 1 and type(args[1]) in _LISTS):
+            args = tuple(map(_array, args))
+        return fn(*args, **kwargs)
+
+    def reduced(method: str) -> Callable[..., Any]:
+        bound = getattr(fn, method)
+        return functools.wraps(bound)(lambda array, *args, **kwargs: bound(_array(array), *args, **kwargs))
+    shim.__dict__.update({name: getattr(fn, name) for name in dir(fn) if not name.startswith("__")})
+    shim.__dict__.update({name: reduced(name) for name in ("reduce", "accumulate", "reduceat")})
+    return shim
+
+
+_LISTS = frozenset([list, tuple])
+
+
+def _array(x: Any) -> Any:
+    return FOREIGN[np.asarray](x) if issubclass(type(x), (list, tuple)) and holds_traced(x) else x
+
+
+@functools.cache
+def numpy_module() -> ModuleType:
+    """Return what a program's modules have in place of numpy while a trace runs: its ufuncs take lists of traced values."""
+    module = ModuleType(np.__name__, np.__doc__)
+    stand_ins()
+    found = {fn: _ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc}
+    STAND_IN.update(found)
+    FOREIGN.update({made: FOREIGN[fn] for fn, made in found.items() if fn in FOREIGN})
+    kinds = set(map(type, STAND_IN))
+    vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in vars(np).items()})
+    return module
+
+
 def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
     if type(x) in GENERATORS:
         return GlobalGenerator(x)
     stand_ins()
+    numpy_module()
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
 
 

@@ -9,7 +9,7 @@ import warnings
 # The library's modules whose functions are not registered yet, and the frontend that does it.
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "optimize", "fft", "ndimage", "spatial.distance")
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
-            "torch": "tapegrad.frontends.torch", "mpmath": "tapegrad.frontends.mpmath"}
+            "torch": "tapegrad.frontends.torch", "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
 
 
 def register_imported() -> None:

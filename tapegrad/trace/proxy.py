@@ -22,7 +22,7 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import call_plainly, content, lost
+from tapegrad.trace.call_arguments import asker, call_plainly, content, lost
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, into_out, shown
@@ -133,7 +133,14 @@ class Proxy(Slotted):
 
     @shape.setter
     def shape(self, shape: Any) -> None:
-        raise refused("x.shape = ...", "it changes the array itself, and not its numbers", "x = x.reshape(...)")
+        if any(x is self for x in self._tracer.inputs):
+            raise refused("x.shape = ... of an argument", "it changes the caller's array itself, and not its numbers", "x = x.reshape(...)")
+        y = FOREIGN[np.ndarray.reshape](self, shape)
+        if not np.may_share_memory(behind(y), behind(self)) and y.size:
+            raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")
+        for kept in ("_op", "_val", "_view"):
+            vars(Slotted)[kept].__set__(self, vars(Slotted)[kept].__get__(y))
+        _set_class(self, type(y))
 
     @property
     def ndim(self) -> int:
@@ -245,7 +252,7 @@ class Proxy(Slotted):
             return float(self._val) if self._tracer.independent(op) else self._steer("float", float)  # type: ignore[no-any-return]
         if formats(_getframe(1)):
             return float(behind(self))
-        raise lost(self, "float(x) or a C function asked for a plain float",
+        raise lost(self, asker(_getframe(1)) + "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
                     "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
 

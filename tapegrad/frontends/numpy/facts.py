@@ -16,7 +16,7 @@ from tapegrad.frontends.numpy.shape import numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.text import text_of
-from tapegrad.rules.op import Traced
+from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
 
 # -- dtypes
@@ -164,3 +164,22 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
 @means(np.astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     return ops.astype(x, dtype=np.dtype(dtype)) if copy or np.dtype(dtype) != dtype_of(x) else x
+
+
+def _overlaps(fn: Any) -> Any:
+    """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as its arguments lie apart."""
+    def meaning(a: Any, b: Any, /, max_work: Any = None) -> bool:
+        arrays = [x for x in (a, b) if isinstance(x, Traced)]
+        plainly = [x for x in (a, b) if not isinstance(x, Traced) and isinstance(x, np.ndarray)]
+        given = [plain(op.val) for op in tracer_of(arrays).tape.inputs if isinstance(plain(op.val), np.ndarray)]
+        inputs = [x for x in given if any(np.may_share_memory(x, plain(y)) for y in arrays)]
+        if plainly and inputs:
+            raise refused(f"np.{fn.__name__} of an argument and an array of the program's", "it differs from call to call", "pass both as arguments")
+        arrays[0]._tracer.guard_apart()
+        arrays[0]._tracer.guard_layout()
+        return bool(fn(plain(a), plain(b), max_work))
+    return meaning
+
+
+register(np.may_share_memory, _overlaps(np.may_share_memory), constant=True)
+register(np.shares_memory, _overlaps(np.shares_memory), constant=True)

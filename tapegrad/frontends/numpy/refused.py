@@ -13,9 +13,8 @@ refuse(np.packbits, np.unpackbits, np.ndarray.byteswap, np.ndarray.getfield,
 refuse(np.ndarray.setfield, why="it writes the bytes of other numbers into numbers", try_="x[...] = value", derivative=True)
 refuse(np.save, np.savetxt, np.savez, np.savez_compressed, np.ndarray.dump, np.ndarray.dumps, np.ndarray.tobytes, np.ndarray.tofile,
        np.ndarray.data, np.ndarray.ctypes, why="the numbers leave the program, and their gradient with them", try_=DROPPED)
-refuse(np.may_share_memory, np.shares_memory, np.ndarray.base,
-       why="which memory arrays share is not a question of values, and differs from run to run",
-       try_="np.may_share_memory(tg.value(x), tg.value(y))")
+refuse(np.ndarray.base, why="which memory arrays share is not a question of values, and differs from run to run",
+       try_="np.may_share_memory(x, y)")
 refuse(np.lib.stride_tricks.as_strided, why="it reads memory by strides, whatever array that belongs to", derivative=True,
        try_="np.lib.stride_tricks.sliding_window_view(x, shape), or an index")
 refuse(np.busday_count, np.busday_offset, np.is_busday, np.datetime_as_string, np.isnat, why="dates have no derivative", try_=DROPPED)

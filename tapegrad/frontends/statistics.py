@@ -1,0 +1,109 @@
+"""How the standard library's `statistics` is written in ops: sums that lose no digits, where it has fractions."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import register
+
+
+def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
+    def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(composite)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = tuple(map(_listed, args)), {name: _listed(arg) for name, arg in kwargs.items()}
+            fn(*map(_plain, args), **{name: _plain(arg) for name, arg in kwargs.items()})
+            return composite(*args, **kwargs)
+        register(fn, checked)
+        return checked
+    return decorate
+
+
+def _listed(x: Any) -> Any:
+    return list(x) if not isinstance(x, (str, int, float)) and hasattr(x, "__iter__") else x
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, list):
+        return [_plain(part) for part in x]
+    return plain(x) if isinstance(x, Traced) else x
+
+
+@means(statistics.mean)
+def mean(data: Any) -> Any:
+    return math.fsum(data) / len(data)
+
+
+@means(statistics.fmean)
+def fmean(data: Any, weights: Any = None) -> Any:
+    return mean(data) if weights is None else math.fsum([x * w for x, w in zip(data, weights)]) / math.fsum(weights)
+
+
+@means(statistics.geometric_mean)
+def geometric_mean(data: Any) -> Any:
+    return math.exp(mean([math.log(x) for x in data]))
+
+
+@means(statistics.harmonic_mean)
+def harmonic_mean(data: Any, weights: Any = None) -> Any:
+    weights = [1.0] * len(data) if weights is None else weights
+    return math.fsum(weights) / math.fsum([w / x for x, w in zip(data, weights)])
+
+
+def _squares(data: Any, center: Any) -> Any:
+    center = mean(data) if center is None else center
+    return math.fsum([(x - center) ** 2 for x in data])
+
+
+@means(statistics.variance)
+def variance(data: Any, xbar: Any = None) -> Any:
+    return _squares(data, xbar) / (len(data) - 1)
+
+
+@means(statistics.pvariance)
+def pvariance(data: Any, mu: Any = None) -> Any:
+    return _squares(data, mu) / len(data)
+
+
+@means(statistics.stdev)
+def stdev(data: Any, xbar: Any = None) -> Any:
+    return math.sqrt(variance(data, xbar))
+
+
+@means(statistics.pstdev)
+def pstdev(data: Any, mu: Any = None) -> Any:
+    return math.sqrt(pvariance(data, mu))
+
+
+def _products(x: Any, y: Any) -> Any:
+    a, b = mean(x), mean(y)
+    return math.fsum([(p - a) * (q - b) for p, q in zip(x, y)])
+
+
+if hasattr(statistics, "covariance"):  # Python 3.10
+    @means(statistics.covariance)
+    def covariance(x: Any, y: Any) -> Any:
+        return _products(x, y) / (len(x) - 1)
+
+    def correlation(x: Any, y: Any, *, method: str = "linear") -> Any:
+        if method == "ranked":  # of places, which are constant almost everywhere
+            return statistics.correlation(_plain(x), _plain(y), method=method)  # type: ignore[call-arg]
+        return _products(x, y) / math.sqrt(_products(x, x) * _products(y, y))
+
+    means(statistics.correlation)(correlation)
+
+    @means(statistics.linear_regression)
+    def linear_regression(x: Any, y: Any, *, proportional: bool = False) -> Any:
+        if proportional:
+            slope, intercept = math.fsum([p * q for p, q in zip(x, y)]) / math.fsum([p * p for p in x]), 0.0
+        else:
+            slope = _products(x, y) / _products(x, x)
+            intercept = mean(y) - slope * mean(x)
+        return statistics.LinearRegression(slope=slope, intercept=intercept)
