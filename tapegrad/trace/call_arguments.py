@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.errors import INTERNAL, ConcretizationError, user_location
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
@@ -55,6 +55,8 @@ def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str
 
 def asker(frame: FrameType) -> str:
     """Return which C function a frame calls just now, and by what expression it is held: "" where the interpreter, or the file, does not tell."""
+    while frame.f_code.co_filename in INTERNAL and frame.f_back is not None:
+        frame = frame.f_back
     code, at = frame.f_code, frame.f_lasti
     if not hasattr(code, "co_positions") or not dis.opname[code.co_code[at]].startswith("CALL"):
         return ""

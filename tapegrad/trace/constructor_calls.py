@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, MemberDescriptorType, ModuleType
+from types import CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from tapegrad.rules.op import Traced, holds_traced
@@ -73,7 +73,8 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
         return _among(args)
     if callee[-1] == "getattr":
         return name in frame.f_code.co_consts
-    return callee[-1] != "?" and _is_or_holds(_found(callee, frame), shim)
+    found = None if callee[-1] == "?" else _found(callee, frame)
+    return _is_or_holds(found, shim) or (type(found) is FunctionType and _among(args))  # it gets its arguments: `f(*map(np.array, rows))`
 
 
 def _found(path: tuple[str, ...], frame: FrameType) -> Any:

@@ -94,7 +94,9 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         there = stand_in(value.__func__)
         return value if there is value.__func__ else staticmethod(there)
     if issubclass(kind, tuple):
-        found = [replacement(part, None, depth - 1) for part in tuple.__iter__(value)] if depth and len(value) <= FEW else value
+        if not depth or tuple.__len__(value) > FEW:
+            return value
+        found = [replacement(part, None, depth - 1) for part in tuple.__iter__(value)]
         return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple.__new__(kind, found)
     if value is np:
         return numpy_module()

@@ -96,7 +96,7 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
                 near[id(x)] = x
             stack += [value for _, value in parts(x)] if kind is not FunctionType and _is_small(x) else ()
         else:
-            stack += tuple.__iter__(x) if len(x) <= FEW else ()
+            stack += tuple.__iter__(x) if _is_small(x) else ()
     return roots
 
 
@@ -104,7 +104,8 @@ _HOLDING = (FunctionType, CellType, functools.partial)
 
 
 def _is_small(x: Any) -> bool:
-    return not issubclass(type(x), (dict, list)) or len(x) <= FEW
+    base = next((base for base in (dict, list, tuple) if issubclass(type(x), base)), None)
+    return base is None or base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
 
 
 def replaced_few(x: Any) -> bool:
@@ -169,7 +170,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.keywords)
             stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__) else None)
         elif issubclass(kind, tuple):
-            stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if len(x) <= FEW else ()
+            stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
         elif kind is _CACHED:
             stack.append(x.__wrapped__)
         elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):

@@ -177,7 +177,9 @@ def numpy_module() -> ModuleType:
     STAND_IN.update(found)
     FOREIGN.update({made: FOREIGN[fn] for fn, made in found.items() if fn in FOREIGN})
     kinds = set(map(type, STAND_IN))
-    vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in vars(np).items()})
+    public = {name: vars(np)[name] for name in np.__all__ if name in vars(np)}
+    vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in public.items()})
+    vars(module)["__getattr__"] = functools.partial(getattr, np)  # other names may come and go
     return module
 
 
@@ -199,6 +201,8 @@ def original(x: Any) -> Any:
         return INSTEAD[id(x)][1]
     if type(x) is GlobalGenerator:
         return x._generator
+    if type(x) is ModuleType:
+        return np if x is numpy_module() else x
     if type(x) is Attribute:
         return x.value
     fn = getattr(x, "__wrapped__", None) if type(x) is FunctionType else None

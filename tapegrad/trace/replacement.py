@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.context import LISTENERS
-from tapegrad.trace.holders import parts, put, replaced
-from tapegrad.trace.interposition import INSTEAD, stand_in_code, stand_ins
-from tapegrad.tree.copies import CODE, running
+from tapegrad.trace.holders import FEW, parts, put, replaced
+from tapegrad.trace.interposition import INSTEAD, original, stand_in_code, stand_ins
+from tapegrad.tree.copies import CODE, Attribute, running
 
 _lock = threading.RLock()
 
@@ -72,7 +72,7 @@ class Interposition:
             known = replaced(holder)
             for place, (value, there) in known.items():
                 put(holder, place, there)
-                if type(there) is not FunctionType:
+                if type(there) not in (FunctionType, ModuleType):
                     INSTEAD[id(there)] = there, value
         self.held[id(holder)] = known, count + 1
 
@@ -83,11 +83,12 @@ class Interposition:
             self.held[id(holder)] = known, count - 1
             return
         if known:
-            before = {id(there): value for value, there in known.values()}
-            for place, there in [(place, holder[place]) for place in known if place in holder] if type(holder) is dict else parts(holder):
-                if id(there) in before:  # in a list it may stand elsewhere by now
-                    put(holder, place, before[id(there)])
-        for _, there in known.values():
+            # in a small one all is looked at: what the program has put there meanwhile may stand in for something too
+            whole = not issubclass(type(holder), dict) or dict.__len__(holder) <= FEW
+            for place, there in parts(holder) if whole else [(place, holder[place]) for place in known if place in holder]:
+                if type(there) is not Attribute and (value := original(there)) is not there:
+                    put(holder, place, value)
+        for _, there in known.values():  # each made for this holder
             INSTEAD.pop(id(there), None)
 
     def swap(self, fn: FunctionType) -> None:

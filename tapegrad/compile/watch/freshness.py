@@ -210,7 +210,7 @@ class Sequence:
     __slots__ = ("items", "kind", "then")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.then = type(value), parts_of(value)
+        self.kind, self.then = type(value), [original(part) for part in parts_of(value)]
         self.items = None if all(type(check) is Plain for check in checks) else checks
 
     def __call__(self, found: Any) -> bool:

@@ -191,7 +191,7 @@ class Reads:
         if not self.library and imports_by_name(code, scope):
             self.refused = self.refused or "it imports modules by names that it computes"
         for owner, name in chains(code):
-            held = scope.get(owner)
+            held = original(scope.get(owner))
             if not isinstance(held, ModuleType):
                 continue
             if (type(vars(held)[name]) in _DATA and vars(held)[name] is not sys.modules and is_foreign(held.__name__) if name in vars(held)
@@ -347,7 +347,7 @@ class Reads:
                 if type(key) not in _DATA:
                     self.explore(key, f"a key of {label}")
             return Table(x, [self.explore(original(part), f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
-        checks = [self.explore(part, f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
+        checks = [self.explore(original(part), f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
         return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 
     def is_too_much(self, size: int, label: str) -> bool:

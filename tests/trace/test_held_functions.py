@@ -1,0 +1,245 @@
+"""Functions that are replaced while a trace runs, wherever a program holds them: lists, tuples, classes, objects, defaults, partials, closures."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+HELPER = '''
+import collections, dataclasses, functools, math, types
+import numpy as np
+from math import cos, exp, sin
+from numpy import zeros
+
+TABLE = {"f": sin, "z": zeros, 3: exp}
+LIST = [sin, cos, exp]
+TUPLE = (sin, (cos, exp))
+NEST = {"a": [sin, (cos, exp)], "b": {"c": zeros}}
+PAIR = collections.namedtuple("Pair", "f g")(sin, cos)
+DEFAULT = collections.defaultdict(lambda: sin)
+SPACE = types.SimpleNamespace(f=sin)
+POWER = functools.partial(math.pow, 2.0)
+HANDED = functools.partial(lambda f, x: f(x), sin)
+REGISTRY = {}
+
+def register(name):
+    def decorate(f):
+        REGISTRY[name] = f
+        return f
+    return decorate
+
+register("sin")(sin)
+
+def by_default(x, f=sin, *, g=cos):
+    return f(x) * g(x)
+
+def by_defaults(x, fs=(sin, cos)):
+    return fs[0](x) * fs[1](x)
+
+def closure(f):
+    def call(x):
+        return f(x)
+    return call
+
+CLOSURE = closure(sin)
+CHAIN = functools.reduce(lambda f, g: lambda x: g(f(x)), [sin, cos, exp])
+
+def cached(f):
+    cache = {"f": f}
+    @functools.wraps(f)
+    def call(*args):
+        return cache["f"](*args)
+    return call
+
+CACHED = cached(sin)
+
+@functools.singledispatch
+def dispatched(x):
+    return sin(x)
+
+class Layer:
+    act = math.tanh
+    make = staticmethod(np.array)
+    table = {"s": sin}
+    def __init__(self, f=math.sin):
+        self.f = f
+    def by_class(self, x):
+        return self.act(x) * self.make([x, x * x]).sum() * self.table["s"](x)
+    def __call__(self, x):
+        return self.f(x)
+
+class Child(Layer):
+    pass
+
+OBJECT = Layer(cos)
+
+@dataclasses.dataclass
+class Data:
+    act: object = math.tanh
+    def __call__(self, x):
+        return self.act(x)
+
+DATA = Data()
+
+class Slots:
+    __slots__ = ("f",)
+    def __init__(self, f):
+        self.f = f
+
+SLOTS = Slots(sin)
+'''
+MIDDLE = '''
+import held_helper as h
+from held_helper import LIST, TABLE, sin as sine
+
+def by_module(x):
+    return h.sin(x) * sine(x)
+
+def by_list(x):
+    return sum(f(x) for f in LIST) * TABLE["f"](x)
+'''
+
+
+def _made() -> tuple[Any, Any]:
+    for name, text in (("held_helper", HELPER), ("held_middle", MIDDLE)):
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(text, f"{name}.py", "exec"), vars(module))
+    return sys.modules["held_helper"], sys.modules["held_middle"]
+
+
+h, m = _made()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _modules() -> Iterator[None]:
+    yield
+    del sys.modules["held_helper"], sys.modules["held_middle"]
+
+
+def written(z: Any, x: Any) -> Any:
+    z[0] = x
+    return (z * z).sum()
+
+
+def product(a: Any, b: Any) -> Any:
+    return (a * b).sum()
+
+
+PROGRAMS: dict[str, Any] = {
+    "a dict": lambda x: h.TABLE["f"](x) * h.TABLE[3](x), "a list": lambda x: sum(f(x) for f in h.LIST), "a tuple": lambda x: h.TUPLE[0](x) * h.TUPLE[1][1](x),
+    "nested": lambda x: h.NEST["a"][0](x) * h.NEST["a"][1][1](x) + written(h.NEST["b"]["c"](3), x), "a named tuple": lambda x: h.PAIR.f(x) * h.PAIR.g(x),
+    "a default dict": lambda x: h.DEFAULT["any"](x), "a namespace": lambda x: h.SPACE.f(x), "a partial": lambda x: h.POWER(x) * h.HANDED(x),
+    "a partial made there": lambda x: functools.partial(math.pow, 2.0)(x), "a partial itself": functools.partial(math.pow, 2.0),
+    "a partial of a function": functools.partial(lambda f, x: f(x), math.sin), "a registry": lambda x: h.REGISTRY["sin"](x),
+    "defaults": lambda x: h.by_default(x) * h.by_defaults(x), "its own default": lambda x, f=math.sin: f(x), "a closure": lambda x: h.CLOSURE(x),
+    "a closure itself": h.CLOSURE, "a chain": lambda x: h.CHAIN(x), "a wrapper's cache": lambda x: h.CACHED(x), "singledispatch": lambda x: h.dispatched(x),
+    "a class": lambda x: h.Layer().by_class(x), "a base class": lambda x: h.Child().by_class(x), "an object": lambda x: h.OBJECT(x), "a new object": lambda x: h.Layer(math.exp)(x),
+    "an object itself": h.Layer(math.sin), "its method": h.Layer(math.sin).by_class, "a dataclass": lambda x: h.DATA(x), "a dataclass itself": h.DATA,
+    "slots": lambda x: h.SLOTS.f(x), "a module's name": m.by_module, "two modules on": lambda x: m.by_list(x),
+    "map": lambda x: sum(map(math.sin, [x, 2 * x])), "map of a constructor": lambda x: np.sum(list(map(np.array, [[x, 1.0], [x, x]]))),
+    "unpacked": lambda x: product(*map(np.asarray, ([x, 1.0], [2 * x, x]))), "getattr": lambda x: getattr(np, "sin")(x) * getattr(math, "exp")(x),  # noqa: B009
+    "getattr of a constructor": lambda x: written(getattr(np, "zeros")(3), x),  # noqa: B009
+    "an argument": lambda x: (lambda f, y: f(y))(math.sin, x), "reduce": lambda x: functools.reduce(lambda a, f: f(a), [math.sin, math.exp], x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*asks weakref:tapegrad.RetraceWarning")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_function_is_found_wherever_it_is_held(name: str) -> None:
+    f = PROGRAMS[name]
+    step = tg.value_and_grad(f, warmup=1)
+    for x in (0.7, 0.71, 0.72, 0.7):
+        slope = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+        for value, (_, dx) in (tg.grad(f, x), step(x)):
+            assert value == pytest.approx(f(x), rel=1e-12)
+            assert dx == pytest.approx(slope, rel=1e-6)
+    assert step.stats.hits == 3 or name == "singledispatch"  # which asks a weak table
+
+
+@pytest.mark.parametrize(("f", "held"), [
+    (lambda f, x: f(x), math.sin), (lambda t, x: t["f"](x), {"f": math.sin}), (lambda t, x: t[0](x), [math.sin]), (lambda t, x: t[0][0](x), ([math.sin],)),
+    (lambda o, x: o(x), h.Layer(math.sin)),
+])
+def test_functions_among_the_arguments(f: Any, held: Any) -> None:
+    assert tg.grad(f, held, 0.7)[1][2] == pytest.approx(math.cos(0.7))
+    step = tg.value_and_grad(f, warmup=1)
+    for x in (0.7, 0.8, 0.9):
+        assert step(held, x)[1][2] == pytest.approx(math.cos(x))
+
+
+def test_all_is_restored_and_what_the_program_puts_there_stays() -> None:
+    def state() -> list[Any]:
+        held = [h.LIST, h.TUPLE, h.PAIR, h.by_default.__defaults__, h.by_defaults.__defaults__, h.POWER.func, h.HANDED.args, h.CLOSURE.__closure__[0].cell_contents,
+                np, h.np, vars(h.Layer)["act"], vars(h.Layer)["make"], vars(h.OBJECT), vars(h.SPACE), h.SLOTS.f, h.NEST]
+        return [list(x) if type(x) is list else dict(x) if type(x) is dict else x for x in held]
+    before = state()
+    for f in PROGRAMS.values():
+        tg.grad(f, 0.7)
+        with pytest.raises(ZeroDivisionError):
+            tg.grad(lambda x, f=f: f(x) + 1 // int(x * 0), 0.7)
+    assert all(a is b or a == b for a, b in zip(before, state()))
+    assert h.LIST[0] is math.sin and h.by_default.__defaults__[0] is math.sin and h.TUPLE[1][1] is math.exp
+
+    def changes(x: Any) -> Any:
+        h.LIST.insert(0, abs)
+        h.TABLE["f"] = math.cos
+        return h.LIST[1](x)
+    tg.grad(changes, 0.7)
+    assert h.LIST[0] is abs and h.LIST[1] is math.sin and h.TABLE["f"] is math.cos
+    h.LIST.pop(0)
+    h.TABLE["f"] = math.sin
+
+
+def test_other_threads_never_notice() -> None:
+    failures: list[Any] = []
+    sine, zeros = math.sin(1.0), np.zeros
+
+    def ordinary() -> None:
+        for _ in range(800):
+            found = h.LIST[0](1.0), h.TUPLE[0](1.0), h.Layer.act(1.0), h.by_default(1.0), h.POWER(1.0), type(h.TABLE["z"](2)), np.sqrt([4.0, 9.0]).tolist()
+            if found != (sine, sine, math.tanh(1.0), sine * math.cos(1.0), 2.0, np.ndarray, [2.0, 3.0]):
+                failures.append(found)
+    threads = [threading.Thread(target=ordinary) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        for f in PROGRAMS.values():
+            tg.grad(f, 0.7)
+    for thread in threads:
+        thread.join()
+    assert not failures and h.TABLE["z"] is zeros
+
+
+def by_names_of_others(x: Any) -> Any:
+    return vars(math)["sin"](x)
+
+
+def test_what_is_reached_by_none_of_this_is_refused_with_its_holder() -> None:
+    with pytest.raises(tg.errors.ConcretizationError, match=r"held in FLOATS\['f'\] of test_held_functions.py: float\(x\) or a C function"):
+        tg.grad(lambda x: FLOATS["f"](x), 0.7)
+    with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py"):
+        tg.grad(by_names_of_others, 0.7)
+    with pytest.raises(tg.errors.ConcretizationError, match=r"numpy.broadcast: np.asarray or another C function"):
+        tg.grad(lambda x: np.broadcast(x, x).size * x, 0.7)
+
+
+FLOATS = {"f": float}
+
+
+def test_compiled_code_gets_plain_arrays() -> None:
+    rng = np.random.default_rng(0)
+
+    def f(x: Any) -> Any:
+        a, b = map(rng.normal, [0.0, 1.0], [1.0, 1.0], [3, 3])  # compiled: makes its arrays by np.empty, and fills them
+        return x * len(a) * len(list(map(rng.normal, [0.0], [1.0], [3]))) * len(getattr(rng, "normal")(size=3)) * len(b)  # noqa: B009
+    assert tg.grad(f, 2.0)[1][1] == 27.0
