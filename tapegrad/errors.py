@@ -7,7 +7,7 @@
 | np.float64(x) | ConcretizationError |
 | math.ulp(x): compiled code asks for a number | ConcretizationError |
 | np.broadcast(x): compiled code asks for an array | ConcretizationError |
-| np.sqrt([x, x]): a ufunc of a list | ConcretizationError |
+| outside * [x, x]: an operator of a plain array and a list | ConcretizationError |
 | pickle.dumps(x) | ConcretizationError |
 | outside[0] = x, an array made outside | ConcretizationError |
 | np.add(x, x, out=outside) | MutationError |
@@ -16,7 +16,7 @@
 | an argument is written to by another name | MutationError |
 | scipy.special.airy(x): no op | UnknownFunction |
 | np.packbits(x): no tape can hold it | UnknownFunction |
-| statistics.mean([x, x]), of the standard library | UnknownFunction |
+| x.as_integer_ratio(): an attribute that nobody registered | UnknownFunction |
 | np.add.at(whole, 0, x): a float added to ints | UnknownFunction |
 | x * o, an array and an object of the user's that NumPy goes through | UnknownFunction |
 | pow(x, 2, 3) | UnknownFunction |
@@ -31,7 +31,7 @@
 | an array as output, and no seed | ArgumentError |
 | an output that is no number | ArgumentError |
 | an array of objects or records, by which to differentiate | ArgumentError |
-| x.shape = (4,) | UnknownFunction |
+| x.shape = (4,) of an argument | UnknownFunction |
 | the sweep of a tape that was not rewritten | ArgumentError |
 | a second rule | DuplicateRule |
 | a call that raises in a replay | ReplayError |

@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 import re
-import statistics
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Number
@@ -95,7 +94,7 @@ TABLE = {
     "np.float64(x)": (lambda: tg.grad(lambda x: np.float64(x), *ONE), "plain float"),
     "math.ulp(x): compiled code asks for a number": (lambda: tg.grad(lambda x: math.ulp(x), *ONE), "plain float"),
     "np.broadcast(x): compiled code asks for an array": (lambda: tg.grad(lambda x: np.broadcast(x), *TWO), "plain array"),
-    "np.sqrt([x, x]): a ufunc of a list": (lambda: tg.grad(lambda x: np.sqrt([x, x]), *ONE), "plain"),
+    "outside * [x, x]: an operator of a plain array and a list": (lambda: tg.grad(lambda x: OUTSIDE[:2] * [x, x], *ONE), "plain"),
     "pickle.dumps(x)": (lambda: tg.grad(lambda x: pickle.dumps(x), *ONE), "pickled"),
     "outside[0] = x, an array made outside": (lambda: tg.grad(_write_outside, *ONE), "plain float"),
     "np.add(x, x, out=outside)": (lambda: tg.grad(lambda x: np.add(x, x, out=OUTSIDE), *ONE), "does not own"),
@@ -104,7 +103,7 @@ TABLE = {
     "an argument is written to by another name": (lambda: tg.grad(_by_another_name, SHARED), "x was written to"),
     "scipy.special.airy(x): no op": (lambda: tg.grad(lambda x: scipy.special.airy(x), *TWO), "airy"),
     "np.packbits(x): no tape can hold it": (lambda: tg.grad(lambda x: np.packbits(x), *TWO), "packbits"),
-    "statistics.mean([x, x]), of the standard library": (lambda: tg.grad(lambda x: statistics.mean([x, x]), *ONE), "as_integer_ratio"),
+    "x.as_integer_ratio(): an attribute that nobody registered": (lambda: tg.grad(lambda x: x.as_integer_ratio(), *ONE), "as_integer_ratio"),
     "np.add.at(whole, 0, x): a float added to ints": (lambda: tg.grad(_adds_to_ints, np.arange(2), 0.5), "add.at of float64 into int64"),
     "x * o, an array and an object of the user's that NumPy goes through": (lambda: tg.grad(lambda x: (x * Pair()).sum(), *TWO), "multiply of an array and a Pair"),
     "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
@@ -120,7 +119,7 @@ TABLE = {
     "an array as output, and no seed": (lambda: tg.grad(lambda x: x * 2, *TWO), "seed"),
     "an output that is no number": (lambda: tg.grad(lambda x: "text", *ONE), "no gradient"),
     "an array of objects or records, by which to differentiate": (lambda: tg.grad(lambda o: o[0], np.array([1.0, "a"], object)), "o is an array of objects"),
-    "x.shape = (4,)": (lambda: tg.grad(_reshapes, SHARED), "changes the array itself"),
+    "x.shape = (4,) of an argument": (lambda: tg.grad(_reshapes, SHARED), "changes the array itself"),
     "the sweep of a tape that was not rewritten": (lambda: tg.back(tg.trace(lambda x: np.sin(x) * 2, 1.0)[1]), "a call of sin"),
     "a second rule": (lambda: tg.rrule(np.sin)(lambda x: None), "registered already|has a rule already"),
     "a call that raises in a replay": (lambda: tg.trace(lambda x: np.linalg.inv(x), np.eye(2))[1].play(np.zeros((2, 2))), "Singular matrix"),

@@ -145,13 +145,13 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
 def _ufunc(fn: Any) -> Callable[..., Any]:
     """Return a stand-in for a ufunc: of a list that holds traced values it is what it is of their array."""
     @functools.wraps(fn)
-    def shim(*args: Any, **kwargs: Any) -> Any:
-        kind = type(args[0]) if args else None
-        if kind in PROXIES and len(args) == 1 and not kwargs:
-            return args[0].__array_ufunc__(fn, "__call__", args[0])
-        if kind is list or kind is tuple or (len(args) > 1 and type(args[1]) in _LISTS):
-            args = tuple(map(_array, args))
-        return fn(*args, **kwargs)
+    def shim(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        kind = type(x)
+        if kind in PROXIES and not kwargs and (not args or (len(args) == 1 and type(args[0]) in _DIRECT)):
+            return x.__array_ufunc__(fn, "__call__", x, *args)  # as NumPy would, a microsecond later
+        if kind in _LISTS or (args and type(args[0]) in _LISTS):
+            return fn(_array(x), *map(_array, args), **kwargs)
+        return fn(x, *args, **kwargs)
 
     def reduced(method: str) -> Callable[..., Any]:
         bound = getattr(fn, method)
@@ -162,6 +162,7 @@ def _ufunc(fn: Any) -> Callable[..., Any]:
 
 
 _LISTS = frozenset([list, tuple])
+_DIRECT = frozenset([float, int, complex, bool, np.ndarray, np.float64])
 
 
 def _array(x: Any) -> Any:

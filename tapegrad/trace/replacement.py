@@ -83,8 +83,8 @@ class Interposition:
             self.held[id(holder)] = known, count - 1
             return
         if known:
-            # in a small one all is looked at: what the program has put there meanwhile may stand in for something too
-            whole = not issubclass(type(holder), dict) or dict.__len__(holder) <= FEW
+            # all is looked at, unless it is a module's: what the program has put there meanwhile may stand in for something too
+            whole = type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW)
             for place, there in parts(holder) if whole else [(place, holder[place]) for place in known if place in holder]:
                 if type(there) is not Attribute and (value := original(there)) is not there:
                     put(holder, place, value)
