@@ -5,16 +5,19 @@ variables, defaults, partials, the slots of objects. Tuples cannot be written to
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.registry import CONSTRUCTORS
 from tapegrad.trace.interposition import GENERATORS, numpy_module, stand_in
 from tapegrad.tree.flatten import is_empty
 
+NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
 
 
@@ -23,8 +26,8 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
     kind = type(holder)
     if issubclass(kind, dict):
         yield from list(dict.items(holder))
-    elif issubclass(kind, list):
-        yield from enumerate(list.__iter__(holder))
+    elif issubclass(kind, (list, deque)):
+        yield from enumerate((list if issubclass(kind, list) else deque).__iter__(holder))
     elif kind is CellType:
         yield from () if is_empty(holder) else (("cell_contents", holder.cell_contents),)
     elif kind is FunctionType:
@@ -43,8 +46,8 @@ def put(holder: Any, place: Any, value: Any) -> None:
     kind = type(holder)
     if issubclass(kind, dict):
         dict.__setitem__(holder, place, value)
-    elif issubclass(kind, list):
-        list.__setitem__(holder, place, value)
+    elif issubclass(kind, (list, deque)):
+        (list if issubclass(kind, list) else deque).__setitem__(holder, place, value)
     elif kind is functools.partial:
         func, args = (value, holder.args) if place == "func" else (holder.func, value)
         holder.__setstate__((func, args, holder.keywords, vars(holder)))
@@ -112,7 +115,8 @@ _seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}  # id of a large d
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
     """Return what is to be replaced in a holder, by its places, and by what. A module is gone through again when it has grown."""
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
-        return {place: (value, there) for place, value in parts(holder) if (there := replacement(value, holder)) is not value}
+        return {place: (value, there) for place, value in parts(holder)
+                if type(value) not in NEVER and (there := replacement(value, holder)) is not value}
     count, known = _seen.get(id(holder), (-1, {}))
     if count != len(holder):
         there = {place: (value, replacement(value, holder)) for place, value in parts(holder)}
@@ -120,9 +124,15 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
         known = {place: pair for place, pair in there.items() if pair[0] is not pair[1] and not (foreign and _asks(pair[0]))}
         _seen[id(holder)] = len(holder), known
     for place, (value, _) in known.items():
-        if (now := holder.get(place)) is not value:
-            known[place] = now, replacement(now, holder)
-    return {place: pair for place, pair in known.items() if pair[0] is not pair[1]}
+        if holder.get(place) is not value:
+            return _anew(holder, known)
+    return known
+
+
+def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
+    """Look again at what stands in places that had something to be replaced."""
+    pairs = {place: (now := holder.get(place), replacement(now, holder)) for place in known}
+    return {place: pair for place, pair in pairs.items() if pair[0] is not pair[1]}
 
 
 def _asks(fn: Any) -> bool:

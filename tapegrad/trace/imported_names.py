@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -85,7 +86,7 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
             continue
-        elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple)):
+        elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple, deque)):
             if not issubclass(kind, ModuleType) and not is_foreign(kind.__module__):
                 roots.append(kind)
                 stack.append(attributes(x))
@@ -94,7 +95,7 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
         if not issubclass(kind, tuple):
             if replaced_few(x):
                 near[id(x)] = x
-            stack += [value for _, value in parts(x)] if kind is not FunctionType and _is_small(x) else ()
+            stack += [value for _, value in parts(x) if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
         else:
             stack += tuple.__iter__(x) if _is_small(x) else ()
     return roots
@@ -104,7 +105,7 @@ _HOLDING = (FunctionType, CellType, functools.partial)
 
 
 def _is_small(x: Any) -> bool:
-    base = next((base for base in (dict, list, tuple) if issubclass(type(x), base)), None)
+    base = next((base for base in (dict, list, tuple, deque) if issubclass(type(x), base)), None)
     return base is None or base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
 
 
@@ -162,7 +163,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.__self__)
         elif kind is property or kind is functools.cached_property:
             stack += [x.fget, x.fset] if kind is property else [x.func]
-        elif issubclass(kind, (dict, list)) or kind in (CellType, functools.partial):
+        elif issubclass(kind, (dict, list, deque)) or kind in (CellType, functools.partial):
             if replaced_few(x):
                 yield x
             stack += [value for _, value in parts(x) if _may_lead(value)] if _is_small(x) else ()
@@ -193,7 +194,7 @@ def _interposed() -> frozenset[int]:
 
 
 def _may_lead(x: Any) -> bool:
-    return callable(x) or issubclass(type(x), (dict, list, tuple, staticmethod, classmethod))
+    return callable(x) or issubclass(type(x), (dict, list, tuple, deque, staticmethod, classmethod))
 
 
 def _captured(fn: FunctionType) -> dict[str, Any]:

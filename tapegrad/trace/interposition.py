@@ -142,23 +142,40 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     return shim
 
 
-def _ufunc(fn: Any) -> Callable[..., Any]:
-    """Return a stand-in for a ufunc: of a list that holds traced values it is what it is of their array."""
-    @functools.wraps(fn)
-    def shim(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+class Ufunc:
+    """Stands in for a ufunc: of a list that holds traced values it is what it is of their array."""
+
+    __slots__ = ("_fn",)
+
+    def __init__(self, fn: Any) -> None:
+        self._fn = fn
+
+    def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
         kind = type(x)
         if kind in PROXIES and not kwargs and (not args or (len(args) == 1 and type(args[0]) in _DIRECT)):
-            return x.__array_ufunc__(fn, "__call__", x, *args)  # as NumPy would, a microsecond later
+            return x.__array_ufunc__(self._fn, "__call__", x, *args)  # as NumPy would, a microsecond later
         if kind in _LISTS or (args and type(args[0]) in _LISTS):
-            return fn(_array(x), *map(_array, args), **kwargs)
-        return fn(x, *args, **kwargs)
+            return self._fn(_array(x), *map(_array, args), **kwargs)
+        return self._fn(x, *args, **kwargs)
 
-    def reduced(method: str) -> Callable[..., Any]:
-        bound = getattr(fn, method)
-        return functools.wraps(bound)(lambda array, *args, **kwargs: bound(_array(array), *args, **kwargs))
-    shim.__dict__.update({name: getattr(fn, name) for name in dir(fn) if not name.startswith("__")})
-    shim.__dict__.update({name: reduced(name) for name in ("reduce", "accumulate", "reduceat")})
-    return shim
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._fn, name)
+        if name not in ("reduce", "accumulate", "reduceat"):
+            return found
+        return functools.wraps(found)(lambda array, *args, **kwargs: found(_array(array), *args, **kwargs))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.ufunc
+
+    def __hash__(self) -> int:
+        return hash(self._fn)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self._fn or other is self
+
+    def __repr__(self) -> str:
+        return repr(self._fn)
 
 
 _LISTS = frozenset([list, tuple])
@@ -174,9 +191,7 @@ def numpy_module() -> ModuleType:
     """Return what a program's modules have in place of numpy while a trace runs: its ufuncs take lists of traced values."""
     module = ModuleType(np.__name__, np.__doc__)
     stand_ins()
-    found = {fn: _ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc}
-    STAND_IN.update(found)
-    FOREIGN.update({made: FOREIGN[fn] for fn, made in found.items() if fn in FOREIGN})
+    STAND_IN.update({fn: Ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc})
     kinds = set(map(type, STAND_IN))
     public = {name: vars(np)[name] for name in np.__all__ if name in vars(np)}
     vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in public.items()})
@@ -202,6 +217,8 @@ def original(x: Any) -> Any:
         return INSTEAD[id(x)][1]
     if type(x) is GlobalGenerator:
         return x._generator
+    if type(x) is Ufunc:
+        return x._fn
     if type(x) is ModuleType:
         return np if x is numpy_module() else x
     if type(x) is Attribute:

@@ -134,7 +134,8 @@ class Proxy(Slotted):
     @shape.setter
     def shape(self, shape: Any) -> None:
         if any(x is self for x in self._tracer.inputs):
-            raise refused("x.shape = ... of an argument", "it changes the caller's array itself, and not its numbers", "x = x.reshape(...)")
+            raise refused("x.shape = ... of an argument", "it changes the array itself, which is the caller's, and not its numbers",
+                          "x = x.reshape(...)")
         y = FOREIGN[np.ndarray.reshape](self, shape)
         if not np.may_share_memory(behind(y), behind(self)) and y.size:
             raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")

@@ -9,8 +9,8 @@ from typing import Any
 
 from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.context import LISTENERS
-from tapegrad.trace.holders import FEW, parts, put, replaced
-from tapegrad.trace.interposition import INSTEAD, original, stand_in_code, stand_ins
+from tapegrad.trace.holders import NEVER, parts, put, replaced
+from tapegrad.trace.interposition import INSTEAD, Ufunc, original, stand_in_code, stand_ins
 from tapegrad.tree.copies import CODE, Attribute, running
 
 _lock = threading.RLock()
@@ -71,8 +71,11 @@ class Interposition:
         if known is None:
             known = replaced(holder)
             for place, (value, there) in known.items():
-                put(holder, place, there)
-                if type(there) not in (FunctionType, ModuleType):
+                if type(holder) is dict:
+                    holder[place] = there
+                else:
+                    put(holder, place, there)
+                if type(there) not in (FunctionType, ModuleType, Ufunc):
                     INSTEAD[id(there)] = there, value
         self.held[id(holder)] = known, count + 1
 
@@ -82,11 +85,15 @@ class Interposition:
         if count > 1:
             self.held[id(holder)] = known, count - 1
             return
-        if known:
-            # all is looked at, unless it is a module's: what the program has put there meanwhile may stand in for something too
-            whole = type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW)
-            for place, there in parts(holder) if whole else [(place, holder[place]) for place in known if place in holder]:
-                if type(there) is not Attribute and (value := original(there)) is not there:
+        if not known:
+            return
+        if type(holder) is dict and "__builtins__" in holder:
+            for place, (value, there) in known.items():
+                if holder.get(place) is there:
+                    holder[place] = value
+        else:  # what the program has put there meanwhile may stand in for something too
+            for place, there in parts(holder):
+                if type(there) not in NEVER and type(there) is not Attribute and (value := original(there)) is not there:
                     put(holder, place, value)
         for _, there in known.values():  # each made for this holder
             INSTEAD.pop(id(there), None)
