@@ -186,6 +186,26 @@ def _array(x: Any) -> Any:
     return FOREIGN[np.asarray](x) if issubclass(type(x), (list, tuple)) and holds_traced(x) else x
 
 
+class Grid:
+    """Stands in for np.mgrid and np.ogrid: what they make in a traced thread is the program's own, and may be written to."""
+
+    __slots__ = ("_grid",)
+
+    def __init__(self, grid: Any) -> None:
+        self._grid = grid
+
+    def __getitem__(self, key: Any) -> Any:
+        made, tracers = self._grid[key], running.tracers
+        if not tracers:
+            return made
+        owned = functools.partial(_owned, tracers[-1])
+        return tuple(map(owned, made)) if type(made) is tuple else owned(made)
+
+
+def _owned(tracer: Any, x: Any) -> Any:
+    return tracer.proxy(tracer.constant(id(x), x, x), x, tracer)
+
+
 @functools.cache
 def numpy_module() -> ModuleType:
     """Return what a program's modules have in place of numpy while a trace runs: its ufuncs take lists of traced values."""
@@ -195,6 +215,7 @@ def numpy_module() -> ModuleType:
     kinds = set(map(type, STAND_IN))
     public = {name: vars(np)[name] for name in np.__all__ if name in vars(np)}
     vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in public.items()})
+    vars(module).update(mgrid=Grid(np.mgrid), ogrid=Grid(np.ogrid))
     vars(module)["__getattr__"] = functools.partial(getattr, np)  # other names may come and go
     return module
 

@@ -9,6 +9,7 @@ import warnings
 # The library's modules whose functions are not registered yet, and the frontend that does it.
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "optimize", "fft", "ndimage", "spatial.distance")
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
+            **{f"{owner}array_api_compat.common._helpers": "tapegrad.frontends.array_api" for owner in ("", "scipy._lib.", "sklearn.externals.")},
             "torch": "tapegrad.frontends.torch", "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
 
 
@@ -19,7 +20,9 @@ def register_imported() -> None:
     for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
         if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):  # another thread is at it
             try:
-                importlib.import_module(_WAITING[name])
+                frontend = importlib.import_module(_WAITING[name])
+                if hasattr(frontend, "added"):  # one for several
+                    frontend.added(name)
             except (ImportError, AttributeError) as err:
                 warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}", stacklevel=2)
             _WAITING.pop(name, None)

@@ -255,7 +255,8 @@ class Proxy(Slotted):
             return float(behind(self))
         raise lost(self, asker(_getframe(1)) + "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
-                    "hold it inside the function, leave the float() out, or tg.value(x) to drop the gradient on purpose")
+                    "hold it inside the function (np.array(TABLE), not TABLE.copy()), leave the "
+                    "float() out, or tg.value(x) to drop the gradient on purpose")
 
     def _try(self, fn: Callable[[Any], Any]) -> None:
         """Raise what the plain value would, an array or a complex number where one real number is asked for."""

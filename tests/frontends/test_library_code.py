@@ -14,6 +14,7 @@ import scipy.optimize as so
 import scipy.signal as sg
 import scipy.special as sp
 import scipy.stats as ss
+from scipy._lib.array_api_compat.common import _helpers as helpers
 
 import tapegrad as tg
 
@@ -119,8 +120,27 @@ def pair(x: Any) -> list[Any]:
     return [x, 2 * x, 3.0]
 
 
+def on_a_grid(x: Any) -> Any:
+    y = np.mgrid[0:2:1.0, 0:3:1.0][0]
+    a, b = np.ogrid[0:2, 0:3]
+    y[0, 0] = x[0]
+    return (y * x[1] + a * x[2] * b).sum()
+
+
+def by_the_standard(x: Any) -> Any:
+    xp = x.__array_namespace__()
+    z = xp.zeros(5)
+    z[0] = x[1]
+    return xp.sum(xp.stack([x, xp.asarray(Y), z]) ** 2)
+
+
+def by_the_compatible(x: Any) -> Any:
+    xp = helpers.array_namespace(x, Y)
+    return xp.sum(xp.concat([x, xp.linspace(0.0, 1.0, 4), xp.zeros_like(x), xp.ones(2) * x[0]]) * 2)
+
+
 OTHERS: dict[str, tuple[Any, Any]] = {
-    "x.shape = ...": (reshaped, X), "of a view": (of_a_view, X), "ufunc.at": (multiplied_at, X), "require": (required, X), "testing": (checked, X),
+    "mgrid": (on_a_grid, X), "the array API": (by_the_standard, X), "array_api_compat": (by_the_compatible, X), "x.shape = ...": (reshaped, X), "of a view": (of_a_view, X), "ufunc.at": (multiplied_at, X), "require": (required, X), "testing": (checked, X),
     "may_share_memory": (overlapping, X), "indices": (indices(3), X), "add.reduceat": (lambda x: total(np.add.reduceat(x * x, [0, 3, 1, 1])), X),
     "maximum.reduceat": (lambda x: total(np.maximum.reduceat(np.outer(x, Y), [0, 2], axis=1)), X), "copy if needed": (lambda x: total(np.array(x, copy=np._CopyMode.IF_NEEDED)), X),  # type: ignore[attr-defined]
     "fromiter": (lambda x: np.fromiter((v * v for v in x), float).sum(), X), "fromiter of few": (lambda x: np.fromiter((v * v for v in x), float, 2).sum(), X),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +22,6 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import is_writable
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
 
@@ -158,10 +155,6 @@ if hasattr(ss._continuous_distns, "xpx"):
     register(ss._continuous_distns.xpx.apply_where, apply_where)
 if hasattr(ss._continuous_distns, "_lazywhere"):
     register(ss._continuous_distns._lazywhere, lazywhere)
-
-for _name in ("array_api_compat.common._helpers", "scipy._lib.array_api_compat.common._helpers"):
-    if hasattr(sys.modules.get(_name), "is_writeable_array"):  # it asks the class, and a traced value's is not NumPy's
-        register(sys.modules[_name].is_writeable_array, lambda x: isinstance(plain(x), np.ndarray) and is_writable(plain(x)), constant=True)
 
 
 def beta_pdf(x: Any, a: Any, b: Any) -> Any:
