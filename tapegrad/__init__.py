@@ -37,14 +37,15 @@ from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.unroll import unroll
+from tapegrad.transforms.vmap import batchtape, vmap
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
     "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "call", "check", "compile", "explain", "flatgrad",
+    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "explain", "flatgrad",
     "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "hessian", "hvp", "jacobian", "jvp", "linearize", "load", "numbers",
     "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value",
-    "value_and_grad",
+    "value_and_grad", "vmap",
 ]

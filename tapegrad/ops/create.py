@@ -11,11 +11,12 @@ import numpy as np
 
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import PYTHON, cast, numbers_of, result_type, torch_dtype
+from tapegrad.ops.batched_shape import filled, filled_like, like
 from tapegrad.rules.registry import define
 
 
-def _make(name: str, impl: Any, on_torch: Any) -> Any:
-    return define(name, impl, differentiable=False, owns=True, torch=on_torch)
+def _make(name: str, impl: Any, on_torch: Any, batch: Any = None) -> Any:
+    return define(name, impl, differentiable=False, owns=True, torch=on_torch, batch=batch)
 
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
@@ -43,8 +44,8 @@ def _alike(value: Any) -> Any:
 zeros = _make("zeros", np.zeros, _of(0))
 ones = _make("ones", np.ones, _of(1))
 empty = _make("empty", np.zeros, _of(0))  # what the program does not write is 0 on every run
-full = _make("full", np.full, _filled)
-zeros_like = _make("zeros_like", np.zeros_like, _alike(0))
-ones_like = _make("ones_like", np.ones_like, _alike(1))
-empty_like = _make("empty_like", np.zeros_like, _alike(0))
-full_like = _make("full_like", np.full_like, _like)
+full = _make("full", np.full, _filled, filled)
+zeros_like = _make("zeros_like", np.zeros_like, _alike(0), like)
+ones_like = _make("ones_like", np.ones_like, _alike(1), like)
+empty_like = _make("empty_like", np.zeros_like, _alike(0), like)
+full_like = _make("full_like", np.full_like, _like, filled_like)

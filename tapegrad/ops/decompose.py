@@ -22,12 +22,14 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, imag, is_complex, logical_and, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import cumulative_prod, restore
 from tapegrad.ops.shape import concat, flip
 from tapegrad.ops.triangular import cholesky_pullback, halved
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 # -- parts of matrices
@@ -148,9 +150,10 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 
 
 _solved = tensors.matrix_function("linalg.solve")
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, torch=_solve_tensors)
-inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True, torch=tensors.matrix_function("linalg.inv"))
-pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, torch=_pinv_tensor)
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, batch=solve_members, torch=_solve_tensors)
+inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"))
+pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, batch=batching.stacked(2), torch=_pinv_tensor)
 
 
 def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
@@ -196,7 +199,7 @@ def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
     return x[:, 0] if b.ndim == 1 else x, residuals, rank, s
 
 
-lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, torch=_lstsq_tensors)
+lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, batch=False, torch=_lstsq_tensors)
 
 # -- determinants
 
@@ -240,9 +243,10 @@ def _cofactors_tensor(x: Any) -> Any:
         return (det.torch(u) * det.torch(vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
 
 
-det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),), torch=tensors.matrix_function("linalg.det"))
-cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), torch=_cofactors_tensor)
-slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), torch=tensors.matrix_function("linalg.slogdet"))
+det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"))
+cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor)
+slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), batch=batching.stacked(2), torch=tensors.matrix_function("linalg.slogdet"))
 
 # -- triangular factors
 
@@ -267,10 +271,11 @@ def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
 
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
-                  raises=True, torch=lambda x, upper=False: _cholesky(x, upper=upper))
+                  raises=True, batch=batching.stacked(2), torch=lambda x, upper=False: _cholesky(x, upper=upper))
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
-qr = define("qr", np.linalg.qr, vjp=_qr_vjp, torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
+qr = define("qr", np.linalg.qr, vjp=_qr_vjp,
+            batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
 
 # -- eigenvalues and singular values
 
@@ -358,11 +363,13 @@ def _eig_tensor(x: Any) -> Any:
 
 
 _complex_eig = tensors.matrix_function("linalg.eig")
-eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, torch=tensors.matrix_function("linalg.eigh"))
-eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, torch=tensors.matrix_function("linalg.eigvalsh"))
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, torch=_eig_tensor)
-svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, torch=tensors.matrix_function("linalg.svd"))
-svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, torch=tensors.matrix_function("linalg.svdvals"))
+eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigh"))
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True,
+                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"))
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, batch=False, torch=_eig_tensor)
+svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svd"))
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True,
+                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"))
 
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
@@ -377,7 +384,7 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     return (s > tol).sum(-1)
 
 
-matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, on_torch=_matrix_rank)
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2), on_torch=_matrix_rank)
 
 # -- norms
 
@@ -397,4 +404,4 @@ def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool =
     return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None, keepdims)
 
 
-vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), torch=_vector_norm_tensor)
+vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), batch=batching.along(None), torch=_vector_norm_tensor)

@@ -27,6 +27,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.promotion import exactly, number_like
+from tapegrad.rules import batching
 from tapegrad.rules.op import Op, Partial
 from tapegrad.rules.registry import define
 
@@ -81,19 +82,21 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                   torch=of_tensors(name, impl, means, on_torch))
 
 
-def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None) -> Op:
+def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None,
+             **kind: Any) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
-    return define(name, impl, means=means, differentiable=False, raises=raises, torch=of_tensors(name, impl, means, on_torch))
+    return define(name, impl, means=means, differentiable=False, raises=raises, torch=of_tensors(name, impl, means, on_torch), **kind)
 
 
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
     """Define a comparison; complex numbers are compared on the host, since torch does not."""
-    return define(name, comparison, means=(ufunc, comparison), differentiable=False,
+    return define(name, comparison, means=(ufunc, comparison), differentiable=False, batch=batching.elementwise,
                   torch=tensors.of_reals(tensors.exact(of_tensors(name, comparison, (ufunc,))), ufunc))
 
 
 def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
-    return define(name, comparison, means=(ufunc, comparison), differentiable=False, torch=tensors.exact(of_tensors(name, comparison, (ufunc,))))
+    return define(name, comparison, means=(ufunc, comparison), differentiable=False, batch=batching.elementwise,
+                  torch=tensors.exact(of_tensors(name, comparison, (ufunc,))))
 
 
 # -- arithmetic. Python's operators are the implementation: they serve every type of number.
@@ -117,7 +120,8 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
     return divided
 
 
-floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv))
+floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv),
+                        batch=batching.elementwise)
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -267,7 +271,7 @@ def _round(x: Any, decimals: int = 0) -> Any:
     return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale if decimals else _rint(x)
 
 
-round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round)
+round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round, batch=batching.of_first)
 
 
 def _spacing(x: Any) -> Any:
@@ -305,13 +309,13 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
     return torch.complex(_nan_to_num(x.real, **to), _nan_to_num(x.imag, **to)) if x.is_complex() else torch.nan_to_num(x, **to)
 
 
-nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num)
+nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, linear=(0,), torch=lambda x: x.real)
+real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, linear=(0,), torch=lambda x: x.real, batch=batching.elementwise)
 imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), means=(np.imag,), view=True, linear=(0,),
-              torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x))
+              torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
-                   means=(np.conjugate,), linear=(0,), torch="conj_physical")  # Python's number stays one
+                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)  # Python's number stays one
 
 # -- comparison, logic and bits
 
@@ -328,12 +332,12 @@ logical_not = constant("logical_not", np.logical_not, np.logical_not)
 isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False, torch="isfinite")
 isinf = define("isinf", np.isinf, means=(np.isinf,), scalar=math.isinf, differentiable=False, torch="isinf")
 isnan = define("isnan", np.isnan, means=(np.isnan,), scalar=math.isnan, differentiable=False, torch="isnan")
-bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_)
-bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_)
-bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor)
-bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert)
-bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift)
-bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift)
+bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_, batch=batching.elementwise)
+bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_, batch=batching.elementwise)
+bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor, batch=batching.elementwise)
+bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert, batch=batching.elementwise)
+bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift, batch=batching.elementwise)
+bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift, batch=batching.elementwise)
 bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count, on_torch=tensors.on_host(np.bitwise_count))
 gcd = constant("gcd", np.gcd, np.gcd)
 lcm = constant("lcm", np.lcm, np.lcm)
@@ -349,7 +353,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               linear=(1, 2), torch=_where)
+               linear=(1, 2), torch=_where, batch=batching.elementwise)
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
@@ -379,12 +383,12 @@ clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (l
 
 # -- what a user says of a value
 
-stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x)
-array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,))
+stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x, batch=batching.elementwise)
+array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,), batch=batching.elementwise)
 # a Python number as NumPy's, with its arithmetic
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x)
-copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,),
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x, batch=batching.elementwise)
+copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,), batch=batching.of_first,
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,),
+                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
                 torch=lambda x, dtype: tensors.convert(x, dtype))

@@ -17,6 +17,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import inexact_type
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}  # scales by n where the other does by 1
@@ -62,10 +63,10 @@ def _of_tensor(name: str) -> Callable[..., Any]:
     return transform
 
 
-fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,))
-ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,))
-rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,))
-irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,))
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along())
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along())
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along())
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,), batch=batching.along())
 
 # SciPy's round otherwise, and keep single precision
 
@@ -76,7 +77,7 @@ def _of_scipy(name: str) -> Callable[..., Any]:
     return transform
 
 
-scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,))
-scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,))
-scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,))
-scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,))
+scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along())
+scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along())
+scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along())
+scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,), batch=batching.along())

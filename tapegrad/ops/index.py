@@ -19,7 +19,9 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.view_path import Path, add_at, follow, repeats
+from tapegrad.ops.batched_index import read_members, scatter_members, take_members
 from tapegrad.ops.shape import reshape
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
@@ -151,7 +153,7 @@ def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -
 
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent, batch=scatter_members)
 
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -206,9 +208,11 @@ def _getitem_cotangent(dy: Any, _y: Any, x: Any, *index: Any, through: Path = ()
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor)
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor,
+                 batch=read_members)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), torch=getitem.torch)
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), torch=getitem.torch,
+                        batch=read_members)
 
 
 def is_mask(part: Any) -> bool:
@@ -237,6 +241,7 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
 
 
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True, linear=(0,),
+              batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 
 
@@ -250,4 +255,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, linear=(0,), torch=_take_along)
+    raises=True, linear=(0,), torch=_take_along, batch=batching.along_both)

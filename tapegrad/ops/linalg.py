@@ -16,9 +16,11 @@ import numpy as np
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import product, together
+from tapegrad.ops.batched_product import dot_members, einsum_members, matmul_members, tensordot_members, vdot_members
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
+from tapegrad.rules import batching
 from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_matmul
@@ -69,21 +71,24 @@ def _matmul_right(dy: Any, _y: Any, a: Any, _b: Any) -> Any:
 
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True, linear=EACH,
-                torch=product("matmul"), spec=by_matmul)
+                torch=product("matmul"), spec=by_matmul, batch=matmul_members)
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,), linear=EACH,
+    batch=batching.stacked(1, 1),
     torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
-    linear=EACH, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
+    linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
 
 matvec = define("matvec", np.matvec, (
     lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))), means=(np.matvec,), linear=EACH,
+    batch=batching.stacked(2, 1),
     torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
     lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,), linear=EACH,
+    batch=batching.stacked(1, 2),
     torch=lambda v, a: matmul.torch(v.conj()[..., None, :], a)[..., 0, :])
 
 # -- products over any axes
@@ -137,10 +142,11 @@ def _dot(a: Any, b: Any) -> Any:
     return _tensordot(a, b, _dot_axes(a, b)) if a.ndim and b.ndim else torch.mul(*together((a, b)))
 
 
-tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH)
+tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH,
+                   batch=tensordot_members)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
                              lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,  # of stacks: of each pair
-             linear=EACH)
+             linear=EACH, batch=dot_members)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -184,7 +190,8 @@ def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y  # that of one operand is a view of it where nothing is summed
 
 
-einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
+einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH,
+                batch=einsum_members, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
 
 # -- parts of a matrix, the last two axes
 
@@ -195,7 +202,7 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True, linear=(0,),
+    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True, linear=(0,), batch=batching.stacked(2),
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
 
 
@@ -203,5 +210,7 @@ def _triangle(x: Any) -> Any:
     return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
 
 
-tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
-triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,),
+              batch=batching.stacked(2), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,),
+              batch=batching.stacked(2), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))

@@ -18,6 +18,7 @@ from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
+from tapegrad.rules import batching
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_reduction
@@ -55,7 +56,7 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
             return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
-    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, **kind)
+    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, batch=batching.along(None, "all"), **kind)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,12 +143,15 @@ def _place(name: str) -> Callable[..., Any]:
     return place
 
 
-any = constant("any", np.any, on_torch=over_axes(lambda x, axes, keepdim: torch.any(x != 0, axes, keepdim=keepdim)))
-all = constant("all", np.all, on_torch=over_axes(lambda x, axes, keepdim: torch.all(x != 0, axes, keepdim=keepdim)))
-argmax = constant("argmax", np.argmax, on_torch=_place("argmax"))
-argmin = constant("argmin", np.argmin, on_torch=_place("argmin"))
-count_nonzero = constant("count_nonzero", np.count_nonzero, on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)))
-nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, torch=lambda x: torch.nonzero(x, as_tuple=True))
+any = constant("any", np.any, on_torch=over_axes(lambda x, axes, keepdim: torch.any(x != 0, axes, keepdim=keepdim)),
+               batch=batching.along(None, "all"))
+all = constant("all", np.all, on_torch=over_axes(lambda x, axes, keepdim: torch.all(x != 0, axes, keepdim=keepdim)),
+               batch=batching.along(None, "all"))
+argmax = constant("argmax", np.argmax, on_torch=_place("argmax"), batch=batching.along(None))
+argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching.along(None))
+count_nonzero = constant("count_nonzero", np.count_nonzero, on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
+               batch=batching.along(None, "all"))
+nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False, torch=lambda x: torch.nonzero(x, as_tuple=True))
 
 
 # -- running totals
@@ -174,7 +178,8 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, linear=(0,) if ufunc is np.add else ())
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, batch=batching.along(0),
+                  linear=(0,) if ufunc is np.add else ())
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -204,7 +209,8 @@ def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
 def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
     def impl(x: Any, axis: int = 0) -> Any:
         return ufunc.accumulate(x, axis=axis)
-    return define(name, impl, (_back_extreme,), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
+    return define(name, impl, (_back_extreme,),
+    batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
 
 
 cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
@@ -251,4 +257,4 @@ def _recurrence_tangent(ts: Any, a: Any, b: Any, axis: int = 0, reverse: bool = 
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor, linear=_recurrence_tangent)
+    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2))

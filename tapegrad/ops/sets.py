@@ -10,6 +10,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import of_reals, on_host, together
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
@@ -18,15 +19,17 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
 
 
 # where each value comes first, which of them each element is, and how often it comes: the values are read at those places
-unique = define("unique", _unique, differentiable=False, dynamic=True, torch=on_host(_unique))
-isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert),
+unique = define("unique", _unique, differentiable=False, dynamic=True, batch=False, torch=on_host(_unique))
+isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert), batch=batching.of_first,
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
-    None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,),
+    None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,), batch=False,
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64), minlength))
-lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis), on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
+lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
+                   batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
 ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
+                             batch=batching.elementwise,
                              on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)))
-unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True, batch=batching.of_first,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)))

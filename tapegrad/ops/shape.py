@@ -14,7 +14,9 @@ import numpy as np
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import PYTHON, cast, dims, numbers_of, together
+from tapegrad.ops.batched_shape import broadcast, padded, permuted, rolled, tiled
 from tapegrad.ops.elementwise import where
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
@@ -26,7 +28,7 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 # -- one array, its elements once each
 
 reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None), view=True, direct=True, linear=(0,),
-                 torch=lambda x, shape: x.reshape(numbers_of(shape)))
+                 torch=lambda x, shape: x.reshape(numbers_of(shape)), batch=batching.same_shape)
 
 
 def _permute_cotangent(dy: Any, _y: Any, _x: Any, axes: tuple[int, ...] | None = None) -> Any:
@@ -55,13 +57,13 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(dims(x, axis))
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True, linear=(0,),
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True, linear=(0,), batch=permuted,
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
 expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), view=True, direct=True, linear=(0,),
-                     torch=_expand_dims)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze)
+                     torch=_expand_dims, batch=batching.same_shape)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze, batch=batching.same_shape)
 flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), view=True, direct=True, linear=(0,),
-              torch=lambda x, axis=None: x.flip(dims(x, axis)))
+              torch=lambda x, axis=None: x.flip(dims(x, axis)), batch=batching.along(None, "all"))
 
 
 def _roll_cotangent(dy: Any, _y: Any, _x: Any, shift: Any, **kw: Any) -> Any:
@@ -76,12 +78,12 @@ def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x.roll(shifts * (length // len(shifts)), axes * (length // len(axes)))
 
 
-roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,))
+roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,), batch=rolled)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
 broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), view=True, direct=True, linear=(0,),
-                      torch=lambda x, shape: x.broadcast_to(numbers_of(shape)))  # the sweep sums what was stretched
+                      torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast)  # the sweep sums what was stretched
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
 
@@ -108,8 +110,8 @@ def _repeat_cotangent(dy: Any, _y: Any, _x: Any, repeats: int, axis: int | None 
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), torch=lambda x, reps: x.tile(numbers_of(reps)))
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,),
+tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled)
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), batch=batching.along(None),
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
@@ -133,7 +135,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
     lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
-             linear=_pad_tangent, torch=_pad)
+             linear=_pad_tangent, torch=_pad, batch=padded)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
@@ -153,7 +155,7 @@ def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True,
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, batch=batching.joined,
                 torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True,
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, batch=batching.joined,
                torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

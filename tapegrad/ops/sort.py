@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
+from tapegrad.ops.shape import permute_dims
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
@@ -35,11 +38,11 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     return _searchsorted(bins, x, side)
 
 
-sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,),
+sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
               torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
 argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
-                   on_torch=tensors.of_reals(_argsort, np.argsort))
-argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
+                   batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort))
+argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis), batch=batching.along(),
                         on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 
 
@@ -56,7 +59,12 @@ def _argrank_tensor(x: Any, ranks: tuple[int, ...]) -> Any:
     return torch.where(missing.any(0), missing.to(torch.int8).argmax(0), places)
 
 
-argrank = constant("argrank", _argrank, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
-searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
+def _argrank_batch(_members: Any, x: Any, ranks: tuple[int, ...]) -> Any:
+    axes = (1, 0, *range(2, len(shape_of(x))))  # the members among the axes that stay
+    return permute_dims(argrank(permute_dims(x, axes=axes), ranks=ranks), axes=axes)
+
+
+argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
+searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side), batch=batching.of_second,
                         on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
-digitize = constant("digitize", np.digitize, raises=True, on_torch=_digitize)
+digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize)

@@ -42,6 +42,7 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.reduce import restore, sum
+from tapegrad.rules import batching
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -365,9 +366,9 @@ def _log_softmax(x: Any, axis: Any = None) -> Any:
 _logsumexp = _implementation("logsumexp")
 # SciPy's logsumexp, which scales each term and is more careful than `logsumexp`, a reduction by logaddexp
 scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp,
-                          torch=_scaled_logsumexp)
+                          batch=batching.along(None, "all", arrays=2), torch=_scaled_logsumexp)
 signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
-                          vjp=_signed_vjp, torch=_signed_logsumexp)
+                          vjp=_signed_vjp, batch=batching.along(None, "all", arrays=2), torch=_signed_logsumexp)
 
 
 # what is linear in dy: the rules of the two, and an op, so that a tensor is passed through once
@@ -396,17 +397,18 @@ def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 softmax_backward = define("softmax_backward", _softmax_back, (
     lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
-                          torch=_kernel("_softmax_backward_data", _softmax_back))
+                          batch=batching.along(None, "all", arrays=2), torch=_kernel("_softmax_backward_data", _softmax_back))
 log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
     lambda d2, _g, _dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
     lambda d2, _g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)),
-    torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
+    batch=batching.along(None, "all", arrays=2), torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
 
 
 def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
     return lambda dy, y, _x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
 
 
-softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True, torch=_softmax)
+softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True,
+                 batch=batching.along(None), torch=_softmax)
 log_softmax = define("log_softmax", _implementation("log_softmax"), (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
-                     torch=_log_softmax)
+                     batch=batching.along(None), torch=_log_softmax)

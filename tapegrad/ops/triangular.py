@@ -16,10 +16,12 @@ import numpy as np
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.lazy import torch
+from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import conj, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import matmul, tril, triu
 from tapegrad.ops.shape import permute_dims
+from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 BLOCK = 64  # rows: small systems are solved as general ones
@@ -91,7 +93,8 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
     return y[..., 0] if b.ndim == 1 else y
 
 
-solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True, torch=_solve_triangular_tensors)
+solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True, torch=_solve_triangular_tensors,
+                          batch=solve_members)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I. Murray (2016),
 # Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower triangle, its diagonal halved, it is
@@ -155,4 +158,5 @@ def _cholesky_pullback_vjp(dx: Any, dy: Any, y: Any) -> Any:
     return cholesky_pullback_pullback
 
 
-cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp, torch=_cholesky_pullback_tensor)
+cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp, torch=_cholesky_pullback_tensor,
+                           batch=batching.stacked(2, 2))

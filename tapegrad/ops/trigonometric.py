@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.tensors import on_host
+from tapegrad.rules import batching
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -51,5 +52,5 @@ def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
     return cotangent
 
 
-dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), torch=on_host(_transform("dct")))
-dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), torch=on_host(_transform("dst")))
+dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(), torch=on_host(_transform("dct")))
+dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(), torch=on_host(_transform("dst")))

@@ -12,6 +12,7 @@ from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, copied, dens
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray, unwrap
 from tapegrad.numbers.view_path import Path, assign, follow, reach
+from tapegrad.ops.batched_index import write_members
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
@@ -73,5 +74,5 @@ def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
     return (tensor_index.last_of(flat, math.prod(shape))[flat] == torch.arange(flat.numel(), device=flat.device)).reshape(at.shape)
 
 
-_wins = define("wins", _last, differentiable=False, torch=_last_tensor)
-setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), torch=_setitem_tensor)
+_wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False)
+setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), torch=_setitem_tensor, batch=write_members)

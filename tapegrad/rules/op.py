@@ -80,16 +80,17 @@ class Op:
     torch's own autograd: nothing looks into it.
     For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
     `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
+    `batch` is the rule for a batch of calls (see batching), False for one call each; ufuncs and pointwise ops need none.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
                  direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False) -> None:
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
-        self.partials, self.spec = partials, spec
+        self.partials, self.spec, self.batch = partials, spec, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None

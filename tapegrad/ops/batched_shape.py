@@ -1,0 +1,70 @@
+"""Shapes for a whole batch, and arrays that are made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tapegrad.rules.batching import Members, moved
+from tapegrad.rules.op import OPS
+
+
+def permuted(members: Members, x: Any, axes: Any = None) -> Any:
+    """Batch `permute_dims`."""
+    ndim = members.ndim(0)
+    return members.op.run(x, axes=(0, *(range(ndim, 0, -1) if axes is None else moved(tuple(axes), ndim))))
+
+
+def broadcast(members: Members, x: Any, shape: Any) -> Any:
+    """Batch `broadcast_to`."""
+    return members.op.run(members.aligned(0, x, len(members.result) - 1), members.result) if members.only(0) else NotImplemented
+
+
+def rolled(members: Members, x: Any, shift: Any, axis: Any = None) -> Any:
+    """Batch `roll`."""
+    if not members.only(0) or not members.ndim(0):
+        return NotImplemented
+    if axis is not None:
+        return members.op.run(x, shift, axis=moved(axis, members.ndim(0)))
+    flat = OPS["reshape"](x, (members.size, math.prod(members.shape(0))))
+    return OPS["reshape"](members.op.run(flat, sum(shift) if isinstance(shift, tuple) else shift, axis=1), members.result)
+
+
+def tiled(members: Members, x: Any, reps: Any) -> Any:
+    """Batch `tile`."""
+    if not members.only(0):
+        return NotImplemented
+    counts = reps if isinstance(reps, tuple) else (reps,)
+    ndim = max(members.ndim(0), len(counts))
+    return members.op.run(members.aligned(0, x, ndim), (*(1,) * (ndim + 1 - len(counts)), *counts))
+
+
+def padded(members: Members, x: Any, widths: Any, *value: Any) -> Any:
+    """Batch `pad`."""
+    return members.op.run(x, ((0, 0), *widths), *value) if members.only(0) else NotImplemented
+
+
+def like(members: Members, x: Any, **how: Any) -> Any:
+    """Batch what makes an array like another."""
+    return NotImplemented if how.get("shape") is not None else members.op.run(x, **how)
+
+
+def filled(members: Members, shape: Any, value: Any, **how: Any) -> Any:
+    """Batch `full`."""
+    if not members.only(1):
+        return NotImplemented
+    made = OPS["copy"](OPS["broadcast_to"](members.aligned(1, value, len(members.result) - 1), members.result))
+    return made
+
+
+def filled_like(members: Members, x: Any, value: Any, **how: Any) -> Any:
+    """Batch `full_like`."""
+    if how.get("shape") is not None:
+        return NotImplemented
+    ndim = members.ndim(0)
+    return members.op.run(members.full(0, x), members.aligned(1, value, ndim) if members.batched[1] else value, **how)
+
+
+def valued(members: Members, x: Any, value: Any) -> Any:
+    """Batch what gives its second argument, in the type of the first."""
+    return value

@@ -1,0 +1,316 @@
+"""batch: each operation of a tape for a whole batch of its inputs.
+
+A batched value has the members along axis 0. Where an op has no rule, it is called once for each member, and what these calls return is stacked.
+A guard is asked for each member: those that do not agree with the tape leave the batch, and so do those of whose value a shape or a type is
+another; `left` are they, and `rows` those that stayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, TapeError, UnknownFunction
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, pack, stack, take
+from tapegrad.replay.interpreter import FACTS
+from tapegrad.rules.batching import Members, rule_of
+from tapegrad.rules.op import Traced
+from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
+from tapegrad.trace.context import Tracer
+from tapegrad.trace.guards import FIXED
+
+NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
+_STEADY = frozenset([*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"])
+_KINDS = "buifc"
+
+
+class Nest:
+    """What `pack` makes for a batch: parts of which some are batched."""
+
+    __slots__ = ("flags", "into", "parts")
+
+    def __init__(self, parts: list[Any], flags: list[bool], into: Any) -> None:
+        self.parts, self.flags, self.into = parts, flags, into
+
+    def member(self, i: int) -> Any:
+        """Build the nest of one member."""
+        return self.into.build([member(part, i) if flag else part for part, flag in zip(self.parts, self.flags)])
+
+
+def member(x: Any, i: int) -> Any:
+    """Return one member of a batched value."""
+    if isinstance(x, Nest):
+        return x.member(i)
+    if isinstance(x, (tuple, list)):
+        return tuple([member(part, i) for part in x])
+    if isinstance(x, dict):
+        return {key: member(part, i) for key, part in x.items()}
+    return getitem(x, i) if isinstance(x, Traced) else x[i]
+
+
+def chosen(x: Any, rows: Any) -> Any:
+    """Return some members of a batched value."""
+    if isinstance(x, Nest):
+        return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into)
+    if isinstance(x, (tuple, list)):
+        return tuple([chosen(part, rows) for part in x])
+    if isinstance(x, dict):
+        return {key: chosen(part, rows) for key, part in x.items()}
+    return take(x, rows, axis=0)
+
+
+def spread(x: Any, size: int) -> Any:
+    """Return a value that all members share once for each."""
+    return broadcast_to(x, (size, *getattr(plain(x), "shape", ())))
+
+
+class Pass:
+    """A walk over a tape that was recorded for one member, with the values that its operations have for all.
+
+    `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and notes.
+    """
+
+    def __init__(self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int, tracer: Tracer | None = None) -> None:
+        self.tape, self.size, self.tracer = tape, size, tracer
+        self.rows = np.arange(size)
+        self.left: list[np.ndarray[Any, Any]] = []
+        self.dying: Sequence[int] = ()  # what no operation after this one uses
+        self.values: dict[int, Any] = dict(zip([x.id for x in tape.inputs], [tape.ops[0].val, *leaves]))
+        self.flags: dict[int, bool] = dict(zip([x.id for x in tape.inputs], [False, *batched]))
+
+    def run(self) -> tuple[Any, bool]:
+        """Return the value of the tape's result for the members in `rows`, and whether it is batched."""
+        dead = last_uses(self.tape)
+        result = self.tape.result
+        assert result is not None
+        for op in self.tape.ops:
+            self.dying = dead[op.id]
+            mark = 0 if self.tracer is None else len(self.tracer.tape.ops)
+            try:
+                note = self.step(op)
+            except TapeError:
+                raise
+            except Exception as err:
+                raise failed(self.tape, op, err) from err
+            if self.tracer is not None:
+                for made in self.tracer.tape.ops[mark:]:
+                    made.code, made.lasti = (op.code, op.lasti) if op.code else (made.code, made.lasti)
+                    made.note = made.note or (note if type(made) is Call else "")
+            for position in self.dying:
+                self.values.pop(position, None)
+        return self.values[result.id], self.flags[result.id]
+
+    def step(self, op: Operation) -> str:
+        """Find the value of an operation from those before it; return what the operations that it became are to be noted as."""
+        if type(op) is Call:
+            args = [self.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+            flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
+            self.flags[op.id] = any(flags)
+            if op.fn is pack:
+                self.values[op.id] = Nest(args, flags, op.kwargs["into"])
+                return ""
+            if op.fn is draw or op.fn is default_rng:
+                self.values[op.id] = self._drawn(op, args, flags)
+                return "one draw per member" if self.flags[op.id] else ""
+            if not any(flags):
+                self.values[op.id] = _run(op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in args])
+                return ""
+            self.values[op.id], note = self._of_call(op, args, flags)
+            return note
+        if isinstance(op, Guard):
+            self._guard(op)
+        elif type(op) is Constant:
+            self.values[op.id], self.flags[op.id] = op.val, False
+        return ""
+
+    # -- calls
+
+    def _of_call(self, op: Call, args: list[Any], flags: list[bool]) -> tuple[Any, str]:
+        if op.fn is getfield:
+            whole = args[0]
+            if isinstance(whole, Nest):
+                whole = whole.into.build([x if flag else spread(x, self.size) for x, flag in zip(whole.parts, whole.flags)])
+            return whole[args[1]], NOTE
+        y, rule = op.val, rule_of(op.fn)
+        traced = any(isinstance(arg, Traced) for arg in args)
+        exact = type(y) in (int, float, complex) and not traced  # Python's numbers raise where arrays have nan, and have no largest
+        if rule is not None and not any(isinstance(arg, Nest) for arg in args) and not (exact and (type(y) is int or op.fn.__name__ == "pow")):
+            found = self._by_rule(op, rule, args, flags)
+            found = found if found is NotImplemented else self._fitted(found, y)
+            if found is not NotImplemented and (not exact or bool(np.isfinite(plain(found)).all())):
+                return found, NOTE
+        return self._each(op, args, flags), NOTE_EACH
+
+    def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool]) -> Any:
+        call = Members(op.fn, self.size, list(map(value_of, op.args)), tuple(flags), op.val)
+        try:
+            return rule(call, *args, **op.kwargs)
+        except TapeError:
+            raise
+        except Exception:  # a member may raise that too: by itself it says so
+            return NotImplemented
+
+    def _fitted(self, found: Any, y: Any) -> Any:
+        """Return a value that a rule made as the type that it has for one member; NotImplemented where it has another shape, or says more."""
+        if isinstance(y, (tuple, list)):
+            if not isinstance(found, (tuple, list)) or len(found) != len(y):
+                return NotImplemented
+            parts = [self._fitted(part, one) for part, one in zip(found, y)]
+            return NotImplemented if any(part is NotImplemented for part in parts) else tuple(parts)
+        one, now = plain(y), plain(found)
+        shape = tuple(getattr(one, "shape", ()))
+        if tuple(getattr(now, "shape", ())) == shape:
+            found = spread(found, self.size)
+        elif tuple(getattr(now, "shape", ())) != (self.size, *shape):
+            return NotImplemented
+        wanted, given = _dtype(one), _dtype(now)
+        if wanted == given:
+            return found
+        if _rank(given) > _rank(wanted):
+            return NotImplemented
+        return astype(found, dtype=wanted)
+
+    def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
+        """Make a call for each member, and stack what they return; members of another shape or type leave."""
+        python = [type(value_of(arg)) in (int, float, complex, bool) for arg in op.args]
+        made: list[Any] = []
+        agree = np.ones(self.size, bool)
+        for i in range(self.size):
+            given = [member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg, flag in zip(args, flags)]
+            given = [x.item() if number and isinstance(x, (np.generic, np.ndarray)) else x for x, number in zip(given, python)]
+            made.append(_run(op, given))
+            agree[i] = _alike(made[-1], op.val)
+        if not agree.all():
+            self._leave(op, agree)
+            made = [y for y, stays in zip(made, agree) if stays]
+        return _stacked(made, op.val)
+
+    def _drawn(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
+        if op.fn is default_rng:
+            if any(flags):
+                raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
+                                      "a generator from outside, which draws once for each member")
+            return _run(op, args)
+        made = op.args[0] if isinstance(op.args[0], Operation) else None
+        seeded = isinstance(made, Call) and made.fn is default_rng and len(made.args) > 0 and value_of(made.args[0]) is not None
+        if seeded and not any(flags):
+            return _run(op, args)  # each member makes it anew: all draw the same
+        self.flags[op.id] = True
+        sources = [deepcopy(plain(args[0])) for _ in range(self.size)] if seeded else [args[0]] * self.size
+        found = [_run(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]]) for i, source in enumerate(sources)]
+        if seeded:
+            _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])  # so that it stands where those of the members do
+        return None if op.val is None else _stacked(found, op.val)
+
+    # -- guards
+
+    def _guard(self, guard: Guard) -> None:
+        """Let the members leave of which a fact is another than on the tape."""
+        x = guard.args[0]
+        value = self.values.get(x.id)
+        if not self.flags.get(x.id):
+            _told(value, guard.fact, guard.expected)
+            return
+        if guard.fact in _STEADY or not self.size:
+            return
+        agree = np.fromiter((self._holds(guard, value, i) for i in range(self.size)), bool, self.size) if guard.fact != "bool" \
+            else _truth(plain(value), self.size) == guard.expected
+        for part in value.parts if isinstance(value, Nest) else [value]:
+            if isinstance(part, Traced):
+                _told(part, "content", _content(part))
+        if not agree.all():
+            self._leave(guard, agree)
+
+    def _holds(self, guard: Guard, value: Any, i: int) -> bool:
+        if guard.fact == "raises":
+            return bool(guard.expected.happens(value.member(i)))
+        one = plain(value)[i]
+        if type(guard.args[0].val) in (int, float, complex, bool):
+            one = one.item()
+        if is_tensor(one):
+            return bool(_fact_of(guard.fact, one) == guard.expected)
+        return bool(FACTS[guard.fact](one) == guard.expected)
+
+    def _leave(self, op: Operation, agree: Any) -> None:
+        """Let the members that do not agree leave, in all values."""
+        if any(type(each) is Call and each.fn is draw for each in self.tape.ops):
+            raise UnknownFunction(f"the members of a batch take different ways here, and {self.tape.name} draws random numbers: "
+                                  "those that are traced apart would draw anew", op.where, "draw before tg.vmap, and pass the numbers as an argument")
+        if not agree.any():
+            raise ArgumentError(f"no member of the batch goes the way here that {self.tape.name} went when it was traced with one of them: "
+                                "it does otherwise when it runs again", op.where, "pass what changes from run to run as an argument")
+        kept = np.nonzero(agree)[0]
+        self.left.append(self.rows[~agree])
+        self.rows, self.size = self.rows[kept], len(kept)
+        for position, x in self.values.items():
+            if self.flags.get(position) and position not in self.dying:
+                self.values[position] = chosen(x, kept)
+
+
+def _run(op: Call, args: Sequence[Any]) -> Any:
+    run = getattr(op.fn, "run", None)
+    return (op.fn if run is None else run)(*args, **op.kwargs)
+
+
+def _dtype(x: Any) -> Any:
+    """Return the dtype of an array, tensor or number, of Python's that of an array of them."""
+    found = dtype_of(x)
+    return np.dtype(type(x)) if found is None and isinstance(x, (bool, int, float, complex)) else found
+
+
+def _rank(dtype: Any) -> int:
+    return _KINDS.find(dtype.kind) if getattr(dtype, "kind", "?") in _KINDS else 3
+
+
+def _alike(made: Any, y: Any) -> bool:
+    """Return whether a member's value is of the type of another's."""
+    if isinstance(y, (tuple, list)):
+        return isinstance(made, (tuple, list)) and len(made) == len(y) and all(map(_alike, made, y))
+    a, b = plain(made), plain(y)
+    return getattr(a, "shape", ()) == getattr(b, "shape", ()) and bool(_dtype(a) == _dtype(b))
+
+
+def _stacked(made: list[Any], y: Any) -> Any:
+    """Stack values, of which `y` is one; of none make an empty array."""
+    if isinstance(y, (tuple, list)):
+        return tuple([_stacked([each[k] for each in made], part) for k, part in enumerate(y)])
+    if isinstance(y, dict):
+        return {key: _stacked([each[key] for each in made], part) for key, part in y.items()}
+    if made:
+        return stack(*made, axis=0)
+    one = plain(y)
+    shape = (0, *getattr(one, "shape", ()))
+    return torch.zeros(shape, dtype=one.dtype, device=one.device) if is_tensor(one) else np.zeros(shape, _dtype(one))
+
+
+def _truth(x: Any, size: int) -> Any:
+    x = x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
+    return x.reshape(size, -1)[:, 0].astype(bool)
+
+
+def _fact_of(fact: str, x: Any) -> Any:
+    return x.detach().cpu().numpy().tobytes() if fact == "content" else FACTS[fact](x.item())
+
+
+def _content(x: Any) -> bytes:
+    val = plain(x)
+    return (val.detach().cpu().numpy() if is_tensor(val) else np.asarray(val)).tobytes()  # type: ignore[no-any-return]
+
+
+def _told(x: Any, fact: str, expected: Any) -> None:
+    """Guard a fact about a value in every trace around: it has steered the program."""
+    while isinstance(x, Traced):
+        if fact != "raises":
+            x._tracer.guard(x._op, fact, expected)
+        x = x._val
+
+

@@ -1,0 +1,90 @@
+"""vmap over the table of ops: each one batched against a Python loop over the members."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.rules.batching import rule_of
+from tapegrad.rules.op import OPS
+from tapegrad.tree.flatten import leaves_of
+from tests.cases import CASES, FAMILIES
+from tests.cases.case import Case
+
+FIRST = {id(cases[0]) for cases in FAMILIES.values()}
+SINGLY = {  # ops that have no rule, and are called once for each member
+    "bincount", "choose", "conv_weight", "convolution", "convolve", "correlate", "correlate1d", "correlate_image", "default_rng", "draw", "eig",
+    "empty", "euclidean_norm", "expm", "cosm", "coshm", "fsum", "getfield", "ieee_remainder", "lexsort", "lfilter", "logm", "lstsq", "lu_factor",
+    "nonzero", "ones", "pack", "permutation", "sinm", "sinhm", "solve_sylvester", "sqrtm", "tanhm", "tanm", "turn", "uniform_filter1d", "unique",
+    "value_by", "wins", "zeros",
+}
+
+
+def is_batchable(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, float, complex, np.generic)) and np.asarray(x).dtype.kind in "biufc"
+
+
+def member_of(x: Any, k: int) -> Any:
+    """Return another argument like this one: floating ones a little smaller, so that domains and definiteness stay."""
+    if np.asarray(x).dtype.kind in "fc":
+        return x * np.asarray(x).dtype.type(1 - 0.03 * k)
+    return np.roll(np.asarray(x), k, -1 if np.ndim(x) else None) if np.ndim(x) else x
+
+
+def expected(fn: Callable[..., Any], columns: list[list[Any]]) -> list[Any]:
+    """Return the leaves of the values of all members, stacked; raise what a member raises."""
+    values = [leaves_of(tg.trace(fn, *args)[0]) for args in zip(*columns)]
+    return [np.stack([np.asarray(x) for x in leaf]) for leaf in zip(*values, strict=True)]
+
+
+def ways(args: tuple[Any, ...]) -> Iterator[tuple[int | None, ...]]:
+    """Yield which arguments are batched: each alone, and all together."""
+    which = [i for i, x in enumerate(args) if is_batchable(x)]
+    for i in which if len(which) > 1 else ():
+        yield tuple([0 if k == i else None for k in range(len(args))])
+    if which:
+        yield tuple([0 if k in which else None for k in range(len(args))])
+
+
+def check(fn: Callable[..., Any], args: tuple[Any, ...], size: int, tolerance: float) -> None:
+    for axes in ways(args):
+        given = [x if axis is None else np.stack([np.asarray(member_of(x, k)) for k in range(size)]) for x, axis in zip(args, axes)]
+        columns = [[x] * size if axis is None else list(x) for x, axis in zip(given, axes)]
+        try:
+            wanted = expected(fn, columns)
+        except Exception:  # some member is none of the function's, or has another shape: so it has no batch
+            continue
+        found = leaves_of(tg.vmap(fn, in_axes=axes)(*given))
+        assert len(found) == len(wanted)
+        for y, whole in zip(found, wanted):
+            assert np.shape(y) == whole.shape and np.asarray(y).dtype == whole.dtype, axes
+            scale = max(float(np.max(np.abs(whole), initial=0.0, where=np.isfinite(whole))), 1.0) if whole.dtype.kind in "fc" else 1.0
+            np.testing.assert_allclose(y, whole, tolerance, tolerance * scale)
+
+
+ROWS = [pytest.param(case, id=case.name, marks=[pytest.mark.quick] if id(case) in FIRST else []) for case in CASES]
+ARBITRARY = ("eig", "svd:", "qr:", "eigh:")
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_a_batch_is_a_loop(case: Case) -> None:
+    if "draw" in case.ops or "default_rng" in case.ops:
+        return  # tests/transforms/test_vmap.py
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for number, args in enumerate(case.samples[:3]):
+            check(case.fn, args, 3 if number < 2 else 1, 1e-10)
+        for args in case.samples[:1]:
+            narrow = tuple(x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == float else x for x in args)
+            check(case.fn, narrow, 3, 1e-3)
+
+
+def test_every_op_has_a_rule_or_is_called_for_each_member() -> None:
+    undecided = sorted(name for name, op in OPS.items() if op.batch is None and rule_of(op) is None and name not in SINGLY)
+    assert not undecided, f"ops without batch=, which is False where there is one call for each member: {', '.join(undecided)}"
+    assert {name for name, op in OPS.items() if rule_of(op) is None} == SINGLY & set(OPS)
