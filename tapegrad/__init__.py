@@ -3,7 +3,7 @@
 from tapegrad import api, frontends, numbers, ops, passes
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
-from tapegrad.compile.jacobian import hessian, hvp, jacobian
+from tapegrad.compile.jacobian import hessian, hvp, jacobian, value_and_jacobian
 from tapegrad.compile.path import RetraceWarning
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
@@ -47,5 +47,5 @@ __all__ = [
     "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "explain", "flatgrad",
     "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "hessian", "hvp", "jacobian", "jvp", "linearize", "load", "numbers",
     "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value",
-    "value_and_grad", "vmap",
+    "value_and_grad", "value_and_jacobian", "vmap",
 ]

@@ -1,14 +1,15 @@
-"""jacobian, hessian, hvp: derivatives of more than one number, row by row or column by column.
+"""jacobian, hessian, hvp: derivatives of more than one number, all rows or columns in one sweep.
 
-A function is run once, and its tape swept once for each row or column. Where these are many, the sweep itself, which is linear, becomes a
-tape, and that is compiled. What is called often is compiled as a function of the arguments too.
+A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run for a batch of them. What is
+called often is compiled, with all of that, as a function of the arguments.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,28 +20,32 @@ from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import holds_tensor, is_tensor
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
-from tapegrad.rules.op import Traced
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.tape.tape import Call, Constant, Tape
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.tracer import record, trace
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.batch import Nest, Pass, spread
 from tapegrad.transforms.forward import Push, jvp
 from tapegrad.transforms.grad import gradients_of, pullback
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
+Sweep = Callable[..., list[Any]]
 MODES = ("auto", "forward", "reverse")
-MANY = 64  # sweeps of one tape, from which on it pays to compile the sweep
-OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile what one sweep computes
-PATIENCE = 16  # such calls in a row that gained nothing
+FEW = 3  # sweeps of one tape, below which it does not pay to trace one for a batch
+ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
+OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile them
+PATIENCE = 16  # such calls in a row that were traced all the same
 
 
-def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") -> Callable[..., Any]:
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the derivative of each number of its value by each number of an argument.
 
     For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, of which a nested argument makes
-    nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`), by rows ("reverse"), or by what is fewer ("auto").
+    nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`), by rows ("reverse"), or by what is fewer ("auto"); at
+    most `chunk_size` of them in one sweep, None for as many as 128 MiB hold of the largest array on the way.
     What `f` captured is constant. Raises ArgumentError for complex arguments, for a value without numbers, and for another mode.
 
     >>> jacobian(lambda x: x ** 2)(np.array([1.0, 2.0, 3.0]))
@@ -48,18 +53,24 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto") ->
            [0., 4., 0.],
            [0., 0., 6.]])
     """
-    asked = _asked(argnums)
-    if mode not in MODES:
-        raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
-
-    return Derivative(f, asked, mode)
+    return Derivative(f, _asked(argnums), *_way(mode, chunk_size))
 
 
-def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run.
+
+    >>> value_and_jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
+    (array([3., 6.]), array([[3., 0., 1.],
+           [0., 3., 2.]]))
+    """
+    return Derivative(f, _asked(argnums), *_way(mode, chunk_size), value=True)
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the second derivatives of its value, a real number: forward over reverse.
 
     For an array it has that array's shape twice. With several `argnums`, or of a nested argument, it is nested as the gradient is, and in each
-    place once more. Raises ArgumentError where the value is no real number.
+    place once more. `chunk_size` is that of `jacobian`. Raises ArgumentError where the value is no real number.
 
     >>> hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([[ 6.,  0.],
@@ -70,7 +81,7 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return pullback(f, *args, argnums=argnums_of(asked, args), **kwargs)[1](1)
     gradient.__name__ = _name(f)
-    return Derivative(gradient, asked, "forward")
+    return Derivative(gradient, asked, *_way("forward", chunk_size))
 
 
 def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -100,6 +111,14 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         return jvp(gradient, given, tangents)[1]
     product.__name__ = _name(f)
     return compile(product)
+
+
+def _way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
+    if mode not in MODES:
+        raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ArgumentError(f"chunk_size is {chunk_size!r}", None, "how many rows or columns to sweep at once, 1 or more; None for all")
+    return mode, chunk_size
 
 
 def _asked(argnums: Any) -> Wanted:
@@ -133,41 +152,32 @@ class Layout:
         self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out)
         self.count = size_in if self.by_columns else size_out
 
-    def blocks(self, sweep: Callable[[int], Callable[[Any], list[Any]]]) -> Any:
+    def blocks(self, sweep: Callable[[int], Sweep]) -> Any:
         """Return the derivative of each leaf of the value by each input, nested as these are.
 
-        `sweep(i)` is a function from a tangent of input `i` to those of the value's leaves, or from a cotangent of leaf `i` to those of the inputs.
+        `sweep(i)(x)` gives for all units of input `i` the tangents of the value's leaves, or for those of leaf `i` the cotangents of the inputs.
         """
         made = self._columns(sweep) if self.by_columns else self._rows(sweep)
         nests = [self.signature.gradients([row.get(k) for k in range(self.size)]) for row in made]
         return nests[0] if self.structure.is_leaf else self.structure.mirror(nests)
 
-    def _columns(self, sweep: Callable[[int], Callable[[Any], list[Any]]]) -> list[dict[int, Any]]:
+    def _columns(self, sweep: Callable[[int], Sweep]) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = [{} for _ in self.leaves]
         for k, x in self.inputs.items():
-            along = sweep(k)
-            columns = [along(unit) for unit in units(x)]
-            for row, y, found in zip(rows, self.leaves, zip(*columns) if columns else [()] * len(rows)):
-                row[k] = _block(found, y, x, -1)
+            for row, y, found in zip(rows, self.leaves, sweep(k)(x) or [None] * len(rows)):
+                row[k] = _block(found, y, x, by_columns=True)
         return rows
 
-    def _rows(self, sweep: Callable[[int], Callable[[Any], list[Any]]]) -> list[dict[int, Any]]:
+    def _rows(self, sweep: Callable[[int], Sweep]) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = []
         for i, y in enumerate(self.leaves):
-            found: list[list[Any]] = []
+            found: list[Any] = []
             if has_gradient(y):
-                back = sweep(i)
-                found = [back(unit) for unit in units(y)]
-                if _is_complex(y):  # seeded by 1j, the gradient of the imaginary part
-                    found = [[a + 1j * b for a, b in zip(one, back(1j * unit))] for one, unit in zip(found, units(y))]
-            columns = zip(*found) if found else [()] * len(self.inputs)
-            rows.append({k: _block(part, y, x, 0) for (k, x), part in zip(self.inputs.items(), columns)})
+                found = sweep(i)(y)
+                if found and _is_complex(y):  # seeded by 1j, the gradient of the imaginary part
+                    found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
+            rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
-
-    def tangents(self, k: int, unit: Any, blank: dict[int, Any]) -> tuple[Any, ...]:
-        """Return tangents of all arguments that are `unit` for input `k`, and `blank` for the others."""
-        leaves = [unit if i == k else blank.get(i) for i in range(self.size)]
-        return tuple([part.mirror(leaves) for part in self.signature.args])
 
     def seed(self, i: int, unit: Any) -> Any:
         """Return a cotangent of the value that is `unit` for leaf `i`."""
@@ -187,22 +197,54 @@ class Layout:
 class Sweeps:
     """One evaluation of a function, and the sweeps of its tape, forwards or backwards."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str) -> None:
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str, chunk: int | None) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
         self.layout = Layout(self.tape, mode)
-        self.traced = any(isinstance(op.val, Traced) for op in self.tape.ops)  # inside another trace, which has to see what is computed
-        self.tensors = holds_tensor(leaves_of((args, self.layout.value)))
+        largest = max([op.spec.nbytes for op in self.tape.ops], default=0)
+        self.chunk = max(ROOM // max(largest, 1), 1) if chunk is None else chunk
+
+    @property
+    def value(self) -> Any:
+        """The value of the function."""
+        return self.layout.value
+
+    @property
+    def draws(self) -> bool:
+        """True if the function draws random numbers."""
+        return any(type(op) is Call and op.fn in (ops.draw, ops.default_rng) for op in self.tape.ops)
 
     def blocks(self) -> Any:
         """Return the derivative."""
         return self.layout.blocks(self._sweep)
 
-    def _sweep(self, i: int) -> Callable[[Any], list[Any]]:
+    def _sweep(self, i: int) -> Sweep:
         layout = self.layout
-        sweep = _Column(layout, Push(self.tape), i) if layout.by_columns else _Row(layout, self.tape, i)
-        if layout.count < MANY or self.traced or self.tensors:
-            return sweep
-        return compile(trace(sweep, next(units(layout.inputs[i] if layout.by_columns else layout.leaves[i])))[1])
+        return functools.partial(self._of_units, _Column(layout, Push(self.tape), i) if layout.by_columns else _Row(layout, self.tape, i))
+
+    def _of_units(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any = 1) -> list[Any]:
+        """Return what a sweep makes of all units of a value, stacked."""
+        count = math.prod(shape_of(x))
+        if count >= FEW:
+            try:
+                return self._at_once(sweep, x, factor, count)
+            except (TapeError, _Otherwise):  # a pullback calls C, or branches by its cotangent: it is called as it is
+                pass
+        found = [sweep(factor * unit) for unit in units(x)]
+        return [None if column[0] is None else ops.stack(*column, axis=0) for column in zip(*found)]
+
+    def _at_once(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any, count: int) -> list[Any]:
+        tape = record(sweep, (factor * unit_rows(x, 0, 1)[0],), {}, DEFAULT)
+        tracer = tracer_of([op.val for op in tape.ops if isinstance(op, Constant)])
+        made: list[list[Any]] = []
+        for start in range(0, count, self.chunk):
+            rows = factor * unit_rows(x, start, min(start + self.chunk, count))
+            batch = Pass(tape, [rows], [True], len(rows), tracer)
+            nest, flag = batch.run()
+            if batch.left:
+                raise _Otherwise
+            parts, flags = (nest.parts, nest.flags) if isinstance(nest, Nest) else (nest, [flag] * len(nest))
+            made.append([y if y is None or by_row else spread(y, len(rows)) for y, by_row in zip(parts, flags)])
+        return [column[0] if len(column) == 1 or column[0] is None else ops.concat(*column, axis=0) for column in zip(*made)]
 
 
 class _Column:
@@ -226,80 +268,44 @@ class _Row:
 
 
 class Derivative:
-    """A function of f's arguments that returns the derivative of its value.
+    """A function of f's arguments that returns the derivative of its value, and before it, if asked, that value.
 
-    Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, what one sweep computes is compiled as a function of the
-    arguments: where that gives all columns without a trace, and in less time, it is what calls run. Nothing that draws random numbers, or
-    changes from run to run, is compiled: its columns would not belong together.
+    Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a function of the arguments,
+    unless the program draws random numbers, or changes from run to run.
     """
 
-    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str) -> None:
-        self._f, self._asked, self._mode = f, asked, mode
+    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None, value: bool = False) -> None:
+        self._f, self._asked, self._mode, self._chunk, self._value = f, asked, mode, chunk, value
         self.__name__, self.__doc__ = _name(f), getattr(f, "__doc__", None)
-        self._known: dict[Any, _Kind] = {}
+        self._calls: Counter[Any] = Counter()
+        self._patience = PATIENCE
 
-        def column(*given: Any) -> Any:  # side by side: what is nested takes longer to pass
-            return jvp(f, given[:len(given) // 2], given[len(given) // 2:])[1]
-
-        def row(*given: Any) -> Any:
-            *args, seed = given
-            return pullback(f, *args, argnums=argnums_of(asked, args))[1](seed)
-        self._column, self._row = compile(column, warmup=1), compile(row, warmup=1)  # it is called once for each number
+        def whole(*args: Any) -> Any:
+            return found_by(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk), value)
+        whole.__name__ = self.__name__
+        self._compiled: Any = compile(whole)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key = None if kwargs else _kind_of(args)
-        kind = self._known.get(key)
-        if kind is not None and kind.calls >= OFTEN and kind.patience:
-            found = kind.quickly(args, self._column if kind.layout.by_columns else self._row)
-            if found is not None:
+        if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x) for x in leaves_of((args, self._f))):
+            key = _kind_of(args)
+            self._calls[key] += 1
+            if self._calls[key] > OFTEN:
+                hits = self._compiled.stats.hits
+                found = self._compiled(*args)
+                self._patience = PATIENCE if self._compiled.stats.hits > hits else self._patience - 1
                 return found
-        start = perf_counter()
-        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode)
-        found = sweeps.blocks()
-        if key is not None and not (sweeps.traced or sweeps.tensors):
-            if kind is None:
-                kind = self._known[key] = _Kind(sweeps.layout, sweeps.tape)
-            kind.calls, kind.seconds = kind.calls + 1, min(kind.seconds, perf_counter() - start)
-        return found
+        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk)
+        if sweeps.draws:
+            self._patience = 0
+        return found_by(sweeps, self._value)
 
     def __repr__(self) -> str:
         return f"<derivative of {self.__name__}>"
 
 
-class _Kind:
-    """What is known of calls with one kind of arguments: how the result is put together, and what a call takes."""
-
-    def __init__(self, layout: Layout, tape: Tape) -> None:
-        self.layout, self.calls, self.seconds = layout, 0, math.inf
-        self.patience = 0 if any(type(op) is Call and op.fn in (ops.draw, ops.default_rng) for op in tape.ops) else PATIENCE
-        self.blank = {k: np.zeros_like(next(units(x), x)) if shape_of(x) else 0.0 for k, x in layout.inputs.items()}
-        self.shapes = [shape_of(y) for y in layout.leaves]
-
-    def quickly(self, args: tuple[Any, ...], run: Any) -> Any:
-        """Return the derivative by compiled columns or rows, None where one of them had to be traced, or the value has another nesting or shape."""
-        layout, traces, start = self.layout, run.stats.traces, perf_counter()
-
-        def sweep(i: int) -> Callable[[Any], list[Any]]:
-            def column(unit: Any) -> list[Any]:
-                found = layout.of_value(run(*args, *layout.tangents(i, unit, self.blank)))
-                return checked(found, [shape_of(t) for t in found] == self.shapes)
-
-            def row(unit: Any) -> list[Any]:
-                return checked(layout.of_inputs(run(*args, layout.seed(i, unit))), True)
-
-            def checked(found: list[Any], fits: bool) -> list[Any]:
-                if not fits or run.stats.traces != traces:
-                    raise _Otherwise
-                return found
-            return column if layout.by_columns else row
-        try:
-            found = layout.blocks(sweep)
-        except (_Otherwise, TapeError):  # what raises raises again where it is not compiled
-            self.patience -= 1
-            return None
-        slower = perf_counter() - start > self.seconds
-        self.patience = self.patience - 1 if slower else PATIENCE
-        return found
+def found_by(sweeps: Sweeps, value: bool) -> Any:
+    """Return the derivative, and before it, if asked, the value."""
+    return (sweeps.value, sweeps.blocks()) if value else sweeps.blocks()
 
 
 def _kind_of(args: tuple[Any, ...]) -> Any:
@@ -341,15 +347,28 @@ def units(x: Any) -> Iterator[Any]:
         yield unit.reshape(shape)
 
 
-def _block(found: Sequence[Any], y: Any, x: Any, axis: int) -> Any:
-    """Put rows or columns together to a block of the value's shape followed by the input's."""
+def unit_rows(x: Any, start: int, stop: int) -> Any:
+    """Return, stacked, what is 1 for some of the numbers of a value, and 0 elsewhere."""
+    shape, x = shape_of(x), plain(x)
+    dtype, count = dtype_of(x), math.prod(shape_of(x))
+    if is_tensor(x):
+        rows = torch.zeros(stop - start, count, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
+        rows[torch.arange(stop - start), torch.arange(start, stop)] = 1
+        return rows.reshape(-1, *shape)
+    found = np.zeros((stop - start, count), dtype if dtype is not None and dtype.kind in "fc" else complex if isinstance(x, complex) else float)
+    found[np.arange(stop - start), np.arange(start, stop)] = 1
+    return found.reshape(-1, *shape)
+
+
+def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
+    """Return rows or columns, which are stacked, as a block of the value's shape followed by the input's."""
     if not has_gradient(y):
         return None
     out, inner = shape_of(y), shape_of(x)
-    if not found:
+    if found is None:
         return np.zeros((*out, *inner)) if not is_tensor(plain(x)) else torch.zeros((*out, *inner), dtype=plain(x).dtype, device=plain(x).device)
-    if not (out if axis else inner) and not (inner if axis else out):
-        return found[0]
-    block = ops.reshape(ops.stack(*found, axis=axis), (*out, *inner))
+    if by_columns and out:
+        found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
+    block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
     dtype = dtype_of(y)
     return block if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype else ops.astype(block, dtype=dtype)  # rows have the input's
