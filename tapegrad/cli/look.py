@@ -24,9 +24,11 @@ from tapegrad.cli.program import Program, load
 from tapegrad.store.format import MAGIC, VERSION
 from tapegrad.store.write import Writer, to_bytes
 from tapegrad.tape.tape import Tape
+from tapegrad.transforms.forward import forwardtape
 from tapegrad.transforms.grad import gradtape
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.vmap import batchtape
 
 
 def run_show(options: argparse.Namespace) -> None:
@@ -38,10 +40,26 @@ def run_show(options: argparse.Namespace) -> None:
 
 
 def show_program(program: Program, options: argparse.Namespace) -> None:
-    """Print the primal tape, the gradient tape, or every stage."""
+    """Print the primal tape, what a transform makes of it, the gradient tape, or every stage."""
+    name = getattr(options, "transform", None)
+    if name is not None:
+        if options.grad or options.stages:
+            raise Failure("--transform is of the program itself: leave out --grad and --stages")
+        with busy("tracing"):
+            tape = transformed(program, name)
+        return print_tape(tape, options)
     with busy("tracing"):
         tape = gradient_of(program, seed_of(options)) if options.grad and not options.stages else primal_of(program)
     print_stages(tape, options) if options.stages else print_tape(tape, options)
+
+
+def transformed(program: Program, name: str) -> Tape:
+    """Return the tape of a batch of arguments, or that of value and tangent."""
+    if name == "forward":
+        return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
+    if program.tape is not None:
+        raise Failure("a saved tape holds one call: a batch is made of a function or an expression")
+    return batchtape(program.fn, *program.args, **program.kwargs)
 
 
 def print_stages(tape: Tape, options: argparse.Namespace) -> None:
@@ -111,6 +129,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
     format_arguments(parser)
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
+    parser.add_argument("--transform", choices=("batch", "forward"), help="each operation for a batch of arguments, or with its tangent")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
@@ -142,6 +161,7 @@ def _diff(parser: argparse.ArgumentParser) -> None:
 SHOW = Command("show", "print the tape, or with --grad the gradient's", """\
   tapegrad show pkg.mod:function 2.0 "[1, 2, 3]" --grad
   tapegrad show "x*x + x" x=3 --stages
+  tapegrad show "sin(x) * x" x="[1.0, 2.0, 3.0]" --transform batch
   tapegrad show saved.tape
   tapegrad show - < saved.tape
 """, _show, run_show)

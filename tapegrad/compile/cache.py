@@ -352,14 +352,15 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False)
 
 
-def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: bool = True, seed: Any = 1, backend: str = "numpy",
-                   device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
+def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True, seed: Any = 1,
+                   backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
                    warmup: int | None = None) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
     `mode` and `warmup` are those of `compile`. A call that traces costs what `grad` does.
     `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as `scipy.optimize` takes it.
+    With `has_aux` the function returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), gradients)`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
@@ -369,6 +370,7 @@ def value_and_grad(f: Callable[..., Any], *, argnums: Argnums = None, captured: 
     Stats(traces=2, hits=1, misses=0)
     """
     chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
+    seed = (seed, None) if has_aux else seed
 
     economical = chosen.refills  # until it is known that a user's function must be run again for the values that are dropped
 

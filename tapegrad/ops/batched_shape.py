@@ -57,12 +57,17 @@ def filled(members: Members, shape: Any, value: Any, **how: Any) -> Any:
     return made
 
 
-def filled_like(members: Members, x: Any, value: Any, **how: Any) -> Any:
+def filled_like(members: Members, x: Any, fill_value: Any, **how: Any) -> Any:
     """Batch `full_like`."""
     if how.get("shape") is not None:
         return NotImplemented
-    ndim = members.ndim(0)
-    return members.op.run(members.full(0, x), members.aligned(1, value, ndim) if members.batched[1] else value, **how)
+    value = members.aligned(1, fill_value, members.ndim(0)) if len(members.batched) > 1 else fill_value
+    return members.op.run(members.full(0, x), value, **how)
+
+
+def kept(members: Members, x: Any, to: Any) -> Any:
+    """Batch what makes a number one of another kind: an array has the dtype of the kind that it should."""
+    return x
 
 
 def valued(members: Members, x: Any, value: Any) -> Any:

@@ -107,7 +107,10 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
             return NotImplemented
         ndim = max(map(members.ndim, range(count)))
         if not ndim:
-            return NotImplemented if axis is not None else members.op.run(*[OPS["reshape"](x, (-1, 1)) for x in xs], *rest, axis=1, **kwargs)
+            if axis is not None:
+                return NotImplemented
+            columns = [OPS["reshape"](x, (members.size if members.batched[i] else 1, 1)) for i, x in enumerate(xs)]
+            return members.op.run(*columns, *rest, axis=1, **{**kwargs, "keepdims": False} if "keepdims" in kwargs else kwargs)
         xs = tuple([members.aligned(i, x, ndim) if members.batched[i] else x for i, x in enumerate(xs)])
         if axis is None and of_all == "all":
             return members.op.run(*xs, *rest, axis=tuple(range(1, ndim + 1)), **kwargs)

@@ -7,7 +7,8 @@ another; `left` are they, and `rows` those that stayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -23,7 +24,7 @@ from tapegrad.replay.interpreter import FACTS
 from tapegrad.rules.batching import Members, rule_of
 from tapegrad.rules.op import Traced
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.liveness import last_uses, leading
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import FIXED
@@ -31,19 +32,20 @@ from tapegrad.trace.guards import FIXED
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
 _STEADY = frozenset([*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"])
 _KINDS = "buifc"
+_PYTHON = frozenset([int, float, complex, bool])
 
 
 class Nest:
     """What `pack` makes for a batch: parts of which some are batched."""
 
-    __slots__ = ("flags", "into", "parts")
+    __slots__ = ("flags", "into", "ones", "parts")
 
-    def __init__(self, parts: list[Any], flags: list[bool], into: Any) -> None:
-        self.parts, self.flags, self.into = parts, flags, into
+    def __init__(self, parts: list[Any], flags: list[bool], into: Any, ones: Sequence[Any]) -> None:
+        self.parts, self.flags, self.into, self.ones = parts, flags, into, ones
 
     def member(self, i: int) -> Any:
         """Build the nest of one member."""
-        return self.into.build([member(part, i) if flag else part for part, flag in zip(self.parts, self.flags)])
+        return self.into.build([as_recorded(member(part, i), one) if flag else part for part, flag, one in zip(self.parts, self.flags, self.ones)])
 
 
 def member(x: Any, i: int) -> Any:
@@ -57,10 +59,15 @@ def member(x: Any, i: int) -> Any:
     return getitem(x, i) if isinstance(x, Traced) else x[i]
 
 
+def as_recorded(x: Any, one: Any) -> Any:
+    """Return a member's number as Python's, where the program had one."""
+    return x.item() if type(one) in _PYTHON and isinstance(x, (np.generic, np.ndarray)) else x
+
+
 def chosen(x: Any, rows: Any) -> Any:
     """Return some members of a batched value."""
     if isinstance(x, Nest):
-        return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into)
+        return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into, x.ones)
     if isinstance(x, (tuple, list)):
         return tuple([chosen(part, rows) for part in x])
     if isinstance(x, dict):
@@ -71,6 +78,16 @@ def chosen(x: Any, rows: Any) -> Any:
 def spread(x: Any, size: int) -> Any:
     """Return a value that all members share once for each."""
     return broadcast_to(x, (size, *getattr(plain(x), "shape", ())))
+
+
+@contextlib.contextmanager
+def noted(tracer: Tracer | None, note: str) -> Iterator[None]:
+    """Give the calls that are recorded meanwhile a note, where there is a trace around; they are of no line of the program's."""
+    ops = [] if tracer is None else tracer.tape.ops
+    mark = len(ops)
+    yield
+    for made in ops[mark:]:
+        made.code, made.note = None, note if type(made) is Call else ""
 
 
 class Pass:
@@ -116,7 +133,7 @@ class Pass:
             flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
             self.flags[op.id] = any(flags)
             if op.fn is pack:
-                self.values[op.id] = Nest(args, flags, op.kwargs["into"])
+                self.values[op.id] = Nest(args, flags, op.kwargs["into"], list(map(value_of, op.args)))
                 return ""
             if op.fn is draw or op.fn is default_rng:
                 self.values[op.id] = self._drawn(op, args, flags)
@@ -128,6 +145,7 @@ class Pass:
             return note
         if isinstance(op, Guard):
             self._guard(op)
+            return "members that go on"
         elif type(op) is Constant:
             self.values[op.id], self.flags[op.id] = op.val, False
         return ""
@@ -144,16 +162,19 @@ class Pass:
         traced = any(isinstance(arg, Traced) for arg in args)
         exact = type(y) in (int, float, complex) and not traced  # Python's numbers raise where arrays have nan, and have no largest
         if rule is not None and not any(isinstance(arg, Nest) for arg in args) and not (exact and (type(y) is int or op.fn.__name__ == "pow")):
-            found = self._by_rule(op, rule, args, flags)
+            found = self._by_rule(op, rule, args, flags, exact)
             found = found if found is NotImplemented else self._fitted(found, y)
             if found is not NotImplemented and (not exact or bool(np.isfinite(plain(found)).all())):
                 return found, NOTE
         return self._each(op, args, flags), NOTE_EACH
 
-    def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool]) -> Any:
+    def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool], exact: bool) -> Any:
         call = Members(op.fn, self.size, list(map(value_of, op.args)), tuple(flags), op.val)
         try:
-            return rule(call, *args, **op.kwargs)
+            if not exact:
+                return rule(call, *args, **op.kwargs)
+            with np.errstate(all="ignore"):
+                return rule(call, *args, **op.kwargs)
         except TapeError:
             raise
         except Exception:  # a member may raise that too: by itself it says so
@@ -175,20 +196,25 @@ class Pass:
         wanted, given = _dtype(one), _dtype(now)
         if wanted == given:
             return found
-        if _rank(given) > _rank(wanted):
+        if wanted is None or _rank(given) > _rank(wanted):
             return NotImplemented
         return astype(found, dtype=wanted)
 
     def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
-        """Make a call for each member, and stack what they return; members of another shape or type leave."""
-        python = [type(value_of(arg)) in (int, float, complex, bool) for arg in op.args]
+        """Make a call for each member, and stack what they return; members of another shape or type leave, and those for which it raises."""
         made: list[Any] = []
         agree = np.ones(self.size, bool)
         for i in range(self.size):
             given = [member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg, flag in zip(args, flags)]
-            given = [x.item() if number and isinstance(x, (np.generic, np.ndarray)) else x for x, number in zip(given, python)]
-            made.append(_run(op, given))
-            agree[i] = _alike(made[-1], op.val)
+            given = [as_recorded(x, value_of(arg)) for x, arg in zip(given, op.args)]
+            try:
+                made.append(_run(op, given))
+                agree[i] = _alike(made[-1], op.val)
+            except TapeError:
+                raise
+            except Exception:  # the program may catch it: by itself the member tells
+                made.append(None)
+                agree[i] = False
         if not agree.all():
             self._leave(op, agree)
             made = [y for y, stays in zip(made, agree) if stays]
@@ -200,8 +226,7 @@ class Pass:
                 raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
                                       "a generator from outside, which draws once for each member")
             return _run(op, args)
-        made = op.args[0] if isinstance(op.args[0], Operation) else None
-        seeded = isinstance(made, Call) and made.fn is default_rng and len(made.args) > 0 and value_of(made.args[0]) is not None
+        seeded = is_seeded(op.args[0])
         if seeded and not any(flags):
             return _run(op, args)  # each member makes it anew: all draw the same
         self.flags[op.id] = True
@@ -233,18 +258,21 @@ class Pass:
     def _holds(self, guard: Guard, value: Any, i: int) -> bool:
         if guard.fact == "raises":
             return bool(guard.expected.happens(value.member(i)))
-        one = plain(value)[i]
-        if type(guard.args[0].val) in (int, float, complex, bool):
-            one = one.item()
+        one = as_recorded(plain(value)[i], guard.args[0].val)
         if is_tensor(one):
             return bool(_fact_of(guard.fact, one) == guard.expected)
         return bool(FACTS[guard.fact](one) == guard.expected)
 
+    def _depends_on_draws(self, op: Operation) -> bool:
+        leads = leading(self.tape.ops, op.args)
+        return any(type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0]) for each in self.tape.ops)
+
     def _leave(self, op: Operation, agree: Any) -> None:
         """Let the members that do not agree leave, in all values."""
-        if any(type(each) is Call and each.fn is draw for each in self.tape.ops):
-            raise UnknownFunction(f"the members of a batch take different ways here, and {self.tape.name} draws random numbers: "
-                                  "those that are traced apart would draw anew", op.where, "draw before tg.vmap, and pass the numbers as an argument")
+        if self._depends_on_draws(op):
+            raise UnknownFunction(f"the members of a batch take different ways here, by random numbers that {self.tape.name} draws: "
+                                  "those that are traced apart would draw others", op.where,
+                                  "draw before tg.vmap, and pass the numbers as an argument")
         if not agree.any():
             raise ArgumentError(f"no member of the batch goes the way here that {self.tape.name} went when it was traced with one of them: "
                                 "it does otherwise when it runs again", op.where, "pass what changes from run to run as an argument")
@@ -254,6 +282,11 @@ class Pass:
         for position, x in self.values.items():
             if self.flags.get(position) and position not in self.dying:
                 self.values[position] = chosen(x, kept)
+
+
+def is_seeded(source: Any) -> bool:
+    """True for a random generator that a program makes of a seed: every member makes it anew, and draws the same."""
+    return isinstance(source, Call) and source.fn is default_rng and len(source.args) > 0 and value_of(source.args[0]) is not None
 
 
 def _run(op: Call, args: Sequence[Any]) -> Any:

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import optree
 
-from tapegrad.errors import ArgumentError, user_location
+from tapegrad.errors import ArgumentError, TapeError, user_location
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import array, concat, permute_dims, take
+from tapegrad.numbers.tensors import is_tensor, overlap
+from tapegrad.ops import array, concat, expand_dims, permute_dims, take
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import collector, flatten_call, record, trace
-from tapegrad.transforms.batch import Nest, Pass, spread
+from tapegrad.transforms.batch import Nest, Pass, member, noted, spread
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
 
@@ -35,7 +36,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
 
     `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take another branch, or run a loop
     more often, are traced and run apart: `f` is any program. What has no rule for a batch is called once for each member. Random numbers are
-    drawn for each member. Raises ArgumentError where the arguments have no such axis, or not equally many members.
+    drawn for each member. What cannot be traced, or asks for plain numbers, is called for each member. Raises ArgumentError where the arguments
+    have no such axis, or not equally many members.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
     array([10.,  2., 30.])
@@ -59,7 +61,11 @@ def batchtape(f: Callable[..., Any], *args: Any, in_axes: Axes = 0, out_axes: Ax
     >>> [op.note for op in tape if op.kind == "call"], tape.play(np.array([4.0, 5.0, 6.0]))
     (['batched over axis 0'], array([16., 25., 36.]))
     """
-    return trace(vmap(f, in_axes, out_axes), *args, **kwargs)[1]
+    tape = trace(vmap(f, in_axes, out_axes), *args, **kwargs)[1]
+    labels = flatten_call(f, args, kwargs)[2]
+    for x, label in zip(reversed(tape.inputs), reversed(labels)):
+        x.label = label or x.label
+    return tape
 
 
 class _Group(NamedTuple):
@@ -101,8 +107,12 @@ class _Axes:
         waiting = [np.arange(size)]
         while waiting:
             rows = waiting.pop(0)
-            given = leaves if len(rows) == size else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
+            with noted(tracer_of(leaves), "members that go another way"):
+                given = leaves if len(rows) == size else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
             tape = self._traced(f, args, kwargs, signature, given, flags, len(rows))
+            if tape is None:
+                groups += [self._alone(f, args, kwargs, signature, given, flags, i, row) for i, row in enumerate(rows.tolist())]
+                continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
                 batch = Pass(tape, given, flags, len(rows), tracer)
@@ -111,7 +121,7 @@ class _Axes:
             nest = isinstance(value, Nest)
             into, parts, which = (value.into, value.parts, value.flags) if nest else (None, [value], [flag])
             groups.append(_Group(rows[batch.rows], into, parts, which))
-        return self._joined(groups, size)
+        return self._joined(groups, size, leaves)
 
     # -- arguments
 
@@ -171,29 +181,49 @@ class _Axes:
         return next(iter(sizes)), found
 
     def _traced(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], flags: list[bool],
-                size: int) -> Tape:
-        """Record the function for the first member, as if there were no trace around; generators go on from where they were."""
-        first = [_first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
-        changed = [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
+                size: int) -> Tape | None:
+        """Record the function for the first member, as if there were no trace around; generators go on from where they were.
 
-        def part(structure: Structure, x: Any) -> Any:
-            return structure.build(first) if any(changed[structure.start:structure.start + structure.size]) else x
-        fn, given = part(signature.function, f), tuple(map(part, signature.args, args))
-        named = {key: part(signature.kwargs[key], arg) for key, arg in kwargs.items()}
+        None where it cannot be recorded, or takes plain numbers that are of this member alone.
+        """
+        first = [_first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
+        fn, given, named = _built(f, args, kwargs, signature, first, [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)])
         found = Found(fn, given, named)
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
-        tape = record(fn, given, named, DEFAULT)
-        for restore, state in states:
-            restore(state)
+        listener = _Listener()
+        running.observers = [*running.observers, listener]
+        try:
+            tape = record(fn, given, named, DEFAULT)
+        except TapeError as err:
+            if not err.refuses or not size:
+                raise
+            return None
+        finally:
+            running.observers = [other for other in running.observers if other is not listener]
+            for restore, state in states:
+                restore(state)
+        if listener.heard and size:
+            return None
         if len(tape.inputs) != len(leaves) + 1:
             raise self.fail("its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts")
         tape.name = self.name
         return tape
 
+    def _alone(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], flags: list[bool],
+               i: int, row: int) -> _Group:
+        """Call the function for one member, as it is."""
+        fn, given, named = _built(f, args, kwargs, signature, [member(x, i) if flag else x for x, flag in zip(leaves, flags)], flags)
+        value = fn(*given, **named)
+        parts: list[Any] = []
+        into = flatten(value, "", parts, [], shared=False)
+        if into.is_leaf or not parts:
+            return _Group(np.array([row]), None, [expand_dims(value, axis=0) if parts else value], [bool(parts)])
+        return _Group(np.array([row]), into, [expand_dims(x, axis=0) for x in parts], [True] * len(parts))
+
     # -- the value
 
-    def _joined(self, groups: list[_Group], size: int) -> Any:
+    def _joined(self, groups: list[_Group], size: int, leaves: list[Any]) -> Any:
         """Put together what the members of all groups returned, in their order."""
         first = groups[0]
         if any(group.into != first.into or len(group.parts) != len(first.parts) for group in groups[1:]):
@@ -212,6 +242,8 @@ class _Axes:
                 if type(leaf) is _Slot:
                     axes[leaf.place] = axis
         parts = [self._part([(group.rows, group.parts[k], group.flags[k]) for group in groups], size, axis) for k, axis in zip(places, axes)]
+        arrays = [x for x in leaves if isinstance(x, np.ndarray) or is_tensor(x)]
+        parts = [array(x) if any(overlap(x, other) for other in arrays) else x for x in parts]  # it is the caller's to write to
         return parts[0] if into is None else into.build(parts)
 
     def _part(self, found: list[tuple[Any, Any, bool]], size: int, axis: int | None) -> Any:
@@ -231,7 +263,8 @@ class _Axes:
                 raise self.fail(f"its members return arrays of different shapes, {' and '.join(map(str, sorted(shapes)))}",
                                 "values of one shape: padded, or summed up")
             whole = [y if batched else spread(y, len(group)) for group, y, batched in found]
-            x = take(concat(*whole, axis=0), np.argsort(np.concatenate([group for group, *_ in found])), axis=0)
+            with noted(tracer_of(whole), "members in their order"):
+                x = take(concat(*whole, axis=0), np.argsort(np.concatenate([group for group, *_ in found])), axis=0)
         elif not flag:
             x = array(spread(x, size))
         ndim = len(plain(x).shape)
@@ -241,6 +274,23 @@ class _Axes:
         if not axis:
             return array(x) if _is_view(x) else x
         return permute_dims(x, axes=(*range(1, axis + 1), 0, *range(axis + 1, ndim)))
+
+
+class _Listener:
+    """Hears whether a program takes plain numbers of traced values."""
+
+    def __init__(self) -> None:
+        self.heard = False
+
+    def refuse(self, what: str) -> None:
+        self.heard = True
+
+
+def _built(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], changed: list[bool]) -> Any:
+    """Return a function and its arguments with other leaves, where these have changed."""
+    def part(structure: Structure, x: Any) -> Any:
+        return structure.build(leaves) if any(changed[structure.start:structure.start + structure.size]) else x
+    return part(signature.function, f), tuple(map(part, signature.args, args)), {key: part(signature.kwargs[key], arg) for key, arg in kwargs.items()}
 
 
 class _Slot:
