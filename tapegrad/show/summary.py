@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tapegrad.errors import Location
+from tapegrad.ops import getitem, stack
 from tapegrad.show.line import Places, count_of, reverse_start, shorten
 from tapegrad.show.sheet import Sheet
-from tapegrad.tape.tape import Operation, Tape
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.transforms.batch import NOTE_EACH
 
 LINES = 20  # those that recorded most
 APART = 80  # the width from which on the two directions are counted apart
@@ -61,7 +63,15 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
     sizes = [max(map(len, column)) for column in zip(*table)][:-1]
     room = max(width - sum(sizes) - 2 * len(sizes), 8)
     table = [(*map(str.rjust, row[:-2], sizes), row[-2], shorten(row[-1], room)) for row in table]
-    return Sheet(f"operations by line: {count_of(len(found), 'line')}", table[0], [("primal", row) for row in table[1:]])
+    singly = _called_singly(tape)
+    title = f"operations by line: {count_of(len(found), 'line')}" + (f"; for each member of a batch alone: {', '.join(singly)}" if singly else "")
+    return Sheet(title, table[0], [("primal", row) for row in table[1:]])
+
+
+def _called_singly(tape: Tape) -> list[str]:
+    """Return what is called once for each member of a batch, by name."""
+    ops = [op for op in tape.ops if isinstance(op, Call) and op.note.startswith(NOTE_EACH) and op.fn not in (getitem, stack)]
+    return sorted({getattr(op.fn, "__name__", "a function") for op in ops})
 
 
 def _numbers(count: Count, whole: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, pack, stack, take
 from tapegrad.replay.interpreter import FACTS
-from tapegrad.rules.batching import Members, rule_of
+from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Traced
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses, leading
@@ -162,7 +162,7 @@ class Pass:
         traced = any(isinstance(arg, Traced) for arg in args)
         exact = type(y) in (int, float, complex) and not traced  # Python's numbers raise where arrays have nan, and have no largest
         if rule is not None and not any(isinstance(arg, Nest) for arg in args) and not (exact and (type(y) is int or op.fn.__name__ == "pow")):
-            found = self._by_rule(op, rule, args, flags, exact)
+            found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags, exact)
             found = found if found is NotImplemented else self._fitted(found, y)
             if found is not NotImplemented and (not exact or bool(np.isfinite(plain(found)).all())):
                 return found, NOTE
@@ -298,6 +298,16 @@ def _dtype(x: Any) -> Any:
     """Return the dtype of an array, tensor or number, of Python's that of an array of them."""
     found = dtype_of(x)
     return np.dtype(type(x)) if found is None and isinstance(x, (bool, int, float, complex)) else found
+
+
+def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
+    """Give batched numbers of Python's the dtype that they take beside arrays and NumPy's numbers."""
+    ones = list(map(value_of, op.args))
+    strong = [dtype_of(x) for x in ones if type(x) not in _PYTHON]
+    if not strong or len(strong) == len(ones) or any(getattr(dtype, "kind", "") not in _KINDS for dtype in strong):
+        return args
+    wanted = [np.result_type(*strong, x) if flag and type(x) in _PYTHON else None for x, flag in zip(ones, flags)]
+    return [x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype) for x, dtype in zip(args, wanted)]
 
 
 def _rank(dtype: Any) -> int:

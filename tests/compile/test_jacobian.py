@@ -182,6 +182,51 @@ def test_scipy_takes_them_in_one_line() -> None:
     np.testing.assert_allclose(least_squares(residuals, x0, jac=tg.jacobian(residuals), kwargs={"a": 1.0}).x, 1.0, 1e-6)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_chunks(mode: str) -> None:
+    expected = tg.jacobian(f, mode=mode)(X)
+    for size in (1, 2, 100):
+        np.testing.assert_allclose(tg.jacobian(f, mode=mode, chunk_size=size)(X), expected, 1e-13)
+        np.testing.assert_allclose(tg.jacobian(lambda x: np.exp(1j * f(x)), mode=mode, chunk_size=size)(X), 1j * np.exp(1j * f(X))[:, None] * expected)
+    np.testing.assert_allclose(tg.hessian(rosenbrock, chunk_size=2)(X), tg.hessian(rosenbrock)(X))
+    for wrong in (0, 2.5):
+        with pytest.raises(tg.ArgumentError, match=f"chunk_size is {wrong}"):
+            tg.jacobian(f, chunk_size=wrong)
+
+
+def test_value_and_jacobian() -> None:
+    both = tg.value_and_jacobian(f)
+    for k in range(20):
+        value, block = both(X + k / 10)
+        np.testing.assert_allclose(value, f(X + k / 10))
+        np.testing.assert_allclose(block, tg.jacobian(f)(X + k / 10))
+    value, block = tg.value_and_jacobian(lambda x, a: {"y": a * x, "n": 3}, argnums=1)(X, 2.0)
+    assert value["n"] == 3 and block["n"] == 0.0
+    np.testing.assert_allclose(block["y"], X)
+
+
+def test_the_gradient_of_a_pair() -> None:
+    step = tg.value_and_grad(lambda x: ((x ** 2).sum(), {"twice": 2 * x, "name": "x"}), 0, has_aux=True, warmup=1)
+    for k in range(4):
+        (value, aux), dx = step(X + k)
+        assert value == ((X + k) ** 2).sum() and aux["name"] == "x"
+        np.testing.assert_allclose(aux["twice"], dx)
+
+
+@tg.primitive
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+@tg.rrule(doubled)
+def _(x: Any) -> Any:
+    return doubled(x), lambda dy: (np.array([2 * float(each) for each in dy]),)
+
+
+def test_a_pullback_that_calls_c_is_called_for_each_row() -> None:
+    np.testing.assert_allclose(tg.jacobian(lambda x: doubled(x) * x, mode="reverse")(X), np.diag(4 * X))
+
+
 def test_torch() -> None:
     torch.manual_seed(0)
     w, x = torch.randn(4, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)

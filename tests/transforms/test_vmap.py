@@ -1,0 +1,327 @@
+"""vmap of programs: branches, nesting, what it composes with, random numbers, errors; and JAX's examples in plain NumPy."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import tapegrad as tg
+from tapegrad.tree.flatten import leaves_of
+
+X = np.arange(12.0).reshape(4, 3) / 5 - 1
+W = np.random.default_rng(0).normal(size=(3, 2))
+TX, TW = torch.tensor(X), torch.tensor(W)
+
+
+def loss(w: Any, x: Any) -> Any:
+    return (np.tanh(x @ w) ** 2).sum()
+
+
+def stacked(f: Callable[..., Any], *columns: Any) -> Any:
+    """Return what a Python loop over the members gives."""
+    values = [f(*args) for args in zip(*columns)]
+    return [np.stack([np.asarray(x) for x in leaf]) for leaf in zip(*map(leaves_of, values))]
+
+
+def agrees(found: Any, expected: Any) -> None:
+    found, expected = leaves_of(found), leaves_of(expected)
+    assert len(found) == len(expected)
+    for y, whole in zip(found, expected):
+        assert np.shape(y) == np.shape(whole)
+        np.testing.assert_allclose(np.asarray(y), np.asarray(whole), 1e-9, 1e-12)
+
+
+# -- programs that a batch does not go one way through
+
+
+def collatz(n: Any) -> Any:
+    steps = 0
+    while n > 1:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps += 1
+    return steps
+
+
+def newton(a: Any) -> Any:
+    x = a
+    while abs(x * x - a) > 1e-10:
+        x = (x + a / x) / 2
+    return x
+
+
+def factorial(n: Any) -> Any:
+    return 1 if n <= 1 else n * factorial(n - 1)
+
+
+def cautious(x: Any) -> Any:
+    try:
+        return math.sqrt(x)
+    except ValueError:
+        return -1.0
+
+
+def inverse(x: Any) -> Any:
+    try:
+        return 1.0 / x.item()
+    except ZeroDivisionError:
+        return 0.0
+
+
+def written(x: Any) -> Any:
+    y = np.zeros(5)
+    y[:3] = x
+    y[y < 0] = 0
+    tail = y[1:]
+    tail *= 2
+    if x[0] > 0:
+        y[4] = tail.sum()
+    x[0] = 7
+    return y, x
+
+
+V = np.array([2.0, 3.0, 100.0, 0.1])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("f", "columns"), [
+    (lambda x: x * 2 if x > 2 else -x, (V,)), (newton, (V,)), (collatz, (np.arange(1, 12),)), (factorial, (np.array([1, 5, 3]),)),
+    (cautious, (V - 2,)), (inverse, (np.array([1.0, 0.0, 4.0]),)), (lambda b, x: x if b else -x, (np.array([True, False]), V[:2])),
+    (lambda x: abs(x.item() ** 0.5), (np.array([4.0, -4.0]),)), (lambda x: x[x > 0].sum(), (X,)), (lambda x: sum(x ** k for k in range(int(x))), (V[:2],)),
+    (lambda x: x - tg.value(x.max()), (X,)), (lambda x: np.array([float(x[0]), x[1]]), (X,)), (lambda i: X[i], (np.array([2, 0]),)),
+    (lambda x: {"a": x[0], "b": (x.sum(), [x.max(), 3.0])} if x[0] > 0 else {"a": -x[0], "b": (x.min(), [0.0, 4.0])}, (X,)),
+    (lambda x: math.sin(x[0]) * x.astype(np.float32), (X,)), (lambda n: n * 2 if n % 2 == 0 else n + 100, (np.arange(5),)),
+])
+def test_members_go_their_own_ways(f: Callable[..., Any], columns: Any) -> None:
+    for _ in range(2):
+        agrees(tg.vmap(f)(*columns), stacked(f, *columns))
+
+
+def test_writes_in_place_are_the_members_own() -> None:
+    x = X.copy()
+    agrees(tg.vmap(written)(x), stacked(written, X.copy()))
+    np.testing.assert_array_equal(x, X)
+    for f in (lambda v: v, lambda v: v[::-1], lambda v: v.T):
+        y = tg.vmap(f, in_axes=1)(x)
+        y[0] = 99.0
+        np.testing.assert_array_equal(x, X)
+
+
+# -- axes, nesting, objects
+
+
+@dataclass
+class Line:
+    w: Any
+    b: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.w * x + self.b
+
+
+def test_axes() -> None:
+    np.testing.assert_array_equal(tg.vmap(lambda x: x * 2, in_axes=-1)(X), 2 * X.T)
+    np.testing.assert_array_equal(tg.vmap(lambda x: x * 2, in_axes=1, out_axes=-1)(X), 2 * X)
+    a, b = tg.vmap(lambda x, y: (x * y, y), in_axes=(0, None), out_axes=(1, None))(X, 3.0)
+    np.testing.assert_array_equal(a, 3 * X.T)
+    assert b == 3.0
+    found = tg.vmap(lambda d: {"s": d["a"].sum() * d["b"], "n": None, "k": 3}, in_axes=({"a": 0, "b": None},))({"a": X, "b": 2.0})
+    agrees(found, {"s": 2 * X.sum(1), "n": None, "k": np.full(4, 3)})
+    agrees(tg.vmap(lambda x, scale: x * scale)(X, scale=V), X * V[:, None])
+    assert tg.vmap(lambda x: None)(X) is None
+    for fn in (lambda x: x.sum() if x[0] > 0 else x[1], lambda x: x[x > 0].sum(), lambda x: np.linalg.eig(np.diag(x))[0][0]):
+        assert tg.vmap(fn)(np.zeros((0, 3))).shape == (0,)
+    np.testing.assert_array_equal(tg.vmap(lambda x: x + 1)(X[::2, ::-1]), X[::2, ::-1] + 1)
+    assert tg.vmap(lambda x: x * 2.0 + math.sin(1.0))(X.astype(np.float32)).dtype == np.float32
+
+
+def test_objects_and_what_is_captured_are_shared() -> None:
+    agrees(tg.vmap(Line(np.ones(3), 2.0))(X), X + 2)
+    agrees(tg.vmap(lambda line, x: line(x), in_axes=(None, 0))(Line(np.ones(3), 2.0), X), X + 2)
+    agrees(tg.vmap(lambda line: line(1.0))(Line(X, V)), X + V[:, None])
+    agrees(tg.vmap(functools.partial(np.dot, W.T))(X), X @ W)
+    _, (_, d, _) = tg.grad(lambda line, x: tg.vmap(line)(x).sum(), Line(np.ones(3), 2.0), X)
+    agrees(d.w, X.sum(0))
+    assert d.b == 12.0
+    captured = tg.grad(tg.vmap(lambda x, k=2.0: x * W[:, 0]), X, seed=np.ones((4, 3)))
+    agrees(captured[1][1], np.tile(W[:, 0], (4, 1)))
+
+
+def test_nested() -> None:
+    outer = tg.vmap(tg.vmap(lambda a, b: a * b if a > b else a + b, in_axes=(None, 0)), in_axes=(0, None))
+    agrees(outer(V, V), np.where(V[:, None] > V, V[:, None] * V, V[:, None] + V))
+    agrees(tg.vmap(tg.vmap(newton))(np.stack([V, V * 2])), np.sqrt(np.stack([V, V * 2])))
+    agrees(tg.vmap(tg.vmap(tg.vmap(np.sin)))(X.reshape(2, 2, 3)), np.sin(X.reshape(2, 2, 3)))
+
+
+# -- with the other transforms
+
+
+def test_gradients_per_example() -> None:
+    expected = np.stack([tg.gradient(loss, W, x)[0] for x in X])
+    agrees(tg.vmap(lambda x: tg.gradient(loss, W, x)[0])(X), expected)
+    agrees(tg.vmap(tg.value_and_grad(loss, argnums=0), in_axes=(None, 0))(W, X)[1], expected)
+    agrees(tg.vmap(lambda a: tg.gradient(newton, a)[0])(V), 0.5 / np.sqrt(V))
+    agrees(tg.vmap(tg.hessian(lambda x: loss(W, x)))(X), np.stack([tg.hessian(lambda x: loss(W, x))(x) for x in X]))
+    agrees(tg.vmap(tg.hvp(lambda x: loss(W, x)))(X, X), np.stack([tg.hessian(lambda x: loss(W, x))(x) @ x for x in X]))
+
+
+def test_derivatives_of_a_batch() -> None:
+    def total(w: Any) -> Any:
+        return tg.vmap(lambda x: loss(w, x) if x[0] > 0 else x.sum() * w[0, 0])(X).sum()
+
+    def looped(w: Any) -> Any:
+        return sum(loss(w, x) if x[0] > 0 else x.sum() * w[0, 0] for x in X)
+    expected = tg.gradient(looped, W)[0]
+    agrees(tg.gradient(total, W)[0], expected)
+    agrees(tg.jvp(total, (W,), (np.ones_like(W),))[1], expected.sum())
+    agrees(tg.hessian(total)(W), tg.hessian(looped)(W))
+    agrees(tg.gradtape(total, W).play(W)[1][1], expected)
+    agrees(tg.flatgrad(tg.trace(total, W)[1]).play(W)[1][1], expected)
+    agrees(tg.gradient(lambda a: tg.vmap(newton)(a).sum(), V)[0], 0.5 / np.sqrt(V))
+    agrees(tg.jacobian(tg.vmap(lambda x: loss(W, x)))(X).sum((0, 1, 2)), sum(tg.gradient(loss, W, x)[1] for x in X).sum())
+
+
+def test_compiled() -> None:
+    fast = tg.compile(tg.vmap(lambda x: loss(W, x) if x[0] > 0 else x.sum()), warmup=1)
+    step = tg.value_and_grad(lambda w: tg.vmap(lambda x: loss(w, x))(X).sum(), argnums=0, warmup=1)
+    for k in range(5):
+        x = X + 0.3 * (k % 3)
+        agrees(fast(x), np.array([loss(W, row) if row[0] > 0 else row.sum() for row in x]))
+        agrees(step(W + k)[1], tg.gradient(lambda w: sum(loss(w, x) for x in X), W + k)[0])
+    assert fast.stats.hits and step.stats.hits
+    tape = tg.batchtape(lambda x: loss(W, x), X)
+    agrees(tg.compile(tape)(2 * X), tape.play(2 * X))
+
+
+@tg.primitive
+def softplus(x: Any) -> Any:
+    return np.logaddexp(0.0, x)
+
+
+@tg.rrule(softplus)
+def _(x: Any) -> Any:
+    return softplus(x), lambda dy: (dy / (1.0 + np.exp(-x)),)
+
+
+def test_a_function_without_a_rule_for_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    agrees(tg.vmap(softplus)(X), np.logaddexp(0.0, X))
+    agrees(tg.vmap(lambda x: tg.gradient(lambda x: softplus(x).sum(), x)[0])(X), 1 / (1 + np.exp(-X)))
+    agrees(tg.gradient(lambda x: tg.vmap(softplus)(x).sum(), X)[0], 1 / (1 + np.exp(-X)))
+    tape = tg.batchtape(lambda x: np.sin(softplus(x)), X)
+    for style in ("plain", "compact"):
+        assert "batched over axis 0" in tape.format(style, 160)
+    tape.show("summary")
+    assert "for each member of a batch alone: softplus" in capsys.readouterr().out
+
+
+def test_random_numbers() -> None:
+    rng = np.random.default_rng(0)
+    agrees(tg.vmap(lambda x: x + rng.normal())(np.zeros(5)), np.random.default_rng(0).normal(size=5))
+    agrees(tg.vmap(lambda x: x + np.random.default_rng(1).normal())(np.zeros(3)), np.full(3, np.random.default_rng(1).normal()))
+    np.random.seed(3)
+    found = tg.vmap(lambda x: x * np.random.normal(size=2))(np.ones(4))
+    np.random.seed(3)
+    agrees(found, np.random.normal(size=(4, 2)))
+    with pytest.raises(tg.UnknownFunction, match="by random numbers that walk draws"):
+        def walk(x: Any) -> Any:
+            return x if rng.random() > 0.5 else -x
+        tg.vmap(walk)(np.ones(50))
+
+
+# -- torch
+
+
+def test_torch() -> None:
+    def tensor_loss(w: Any, x: Any) -> Any:
+        return (torch.tanh(x @ w) ** 2).sum()
+    torch.testing.assert_close(tg.vmap(lambda x: tg.gradient(tensor_loss, TW, x)[0])(TX),
+                               torch.func.vmap(lambda x: torch.func.grad(tensor_loss)(TW, x))(TX))
+    torch.testing.assert_close(tg.vmap(lambda x: x.sum() if x[0] > 0 else x.prod())(TX), torch.stack([x.sum() if x[0] > 0 else x.prod() for x in TX]))
+    torch.testing.assert_close(tg.vmap(lambda x: F.gelu(x) + torch.special.i1(x), out_axes=1)(TX), (F.gelu(TX) + torch.special.i1(TX)).T)
+    assert tg.vmap(lambda x: x * 2)(TX[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_gradients_per_example_of_a_network(reduction: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(1, 4, 2), nn.ReLU(), nn.Flatten(0), nn.Linear(8, 2)).double()
+    labels = torch.tensor([0, 1, 1, 0])
+
+    def entropy(net: Any, x: Any, label: Any) -> Any:
+        return F.cross_entropy(net(x[None]), label, reduction=reduction)
+    found = tg.vmap(lambda x, label: tg.grad(entropy, net, x, label)[1][1])(TX, labels)
+    for name, parameter in net.named_parameters():
+        expected = torch.stack([torch.autograd.grad(entropy(net, x, label), parameter)[0] for x, label in zip(TX, labels)])
+        torch.testing.assert_close(found[name], expected)
+
+
+# -- errors
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: tg.vmap(np.multiply)(X, 2.0), "x2 is a number, and has no axis 0"),
+    (lambda: tg.vmap(loss)(W, X), "not equally many members: 3 of w along axis 0, 4 of x along axis 0"),
+    (lambda: tg.vmap(loss, in_axes=(None, 2))(W, X), r"x has shape \(4, 3\), and no axis 2"),
+    (lambda: tg.vmap(loss, in_axes=(0,))(W, X), "has 1 axes for 2 positional arguments"),
+    (lambda: tg.vmap(loss, in_axes=None)(W, X), "no argument is batched"), (lambda: tg.vmap(loss, in_axes="a"), "which is no axis"),
+    (lambda: tg.vmap(3), "3 is no function"), (lambda: tg.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X}), "nested otherwise than the argument"),
+    (lambda: tg.vmap(np.sin, out_axes=3)(X), "and no axis 3"), (lambda: tg.vmap(np.sin, out_axes=None)(X), "not the same for all members"),
+    (lambda: tg.vmap(lambda x: x if x[0] > 0 else x[:1])(X), r"different shapes, \(1,\) and \(3,\)"),
+    (lambda: tg.vmap(lambda x: x if x[0] > 0 else (x, x))(X), "nested otherwise"), (lambda: tg.vmap(lambda x: "a" if x[0] > 0 else "b")(X), "'b' and 'a'"),
+])
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(tg.ArgumentError, match=message) as info:
+        call()
+    assert info.value.where is not None and info.value.try_
+
+
+def test_an_error_of_a_member_is_its_own() -> None:
+    with pytest.raises(np.linalg.LinAlgError):
+        tg.vmap(np.linalg.inv)(np.zeros((2, 2, 2)))
+    with pytest.raises(ValueError, match="math domain"):
+        tg.vmap(math.sqrt)(V - 2)
+
+
+# -- examples of others, in plain NumPy: JAX's documentation of vmap, and its "autodiff cookbook"
+
+
+def test_jax_examples() -> None:
+    vv = np.dot
+    mv = tg.vmap(vv, (0, None), 0)
+    mm = tg.vmap(mv, (None, 1), 1)
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    agrees(mv(a, b[:, 0]), a @ b[:, 0])
+    agrees(mm(a, b), a @ b)
+    tree = {"a": a, "b": (b.T, 3.0)}
+    agrees(tg.vmap(lambda tree: tree["a"][:, None] * tree["b"][0] + tree["b"][1], in_axes=({"a": None, "b": (0, None)},))(tree),
+           np.stack([a[:, None] * row + 3.0 for row in b.T]))
+
+    def convolve(x: Any, w: Any) -> Any:
+        return np.array([np.dot(x[i - 1:i + 2], w) for i in range(1, len(x) - 1)])
+    xs, ws = np.stack([np.arange(5.0)] * 2), np.stack([np.array([2.0, 3.0, 4.0])] * 2)
+    expected = np.array([[11.0, 20.0, 29.0]] * 2)
+    agrees(tg.vmap(convolve)(xs, ws), expected)
+    agrees(tg.vmap(convolve, in_axes=1, out_axes=1)(xs.T, ws.T), expected.T)
+    agrees(tg.vmap(convolve, in_axes=[0, None])(xs, ws[0]), expected)
+
+
+def test_jax_matrix_jacobian_products() -> None:
+    rng = np.random.default_rng(0)
+    w, m = rng.normal(size=3), rng.normal(size=(5, 4))
+    inputs = rng.normal(size=(4, 3))
+
+    def f(w: Any) -> Any:
+        return 0.5 * (np.tanh(inputs @ w / 2) + 1)
+    _, back = tg.pullback(f, w)
+    agrees(tg.vmap(lambda row: back(row)[1])(m), m @ tg.jacobian(f)(w))
+    _, push = tg.linearize(f, w)
+    agrees(tg.vmap(push)(np.eye(3)).T, tg.jacobian(f)(w))
