@@ -49,7 +49,7 @@ def nll_loss_members(members: Members, logp: Any, target: Any, ignore: int = -10
     """Batch `nll_loss`: the losses of all rows, then the mean or the sum of each member's."""
     if members.ndim(0) < 1 or not members.size:
         return NotImplemented
-    losses = members.op.run(_merged(members, 0, logp), _merged(members, 1, target), ignore, "none")
+    losses = members.op.run(_merged(members, 0, logp), _merged(members, 1, target), ignore=ignore, reduction="none")
     if reduction == "none":
         return OPS["reshape"](losses, members.result)
     total = OPS["sum"](OPS["reshape"](losses, (members.size, -1)), axis=1)
@@ -74,5 +74,5 @@ def nll_loss_backward_members(members: Members, dy: Any, logp: Any, target: Any,
     share = OPS["broadcast_to"](share, shape)
     alone = members.ndim(1) == 1
     whole = share if alone else OPS["reshape"](share, (shape[0] * shape[1], *shape[2:]))
-    back = members.op.run(whole, _merged(members, 1, logp), _merged(members, 2, target), ignore, "none")
+    back = members.op.run(whole, _merged(members, 1, logp), _merged(members, 2, target), ignore=ignore, reduction="none")
     return OPS["reshape"](back, members.result)

@@ -55,6 +55,13 @@ class Members:
         shape = self.shape(i)
         return OPS["broadcast_to"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
+    def fronted(self, i: int, x: Any, ndim: int) -> Any:
+        """Return argument `i` with the axis of the batch, of length 1 if it is shared, and `ndim` others: each axis of theirs is one for all."""
+        shape = self.shape(i)
+        if self.batched[i] or not shape:
+            return self.aligned(i, x, ndim)
+        return OPS["reshape"](x, (1, *(1,) * (ndim - len(shape)), *shape))
+
     def single(self, i: int, x: Any) -> Any:
         """Return argument `i` with an axis 0, of length 1 where it is the same for all members."""
         return x if self.batched[i] else OPS["reshape"](x, (1, *self.shape(i)))
@@ -111,7 +118,7 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
                 return NotImplemented
             columns = [OPS["reshape"](x, (members.size if members.batched[i] else 1, 1)) for i, x in enumerate(xs)]
             return members.op.run(*columns, *rest, axis=1, **{**kwargs, "keepdims": False} if "keepdims" in kwargs else kwargs)
-        xs = tuple([members.aligned(i, x, ndim) if members.batched[i] else x for i, x in enumerate(xs)])
+        xs = tuple([members.fronted(i, x, ndim) for i, x in enumerate(xs)])
         if axis is None and of_all == "all":
             return members.op.run(*xs, *rest, axis=tuple(range(1, ndim + 1)), **kwargs)
         if axis is None:
