@@ -5,6 +5,7 @@ from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.jacobian import hessian, hvp, jacobian, value_and_jacobian
 from tapegrad.compile.path import RetraceWarning
+from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
@@ -44,8 +45,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
     "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "explain", "flatgrad",
-    "forwardtape", "from_fx", "frontends", "grad", "gradient", "gradtape", "hessian", "hvp", "jacobian", "jvp", "linearize", "load", "numbers",
-    "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value",
-    "value_and_grad", "value_and_jacobian", "vmap",
+    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
+    "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hvp",
+    "jacobian", "jvp", "laplacian", "linearize", "load", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll",
+    "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
 ]

@@ -205,6 +205,32 @@ def test_value_and_jacobian() -> None:
     np.testing.assert_allclose(block["y"], X)
 
 
+def test_traces_and_gauss_newton_products() -> None:
+    def flow(x: Any) -> Any:
+        return np.sin(x) * x.sum()
+    y = A[:, :2]
+    for fn, x in ((flow, X), (flow, y), (lambda x: x * 2.0, X[:0])):
+        n = x.size
+        np.testing.assert_allclose(tg.divergence(fn)(x), np.trace(tg.jacobian(fn)(x).reshape(n, n)))
+        np.testing.assert_allclose(tg.laplacian(lambda x, fn=fn: (fn(x) ** 2).sum())(x),
+                                   np.trace(tg.hessian(lambda x, fn=fn: (fn(x) ** 2).sum())(x).reshape(n, n)))
+    np.testing.assert_allclose(tg.gradient(lambda x: tg.divergence(flow)(x), X)[0], tg.gradient(lambda x: tg.jacobian(flow)(x).trace(), X)[0])
+    block, v = tg.jacobian(f)(X), np.array([1.0, -2.0, 0.5])
+    product, by_loss = tg.gauss_newton_product(f), tg.gauss_newton_product(f, lambda y: (y ** 4).sum())
+    for _ in range(5):
+        np.testing.assert_allclose(product(X, v), block.T @ block @ v)
+        np.testing.assert_allclose(by_loss(X, v), block.T @ (12 * f(X) ** 2 * (block @ v)))
+    with pytest.raises(tg.ArgumentError, match="no trace"):
+        tg.divergence(f)(X)
+    x0 = np.zeros(5)
+
+    def residuals(x: Any) -> Any:
+        return np.concatenate([10 * (x[1:] - x[:-1] ** 2), 1 - x[:-1]])
+    found = minimize(lambda x: (residuals(x) ** 2).sum() / 2, x0, method="trust-ncg", hessp=tg.gauss_newton_product(residuals),
+                     jac=tg.jacobian(lambda x: (residuals(x) ** 2).sum() / 2))
+    np.testing.assert_allclose(found.x, 1.0, 1e-3)
+
+
 def test_the_gradient_of_a_pair() -> None:
     step = tg.value_and_grad(lambda x: ((x ** 2).sum(), {"twice": 2 * x, "name": "x"}), 0, has_aux=True, warmup=1)
     for k in range(4):
