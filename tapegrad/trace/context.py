@@ -85,6 +85,13 @@ def unrepeatable(what: str) -> None:
         observer.refuse(what)
 
 
+def drawn(tracer: Tracer) -> None:
+    """Tell who observes this thread's trace that torch has drawn random numbers, which are on the tape of this tracer."""
+    for observer in running.observers:
+        if hasattr(observer, "drawn"):
+            observer.drawn(tracer)
+
+
 def _hear(err: TapeError) -> None:
     if running.tracers:
         running.tracers[-1].refuse(err)

@@ -48,9 +48,25 @@ class Nest:
         return self.into.build([as_recorded(member(part, i), one) if flag else part for part, flag, one in zip(self.parts, self.flags, self.ones)])
 
 
+class States:
+    """The states of torch's generator in which the members draw: each begins where the one before has left it, in the first call that draws."""
+
+    __slots__ = ("known", "source", "tracer")
+
+    def __init__(self, source: Any, tracer: Tracer | None, known: dict[int, Any]) -> None:
+        self.source, self.tracer, self.known = source, tracer, known
+
+    def member(self, i: int) -> Any:
+        """Return the state in which a member draws; what draws it again begins there too."""
+        if i not in self.known:
+            how = {"method": "state"}
+            self.known[i] = draw.run(self.source, **how) if self.tracer is None else self.tracer.record(draw, (self.source,), how)
+        return self.known[i]
+
+
 def member(x: Any, i: int) -> Any:
     """Return one member of a batched value."""
-    if isinstance(x, Nest):
+    if isinstance(x, (Nest, States)):
         return x.member(i)
     if isinstance(x, (tuple, list)):
         return tuple([member(part, i) for part in x])
@@ -68,6 +84,8 @@ def chosen(x: Any, rows: Any) -> Any:
     """Return some members of a batched value."""
     if isinstance(x, Nest):
         return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into, x.ones)
+    if isinstance(x, States):
+        return States(x.source, x.tracer, {k: x.known[row] for k, row in enumerate(rows.tolist()) if row in x.known})
     if isinstance(x, (tuple, list)):
         return tuple([chosen(part, rows) for part in x])
     if isinstance(x, dict):
@@ -226,15 +244,25 @@ class Pass:
                 raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
                                       "a generator from outside, which draws once for each member")
             return _run(op, args)
+        if is_torch_source(op.args[0]):
+            self.flags[op.id] = True
+            return States(op.args[0], self.tracer, {})
         seeded = is_seeded(op.args[0])
         if seeded and not any(flags):
             return _run(op, args)  # each member makes it anew: all draw the same
         self.flags[op.id] = True
         sources = [deepcopy(plain(args[0])) for _ in range(self.size)] if seeded else [args[0]] * self.size
-        found = [_run(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]]) for i, source in enumerate(sources)]
+        found = [self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
+                 for i, source in enumerate(sources)]
         if seeded:
             _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])  # so that it stands where those of the members do
         return None if op.val is None else _stacked(found, op.val)
+
+    def _draw(self, op: Call, args: list[Any]) -> Any:
+        """Draw once, and let the trace around know: its replays draw again."""
+        if self.tracer is None or any(isinstance(arg, Traced) for arg in args):
+            return _run(op, args)
+        return self.tracer.record(draw, tuple(args), op.kwargs)
 
     # -- guards
 
@@ -287,6 +315,11 @@ class Pass:
 def is_seeded(source: Any) -> bool:
     """True for a random generator that a program makes of a seed: every member makes it anew, and draws the same."""
     return isinstance(source, Call) and source.fn is default_rng and len(source.args) > 0 and value_of(source.args[0]) is not None
+
+
+def is_torch_source(source: Any) -> bool:
+    """True for what tells where a call of torch draws: its state is an argument of that call."""
+    return hasattr(type(source), "rewind")
 
 
 def _run(op: Call, args: Sequence[Any]) -> Any:

@@ -12,13 +12,13 @@ from tapegrad.errors import ArgumentError, TapeError, user_location
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor, overlap
-from tapegrad.ops import array, concat, expand_dims, permute_dims, take
+from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.tape.tape import Constant, Tape
+from tapegrad.tape.tape import Call, Constant, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import collector, flatten_call, record, trace
-from tapegrad.transforms.batch import Nest, Pass, member, noted, spread
+from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
@@ -51,6 +51,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     def batched(*args: Any, **kwargs: Any) -> Any:
         return how.call(f, args, kwargs)
     batched.__name__, batched.__doc__ = how.name, getattr(f, "__doc__", None)
+    batched.__module__ = getattr(f, "__module__", None) or batched.__module__  # what looks for random generators goes on into the program's code
     return batched
 
 
@@ -195,6 +196,7 @@ class _Axes:
         running.observers = [*running.observers, listener]
         try:
             tape = record(fn, given, named, DEFAULT)
+            listener.heard = listener.heard or bool(found.unrecorded(tape))
         except TapeError as err:
             if not err.refuses or not size:
                 raise
@@ -203,6 +205,9 @@ class _Axes:
             running.observers = [other for other in running.observers if other is not listener]
             for restore, state in states:
                 restore(state)
+        for op in reversed(tape.ops):
+            if type(op) is Call and op.fn is draw and is_torch_source(op.args[0]):
+                op.args[0].rewind(op.val)
         if listener.heard and size:
             return None
         if len(tape.inputs) != len(leaves) + 1:
@@ -277,13 +282,18 @@ class _Axes:
 
 
 class _Listener:
-    """Hears whether a program takes plain numbers of traced values."""
+    """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced values, and numbers that
+    torch draws in a trace inside, or beside one around.
+    """
 
     def __init__(self) -> None:
-        self.heard = False
+        self.heard, self.depth = False, len(running.tracers)
 
     def refuse(self, what: str) -> None:
         self.heard = True
+
+    def drawn(self, tracer: Any) -> None:
+        self.heard = self.heard or self.depth > 0 or running.tracers[0] is not tracer
 
 
 def _built(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], changed: list[bool]) -> Any:

@@ -223,6 +223,13 @@ def test_a_function_without_a_rule_for_batches(capsys: pytest.CaptureFixture[str
     assert "for each member of a batch alone: softplus" in capsys.readouterr().out
 
 
+GENERATOR = np.random.default_rng(5)
+
+
+def drawing(x: Any) -> Any:
+    return x * GENERATOR.normal()
+
+
 def test_random_numbers() -> None:
     rng = np.random.default_rng(0)
     agrees(tg.vmap(lambda x: x + rng.normal())(np.zeros(5)), np.random.default_rng(0).normal(size=5))
@@ -231,6 +238,14 @@ def test_random_numbers() -> None:
     found = tg.vmap(lambda x: x * np.random.normal(size=2))(np.ones(4))
     np.random.seed(3)
     agrees(found, np.random.normal(size=(4, 2)))
+    rng = np.random.default_rng(0)  # in a trace inside, and with one around
+    agrees(tg.vmap(lambda x: tg.gradient(lambda x: x * rng.normal(), x)[0])(np.ones(4)), np.random.default_rng(0).normal(size=4))
+    rng = np.random.default_rng(0)
+    agrees(tg.gradient(lambda x: tg.vmap(lambda x: x * rng.normal())(x).sum(), np.ones(4))[0], np.random.default_rng(0).normal(size=4))
+    value, tape = tg.trace(lambda x: tg.vmap(drawing)(x), np.ones(2))
+    assert len({*value, *tape.play(np.ones(2)), *tape.play(np.ones(2))}) == 6
+    tape = tg.batchtape(lambda x: x + rng.normal(), np.zeros(3))
+    assert len({*tape.play(np.zeros(3)), *tape.play(np.zeros(3))}) == 6
     with pytest.raises(tg.UnknownFunction, match="by random numbers that walk draws"):
         def walk(x: Any) -> Any:
             return x if rng.random() > 0.5 else -x
@@ -248,6 +263,20 @@ def test_torch() -> None:
     torch.testing.assert_close(tg.vmap(lambda x: x.sum() if x[0] > 0 else x.prod())(TX), torch.stack([x.sum() if x[0] > 0 else x.prod() for x in TX]))
     torch.testing.assert_close(tg.vmap(lambda x: F.gelu(x) + torch.special.i1(x), out_axes=1)(TX), (F.gelu(TX) + torch.special.i1(TX)).T)
     assert tg.vmap(lambda x: x * 2)(TX[:0]).shape == (0, 3)
+
+
+def test_random_numbers_of_torch() -> None:
+    def noisy(x: Any) -> Any:
+        return (F.dropout(x, 0.5) * torch.randn(6)).sum()
+    x = torch.ones(8, 6)
+    torch.manual_seed(0)
+    expected = torch.stack([F.dropout(row, 0.5) for row in x])
+    torch.manual_seed(0)
+    torch.testing.assert_close(tg.vmap(lambda v: F.dropout(v, 0.5))(x), expected)
+    for gradient in (lambda x: tg.vmap(lambda v: tg.gradient(noisy, v)[0])(x), lambda x: tg.gradient(lambda x: tg.vmap(noisy)(x).sum(), x)[0]):
+        assert len({tuple(row.tolist()) for row in gradient(x)}) == 8
+    tape = tg.batchtape(lambda v: v + torch.randn(()), x)
+    assert not torch.equal(tape.play(x), tape.play(x))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

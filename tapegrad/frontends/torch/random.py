@@ -16,7 +16,7 @@ import torch
 
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
-from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.trace.context import LISTENERS, Tracer, drawn
 from tapegrad.tree.copies import running
 
 
@@ -213,6 +213,7 @@ class Drawn:
         The generator is set back to it.
         """
         self.rewind()
+        drawn(tracer)
         if self.generator is not None:
             source = Source(str(self.generator.device), self.generator, self.before)
             return tracer.record(draw, (source,), {"method": "state"}, self.before), source
