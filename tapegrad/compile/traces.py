@@ -16,7 +16,7 @@ from tapegrad.transforms.grad import pullback
 
 
 def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the trace of f's Jacobian by the first, of whose shape the value is.
+    """Return a function of f's arguments that returns the trace of f's Jacobian by the first; the value has its shape.
 
     `chunk_size` is that of `jacobian`. Raises ArgumentError for a value of another shape.
 
@@ -28,7 +28,7 @@ def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable
 
 
 def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the sum of f's second derivatives by each number of the first; f's value is a real number.
+    """Return a function of f's arguments that returns the trace of f's Hessian by the first; the value is real.
 
     >>> import numpy as np
     >>> laplacian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
@@ -41,28 +41,33 @@ def _trace_of(derivative: Callable[..., Any]) -> Callable[..., Any]:
     def trace(x: Any, *args: Any, **kwargs: Any) -> Any:
         block, shape = derivative(x, *args, **kwargs), shape_of(x)
         if shape_of(block) != (*shape, *shape):
-            raise ArgumentError(f"the derivative by x of shape {shape} has shape {shape_of(block)}, and no trace", None,
-                                "a function whose value has the shape of its first argument, an array")
+            raise ArgumentError(
+                f"the derivative by x of shape {shape} has shape {shape_of(block)}, and no trace",
+                None,
+                "a function whose value has the shape of its first argument, an array",
+            )
         n = math.prod(shape)
         return ops.sum(ops.diagonal(ops.reshape(block, (n, n))))
+
     trace.__name__ = getattr(derivative, "__name__", "trace")
     return trace
 
 
 def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Return a function of x, a vector v and f's other arguments that returns Jᵀ H J v: J is f's Jacobian by x, H the Hessian of `loss` at f's value.
+    """Return a function of x, a vector v and f's other arguments that returns Jᵀ H J v, without computing a matrix.
 
-    Without a loss H is the identity, as of half the sum of squares. What `scipy.optimize` takes as `hessp`, and positive where the loss is convex:
+    J is f's Jacobian by x, H the Hessian of `loss` at f's value; without a loss H is the identity, as of half the
+    sum of squares. `scipy.optimize` takes it as `hessp`; it is positive where the loss is convex:
     Schraudolph (2002), Fast curvature matrix-vector products for second-order gradient descent.
 
     >>> import numpy as np
     >>> gauss_newton_product(lambda x: x ** 2)(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     array([ 4., 16.])
     """
+
     def product(x: Any, v: Any, *args: Any) -> Any:
         y, t = jvp(f, (x, *args), (v, *[None] * len(args)))
         return pullback(f, x, *args, argnums=0)[1](t if loss is None else hvp(loss)(y, t))
+
     product.__name__ = getattr(f, "__name__", type(f).__name__)
     return compile(product)
-
-

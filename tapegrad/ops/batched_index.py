@@ -1,7 +1,8 @@
-"""Reading and writing parts for a whole batch: where the batch's axis goes among those of an index, and back to the front.
+"""Reading and writing parts for a whole batch: where its axis goes among those of an index, and back to the front.
 
-NumPy puts the axes of integer arrays where they stand, if they stand side by side, and in front where something is between them. A batched
-index is an integer array; where the array is batched too, the numbers of the members stand beside it.
+NumPy puts the axes of integer arrays where they stand, if they stand side by side, and in front where something is
+between them. A batched index is an integer array; where the array is batched too, the numbers of the members stand
+beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tapegrad.rules.op import OPS, Traced
 
 
 class Place(NamedTuple):
-    """An index of the whole batch, and how to permute the axes of what is read there so that the batch comes first; None if it does."""
+    """An index of the whole batch, and how to permute what is read there so that the batch comes first, or None."""
 
     parts: tuple[Any, ...]
     order: tuple[int, ...] | None
@@ -34,10 +35,18 @@ class Place(NamedTuple):
         return value if self.order is None else OPS["permute_dims"](value, axes=tuple(np.argsort(self.order).tolist()))
 
 
-def located(shape: tuple[int, ...], index: Sequence[Any], members: Sequence[Any], flags: Sequence[bool], size: int, batched: bool) -> Place | None:
+def located(
+    shape: tuple[int, ...],
+    index: Sequence[Any],
+    members: Sequence[Any],
+    flags: Sequence[bool],
+    size: int,
+    batched: bool,
+) -> Place | None:
     """Return where an index of an array of this shape leads for all members, None where no rule knows.
 
-    `members` are the parts of the index for one of them, `flags` say which parts are batched, `batched` whether the array is.
+    `members` are the parts of the index for one of them, `flags` say which parts are batched, `batched` whether the
+    array is.
     """
     parts: list[tuple[Any, Any, bool]] = []  # for all, for one, and whether it is batched
     for part, one, flag in zip(index, map(plain, members), flags):
@@ -51,7 +60,7 @@ def located(shape: tuple[int, ...], index: Sequence[Any], members: Sequence[Any]
     taken = sum(one is not None and one is not Ellipsis for _, one, _ in parts)
     missing = [(slice(None), slice(None), False)] * (len(shape) - taken)
     at = next((i for i, (_, one, _) in enumerate(parts) if one is Ellipsis), len(parts))
-    parts[at:at + 1] = missing
+    parts[at : at + 1] = missing
     arrays = [i for i, (_, one, _) in enumerate(parts) if getattr(one, "shape", ())]
     numbers = [i for i, (_, one, _) in enumerate(parts) if not isinstance(one, slice) and one is not None]
     if not arrays and not any(flag for *_, flag in parts):
@@ -70,7 +79,12 @@ def located(shape: tuple[int, ...], index: Sequence[Any], members: Sequence[Any]
     count = np.arange(size).reshape(size, *(1,) * extent)
     order = None
     if near and before and arrays:
-        order = (0, *range(1 + extent, 1 + extent + before), *range(1, 1 + extent), *range(1 + extent + before, 1 + extent + rest))
+        order = (
+            0,
+            *range(1 + extent, 1 + extent + before),
+            *range(1, 1 + extent),
+            *range(1 + extent + before, 1 + extent + rest),
+        )
     return Place((count, *spread), order)
 
 
@@ -87,7 +101,13 @@ def _followed(members: Members, x: Any, through: Path) -> tuple[Any, Any, bool] 
         rule, flags = rule_of(step.op), (batched, *(False,) * len(step.args))
         made = step.op.run(one, *step.args, **step.kwargs)
         call = Members(step.op, members.size, (one, *step.args), flags, made)
-        x = step.op.run(x, *step.args, **step.kwargs) if not batched else NotImplemented if rule is None else rule(call, x, *step.args, **step.kwargs)
+        x = (
+            step.op.run(x, *step.args, **step.kwargs)
+            if not batched
+            else NotImplemented
+            if rule is None
+            else rule(call, x, *step.args, **step.kwargs)
+        )
         if x is NotImplemented:
             return None
         one = made
@@ -127,7 +147,7 @@ def item_members(members: Members, x: Any, *index: Any) -> Any:
 
 
 def places(shape: tuple[int, ...], index: tuple[Any, ...], through: Path) -> Any:
-    """Return the numbers of the elements that an index of a view names, of an array of that shape; None where its parts are complex."""
+    """Return the numbers of an array's elements that an index of a view names; None where its parts are complex."""
     if any(step.op.__name__ in ("real", "imag") for step in through) or any(isinstance(part, Traced) for part in index):
         return None
     return follow(np.arange(int(np.prod(shape))).reshape(shape), through)[index]
@@ -141,7 +161,11 @@ def write_members(members: Members, x: Any, value: Any, *index: Any, through: Pa
     is_mask = flags == (True,) and not through and str(getattr(mask, "dtype", "")) in ("bool", "torch.bool")
     if is_mask and mask.shape == shape and not members.ndim(1):
         kept = OPS["where"](index[0], members.aligned(1, value, len(shape)), whole)
-        return OPS["astype"](kept, dtype=plain(x).dtype) if plain(kept).dtype != plain(x).dtype and not hasattr(plain(x), "numel") else kept
+        return (
+            OPS["astype"](kept, dtype=plain(x).dtype)
+            if plain(kept).dtype != plain(x).dtype and not hasattr(plain(x), "numel")
+            else kept
+        )
     found = _writing(shape, index, parts, flags, size, through)
     if found is None:
         return NotImplemented
@@ -151,8 +175,15 @@ def write_members(members: Members, x: Any, value: Any, *index: Any, through: Pa
     return OPS["reshape"](made, members.result) if flat else made
 
 
-def _writing(shape: tuple[int, ...], index: tuple[Any, ...], parts: Sequence[Any], flags: Sequence[bool], size: int, through: Path) -> Any:
-    """Return where an index of a view leads, the shape of what is there for one member, and whether it is of the array made flat."""
+def _writing(
+    shape: tuple[int, ...],
+    index: tuple[Any, ...],
+    parts: Sequence[Any],
+    flags: Sequence[bool],
+    size: int,
+    through: Path,
+) -> Any:
+    """Return where an index of a view leads, the shape there for one member, and whether of the array made flat."""
     if through:
         at = None if any(flags) else places(shape, index, through)
         return None if at is None else (Place((slice(None), at), None), np.shape(at), True)
@@ -168,19 +199,28 @@ def _value(members: Members, i: int, value: Any, place: Place, target: tuple[int
     if not members.ndim(i) and not members.batched[i]:
         return value
     if members.ndim(i) > len(target):  # NumPy drops leading axes of length 1
-        return OPS["reshape"](members.full(i, value), (members.size, *members.shape(i)[members.ndim(i) - len(target):]))
+        return OPS["reshape"](
+            members.full(i, value), (members.size, *members.shape(i)[members.ndim(i) - len(target) :])
+        )
     if place.order is None:
         return members.aligned(i, value, len(target))
     return place.to_write(OPS["broadcast_to"](members.aligned(i, value, len(target)), (members.size, *target)))
 
 
-def scatter_members(members: Members, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), dtype: Any = None,
-                    order: Any = "C") -> Any:
+def scatter_members(
+    members: Members,
+    *parts: Any,
+    shape: tuple[int, ...],
+    ranks: tuple[int, ...],
+    through: tuple[Path, ...] = (),
+    dtype: Any = None,
+    order: Any = "C",
+) -> Any:
     """Batch `scatter`."""
     new: list[Any] = []
     at, size, flat = 0, members.size, any(through)
     for rank, path in zip(ranks, through or ((),) * len(ranks)):
-        index, inner = parts[at + 1:at + 1 + rank], slice(at + 1, at + 1 + rank)
+        index, inner = parts[at + 1 : at + 1 + rank], slice(at + 1, at + 1 + rank)
         if flat and not path and any(members.batched[inner]):
             return NotImplemented
         found = _writing(shape, index, members.args[inner], members.batched[inner], size, path)
@@ -197,6 +237,10 @@ def scatter_members(members: Members, *parts: Any, shape: tuple[int, ...], ranks
         at += 1 + rank
     whole = (size, reduce(operator.mul, shape, 1)) if flat else (size, *shape)
     how = {} if dtype is None else {"dtype": dtype}
-    made = members.op.run(*[part for piece, index in new for part in (piece, *index)], shape=whole,
-                          ranks=tuple([len(index) for _, index in new]), **how)
+    made = members.op.run(
+        *[part for piece, index in new for part in (piece, *index)],
+        shape=whole,
+        ranks=tuple([len(index) for _, index in new]),
+        **how,
+    )
     return OPS["reshape"](made, members.result) if flat else made

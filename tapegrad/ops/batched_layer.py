@@ -23,8 +23,10 @@ def linear_members(members: Members, x: Any, w: Any, b: Any = None) -> Any:
 
 def linear_weight_members(members: Members, dy: Any, x: Any) -> Any:
     """Batch `linear_weight`: a product for each member."""
-    rows = [OPS["reshape"](members.full(i, part), (members.size, math.prod(members.shape(i)[:-1]), members.shape(i)[-1]))
-            for i, part in enumerate((dy, x))]
+    rows = [
+        OPS["reshape"](members.full(i, part), (members.size, math.prod(members.shape(i)[:-1]), members.shape(i)[-1]))
+        for i, part in enumerate((dy, x))
+    ]
     return OPS["matmul"].run(OPS["permute_dims"](rows[0], axes=(0, 2, 1)), rows[1])
 
 
@@ -41,8 +43,12 @@ def images(members: Members, x: Any, *rest: Any, **how: Any) -> Any:
 def _merged(members: Members, i: int, x: Any) -> Any:
     """Return the log-probabilities or targets of all members as those of one batch of images."""
     shape = members.shape(i)
-    alone = members.ndim(0 if i < 2 and len(members.args) == 2 else 1) == 1  # one row of classes, without an axis for several
-    return OPS["reshape"](members.full(i, x), (members.size, *shape) if alone else (members.size * shape[0], *shape[1:]))
+    alone = (
+        members.ndim(0 if i < 2 and len(members.args) == 2 else 1) == 1
+    )  # one row of classes, without an axis for several
+    return OPS["reshape"](
+        members.full(i, x), (members.size, *shape) if alone else (members.size * shape[0], *shape[1:])
+    )
 
 
 def nll_loss_members(members: Members, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
@@ -61,7 +67,9 @@ def _counts(members: Members, i: int, target: Any, ignore: int) -> Any:
     return OPS["sum"](kept, axis=1)
 
 
-def nll_loss_backward_members(members: Members, dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+def nll_loss_backward_members(
+    members: Members, dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean"
+) -> Any:
     """Batch `nll_loss_backward`."""
     if members.ndim(1) < 1 or not members.size:
         return NotImplemented
@@ -74,5 +82,7 @@ def nll_loss_backward_members(members: Members, dy: Any, logp: Any, target: Any,
     share = OPS["broadcast_to"](share, shape)
     alone = members.ndim(1) == 1
     whole = share if alone else OPS["reshape"](share, (shape[0] * shape[1], *shape[2:]))
-    back = members.op.run(whole, _merged(members, 1, logp), _merged(members, 2, target), ignore=ignore, reduction="none")
+    back = members.op.run(
+        whole, _merged(members, 1, logp), _merged(members, 2, target), ignore=ignore, reduction="none"
+    )
     return OPS["reshape"](back, members.result)

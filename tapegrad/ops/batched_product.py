@@ -1,6 +1,7 @@
 """Products for a whole batch: one product of larger matrices where a factor is the same for all members.
 
-A vector that is batched is a matrix of rows, and a stack of those is one matrix too; a batched matrix beside one that is shared is as well.
+A vector that is batched is a matrix of rows, and a stack of those is one matrix too; a batched matrix beside one that
+is shared is as well.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ def matmul_members(members: Members, a: Any, b: Any) -> Any:
     matmul, reshape, size, (m, n) = members.op.run, OPS["reshape"], members.size, (members.ndim(0), members.ndim(1))
     if members.only(0):
         if m == 1 and n > 2:
-            return matmul(reshape(a, (size, *(1,) * (n - 1), -1 if size else members.shape(0)[0])), b)[..., 0, :] if size else NotImplemented
+            return (
+                matmul(reshape(a, (size, *(1,) * (n - 1), -1 if size else members.shape(0)[0])), b)[..., 0, :]
+                if size
+                else NotImplemented
+            )
         if n > 2:
             return matmul(members.aligned(0, a, n), b)
         shape = members.shape(0)
@@ -28,7 +33,11 @@ def matmul_members(members: Members, a: Any, b: Any) -> Any:
         if n == 1 and m == 2:
             return matmul(b, _transposed(a, 2))
         if n == 1:  # a number of each row
-            return matmul(b, a) if m == 1 else matmul(a, reshape(b, (size, *(1,) * (m - 2), members.shape(1)[0], 1)))[..., 0]
+            return (
+                matmul(b, a)
+                if m == 1
+                else matmul(a, reshape(b, (size, *(1,) * (m - 2), members.shape(1)[0], 1)))[..., 0]
+            )
         if m == 2 == n:  # the columns of all members side by side
             rows, (inner, width) = members.shape(0)[0], members.shape(1)
             side = reshape(OPS["permute_dims"](b, axes=(1, 0, 2)), (inner, size * width))
@@ -99,17 +108,20 @@ def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -
         return NotImplemented
     terms = inputs.split(",")
     if not arrow:
-        output = ("..." if "." in inputs else "") + "".join(sorted({c for c in inputs if c.isalpha() and inputs.count(c) == 1}))
+        output = ("..." if "." in inputs else "") + "".join(
+            sorted({c for c in inputs if c.isalpha() and inputs.count(c) == 1})
+        )
     terms = [spare + term if flag else term for term, flag in zip(terms, members.batched[1:])]
     return members.op.run(f"{','.join(terms)}->{spare}{output}", *xs, **kwargs)
 
 
 def solve_members(members: Members, a: Any, b: Any, *rest: Any, **how: Any) -> Any:
-    """Batch `solve`, and the solution of triangular systems: one factorisation for all right-hand sides of a matrix that is shared."""
+    """Batch `solve`, of triangular systems too: one factorisation for all right-hand sides of a shared matrix."""
     m, n, size = members.ndim(0), members.ndim(1), members.size
 
     def solve(a: Any, b: Any) -> Any:
         return members.op.run(a, b, *rest, **how)
+
     if n == 1:
         if members.only(1) and m == 2:
             return OPS["permute_dims"](solve(a, OPS["permute_dims"](b, axes=(1, 0))), axes=(1, 0))

@@ -17,7 +17,11 @@ def permuted(members: Members, x: Any, axes: Any = None) -> Any:
 
 def broadcast(members: Members, x: Any, shape: Any) -> Any:
     """Batch `broadcast_to`."""
-    return members.op.run(members.aligned(0, x, len(members.result) - 1), members.result) if members.only(0) else NotImplemented
+    return (
+        members.op.run(members.aligned(0, x, len(members.result) - 1), members.result)
+        if members.only(0)
+        else NotImplemented
+    )
 
 
 def rolled(members: Members, x: Any, shift: Any, axis: Any = None) -> Any:
@@ -27,7 +31,9 @@ def rolled(members: Members, x: Any, shift: Any, axis: Any = None) -> Any:
     if axis is not None:
         return members.op.run(x, shift, axis=moved(axis, members.ndim(0)))
     flat = OPS["reshape"](x, (members.size, math.prod(members.shape(0))))
-    return OPS["reshape"](members.op.run(flat, sum(shift) if isinstance(shift, tuple) else shift, axis=1), members.result)
+    return OPS["reshape"](
+        members.op.run(flat, sum(shift) if isinstance(shift, tuple) else shift, axis=1), members.result
+    )
 
 
 def tiled(members: Members, x: Any, reps: Any) -> Any:

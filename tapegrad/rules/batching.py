@@ -1,7 +1,8 @@
 """batching: how one call of an op stands for a whole batch of its calls.
 
-A rule is a function `(members, *args, **kwargs) -> value`: a batched argument has the batch as axis 0, before the axes that it has for one
-member, and so has the value. A rule that does not serve a call returns NotImplemented: then there is one call for each member.
+A rule is a function `(members, *args, **kwargs) -> value`: a batched argument has the batch as axis 0, before the axes
+that it has for one member, and so has the value. A rule that does not serve a call returns NotImplemented: then there
+is one call for each member.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Rule = Callable[..., Any]
 
 
 class Members:
-    """A call as it was made for one member of a batch: its op, arguments and value, which arguments are batched, and how many members there are."""
+    """A call as it was made for one member of a batch, which of its arguments are batched, and how many there are."""
 
     __slots__ = ("args", "batched", "op", "size", "y")
 
@@ -56,7 +57,7 @@ class Members:
         return OPS["broadcast_to"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
     def fronted(self, i: int, x: Any, ndim: int) -> Any:
-        """Return argument `i` with the axis of the batch, of length 1 if it is shared, and `ndim` others: each axis of theirs is one for all."""
+        """Return argument `i` with the axis of the batch, of length 1 if it is shared, and `ndim` others."""
         shape = self.shape(i)
         if self.batched[i] or not shape:
             return self.aligned(i, x, ndim)
@@ -105,8 +106,10 @@ def moved(axis: Any, ndim: int) -> Any:
 def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
     """Return the rule of what goes along an axis, of its first argument or of several that broadcast.
 
-    Without an axis it is of `all` axes, or of the array made `flat`, and then the value is given the shape that it has for one member.
+    Without an axis it is of `all` axes, or of the array made `flat`, and then the value is given the shape that it has
+    for one member.
     """
+
     def rule(members: Members, *args: Any, axis: Any = default, **kwargs: Any) -> Any:
         count = min(arrays, len(args))
         xs, rest = args[:count], args[count:]
@@ -117,16 +120,21 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
             if axis is not None:
                 return NotImplemented
             columns = [OPS["reshape"](x, (members.size if members.batched[i] else 1, 1)) for i, x in enumerate(xs)]
-            return members.op.run(*columns, *rest, axis=1, **{**kwargs, "keepdims": False} if "keepdims" in kwargs else kwargs)
+            return members.op.run(
+                *columns, *rest, axis=1, **{**kwargs, "keepdims": False} if "keepdims" in kwargs else kwargs
+            )
         xs = tuple([members.fronted(i, x, ndim) for i, x in enumerate(xs)])
         if axis is None and of_all == "all":
             return members.op.run(*xs, *rest, axis=tuple(range(1, ndim + 1)), **kwargs)
         if axis is None:
             if count > 1:
                 return NotImplemented
-            flat = members.op.run(OPS["reshape"](xs[0], (members.size, math.prod(members.shape(0)))), *rest, axis=1, **kwargs)
+            flat = members.op.run(
+                OPS["reshape"](xs[0], (members.size, math.prod(members.shape(0)))), *rest, axis=1, **kwargs
+            )
             return OPS["reshape"](flat, members.result)
         return members.op.run(*xs, *rest, axis=moved(axis, ndim), **kwargs)
+
     return rule
 
 
@@ -140,12 +148,16 @@ def along_both(members: Members, a: Any, b: Any, axis: int = -1, **kwargs: Any) 
 
 def stacked(*cores: int) -> Rule:
     """Return the rule of what is of the last axes of its arguments, so many of each, and takes stacks of them."""
+
     def rule(members: Members, *args: Any, **kwargs: Any) -> Any:
         above = [members.ndim(i) - core for i, core in zip(range(len(args)), cores)]
-        if any(members.batched[len(cores):]) or min(above) < 0:
+        if any(members.batched[len(cores) :]) or min(above) < 0:
             return NotImplemented
         ndim = max(above)
-        return members.op.run(*[members.aligned(i, x, ndim + cores[i]) if i < len(cores) else x for i, x in enumerate(args)], **kwargs)
+        return members.op.run(
+            *[members.aligned(i, x, ndim + cores[i]) if i < len(cores) else x for i, x in enumerate(args)], **kwargs
+        )
+
     return rule
 
 

@@ -1,8 +1,8 @@
 """batch: each operation of a tape for a whole batch of its inputs.
 
-A batched value has the members along axis 0. Where an op has no rule, it is called once for each member, and what these calls return is stacked.
-A guard is asked for each member: those that do not agree with the tape leave the batch, and so do those of whose value a shape or a type is
-another; `left` are they, and `rows` those that stayed.
+A batched value has the members along axis 0. Where an op has no rule, it is called once for each member, and what these
+calls return is stacked. A guard is asked for each member: those that do not agree with the tape leave the batch, and so
+do those of whose value a shape or a type is another; `left` are they, and `rows` those that stayed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import FIXED
 
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
-_STEADY = frozenset([*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"])
+_STEADY = frozenset(
+    [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"]
+)
 _KINDS = "buifc"
 _PYTHON = frozenset([int, float, complex, bool])
 
@@ -45,11 +47,16 @@ class Nest:
 
     def member(self, i: int) -> Any:
         """Build the nest of one member."""
-        return self.into.build([as_recorded(member(part, i), one) if flag else part for part, flag, one in zip(self.parts, self.flags, self.ones)])
+        return self.into.build(
+            [
+                as_recorded(member(part, i), one) if flag else part
+                for part, flag, one in zip(self.parts, self.flags, self.ones)
+            ]
+        )
 
 
 class States:
-    """The states of torch's generator in which the members draw: each begins where the one before has left it, in the first call that draws."""
+    """The states of torch's generator in which the members draw: each begins where the one before has left it."""
 
     __slots__ = ("known", "source", "tracer")
 
@@ -60,7 +67,9 @@ class States:
         """Return the state in which a member draws; what draws it again begins there too."""
         if i not in self.known:
             how = {"method": "state"}
-            self.known[i] = draw.run(self.source, **how) if self.tracer is None else self.tracer.record(draw, (self.source,), how)
+            self.known[i] = (
+                draw.run(self.source, **how) if self.tracer is None else self.tracer.record(draw, (self.source,), how)
+            )
         return self.known[i]
 
 
@@ -83,7 +92,9 @@ def as_recorded(x: Any, one: Any) -> Any:
 def chosen(x: Any, rows: Any) -> Any:
     """Return some members of a batched value."""
     if isinstance(x, Nest):
-        return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into, x.ones)
+        return Nest(
+            [chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into, x.ones
+        )
     if isinstance(x, States):
         return States(x.source, x.tracer, {k: x.known[row] for k, row in enumerate(rows.tolist()) if row in x.known})
     if isinstance(x, (tuple, list)):
@@ -100,7 +111,7 @@ def spread(x: Any, size: int) -> Any:
 
 @contextlib.contextmanager
 def noted(tracer: Tracer | None, note: str) -> Iterator[None]:
-    """Give the calls that are recorded meanwhile a note, where there is a trace around; they are of no line of the program's."""
+    """Give the calls that a trace around records meanwhile a note; they are of no line of the program's."""
     ops = [] if tracer is None else tracer.tape.ops
     mark = len(ops)
     yield
@@ -114,7 +125,9 @@ class Pass:
     `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and notes.
     """
 
-    def __init__(self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int, tracer: Tracer | None = None
+    ) -> None:
         self.tape, self.size, self.tracer = tape, size, tracer
         self.rows = np.arange(size)
         self.left: list[np.ndarray[Any, Any]] = []
@@ -145,7 +158,7 @@ class Pass:
         return self.values[result.id], self.flags[result.id]
 
     def step(self, op: Operation) -> str:
-        """Find the value of an operation from those before it; return what the operations that it became are to be noted as."""
+        """Find the value of an operation from those before it; return the note of what it became."""
         if type(op) is Call:
             args = [self.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
             flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
@@ -157,7 +170,9 @@ class Pass:
                 self.values[op.id] = self._drawn(op, args, flags)
                 return "one draw per member" if self.flags[op.id] else ""
             if not any(flags):
-                self.values[op.id] = _run(op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in args])
+                self.values[op.id] = _run(
+                    op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in args]
+                )
                 return ""
             self.values[op.id], note = self._of_call(op, args, flags)
             return note
@@ -174,12 +189,20 @@ class Pass:
         if op.fn is getfield:
             whole = args[0]
             if isinstance(whole, Nest):
-                whole = whole.into.build([x if flag else spread(x, self.size) for x, flag in zip(whole.parts, whole.flags)])
+                whole = whole.into.build(
+                    [x if flag else spread(x, self.size) for x, flag in zip(whole.parts, whole.flags)]
+                )
             return whole[args[1]], NOTE
         y, rule = op.val, rule_of(op.fn)
         traced = any(isinstance(arg, Traced) for arg in args)
-        exact = type(y) in (int, float, complex) and not traced  # Python's numbers raise where arrays have nan, and have no largest
-        if rule is not None and not any(isinstance(arg, Nest) for arg in args) and not (exact and (type(y) is int or op.fn.__name__ == "pow")):
+        exact = (
+            type(y) in (int, float, complex) and not traced
+        )  # Python's numbers raise where arrays have nan, and have no largest
+        if (
+            rule is not None
+            and not any(isinstance(arg, Nest) for arg in args)
+            and not (exact and (type(y) is int or op.fn.__name__ == "pow"))
+        ):
             found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags, exact)
             found = found if found is NotImplemented else self._fitted(found, y)
             if found is not NotImplemented and (not exact or bool(np.isfinite(plain(found)).all())):
@@ -199,7 +222,7 @@ class Pass:
             return NotImplemented
 
     def _fitted(self, found: Any, y: Any) -> Any:
-        """Return a value that a rule made as the type that it has for one member; NotImplemented where it has another shape, or says more."""
+        """Return what a rule made in the type that it has for one member; NotImplemented where it is another."""
         if isinstance(y, (tuple, list)):
             if not isinstance(found, (tuple, list)) or len(found) != len(y):
                 return NotImplemented
@@ -219,11 +242,14 @@ class Pass:
         return astype(found, dtype=wanted)
 
     def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
-        """Make a call for each member, and stack what they return; members of another shape or type leave, and those for which it raises."""
+        """Make a call for each member, and stack what they return; those of another type leave, or that raise."""
         made: list[Any] = []
         agree = np.ones(self.size, bool)
         for i in range(self.size):
-            given = [member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg, flag in zip(args, flags)]
+            given = [
+                member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg
+                for arg, flag in zip(args, flags)
+            ]
             given = [as_recorded(x, value_of(arg)) for x, arg in zip(given, op.args)]
             try:
                 made.append(_run(op, given))
@@ -241,8 +267,11 @@ class Pass:
     def _drawn(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
         if op.fn is default_rng:
             if any(flags):
-                raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
-                                      "a generator from outside, which draws once for each member")
+                raise UnknownFunction(
+                    f"{self.tape.name} makes a random generator of a seed that is batched",
+                    op.where,
+                    "a generator from outside, which draws once for each member",
+                )
             return _run(op, args)
         if is_torch_source(op.args[0]):
             self.flags[op.id] = True
@@ -252,10 +281,14 @@ class Pass:
             return _run(op, args)  # each member makes it anew: all draw the same
         self.flags[op.id] = True
         sources = [deepcopy(plain(args[0])) for _ in range(self.size)] if seeded else [args[0]] * self.size
-        found = [self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
-                 for i, source in enumerate(sources)]
+        found = [
+            self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
+            for i, source in enumerate(sources)
+        ]
         if seeded:
-            _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])  # so that it stands where those of the members do
+            _run(
+                op, [args[0], *[value_of(arg) for arg in op.args[1:]]]
+            )  # so that it stands where those of the members do
         return None if op.val is None else _stacked(found, op.val)
 
     def _draw(self, op: Call, args: list[Any]) -> Any:
@@ -275,8 +308,11 @@ class Pass:
             return
         if guard.fact in _STEADY or not self.size:
             return
-        agree = np.fromiter((self._holds(guard, value, i) for i in range(self.size)), bool, self.size) if guard.fact != "bool" \
+        agree = (
+            np.fromiter((self._holds(guard, value, i) for i in range(self.size)), bool, self.size)
+            if guard.fact != "bool"
             else _truth(plain(value), self.size) == guard.expected
+        )
         for part in value.parts if isinstance(value, Nest) else [value]:
             if isinstance(part, Traced):
                 _told(part, "content", _content(part))
@@ -293,17 +329,27 @@ class Pass:
 
     def _depends_on_draws(self, op: Operation) -> bool:
         leads = leading(self.tape.ops, op.args)
-        return any(type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0]) for each in self.tape.ops)
+        return any(
+            type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0])
+            for each in self.tape.ops
+        )
 
     def _leave(self, op: Operation, agree: Any) -> None:
         """Let the members that do not agree leave, in all values."""
         if self._depends_on_draws(op):
-            raise UnknownFunction(f"the members of a batch take different ways here, by random numbers that {self.tape.name} draws: "
-                                  "those that are traced apart would draw others", op.where,
-                                  "draw before tg.vmap, and pass the numbers as an argument")
+            raise UnknownFunction(
+                f"the members of a batch take different ways here, by random numbers that {self.tape.name} draws: "
+                "those that are traced apart would draw others",
+                op.where,
+                "draw before tg.vmap, and pass the numbers as an argument",
+            )
         if not agree.any():
-            raise ArgumentError(f"no member of the batch goes the way here that {self.tape.name} went when it was traced with one of them: "
-                                "it does otherwise when it runs again", op.where, "pass what changes from run to run as an argument")
+            raise ArgumentError(
+                f"no member of the batch goes the way here that {self.tape.name} went when it was traced: "
+                "it does otherwise when it runs again",
+                op.where,
+                "pass what changes from run to run as an argument",
+            )
         kept = np.nonzero(agree)[0]
         self.left.append(self.rows[~agree])
         self.rows, self.size = self.rows[kept], len(kept)
@@ -314,7 +360,12 @@ class Pass:
 
 def is_seeded(source: Any) -> bool:
     """True for a random generator that a program makes of a seed: every member makes it anew, and draws the same."""
-    return isinstance(source, Call) and source.fn is default_rng and len(source.args) > 0 and value_of(source.args[0]) is not None
+    return (
+        isinstance(source, Call)
+        and source.fn is default_rng
+        and len(source.args) > 0
+        and value_of(source.args[0]) is not None
+    )
 
 
 def is_torch_source(source: Any) -> bool:
@@ -340,7 +391,10 @@ def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
     if not strong or len(strong) == len(ones) or any(getattr(dtype, "kind", "") not in _KINDS for dtype in strong):
         return args
     wanted = [np.result_type(*strong, x) if flag and type(x) in _PYTHON else None for x, flag in zip(ones, flags)]
-    return [x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype) for x, dtype in zip(args, wanted)]
+    return [
+        x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype)
+        for x, dtype in zip(args, wanted)
+    ]
 
 
 def _rank(dtype: Any) -> int:
@@ -388,5 +442,3 @@ def _told(x: Any, fact: str, expected: Any) -> None:
         if fact != "raises":
             x._tracer.guard(x._op, fact, expected)
         x = x._val
-
-

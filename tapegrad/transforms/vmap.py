@@ -30,14 +30,15 @@ Axes = Any
 def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
     """Return a function of batches of f's arguments that returns the batch of its values.
 
-    `in_axes` says along which axis the members of each argument lie, None for one that all members share: one for all arguments, or a tuple with
-    one for each; of a nested argument, one for all of it, or nested as it is. `out_axes` says the same of the value. Keyword arguments have their
-    members along axis 0. What `f` captured is shared.
+    `in_axes` says along which axis the members of each argument lie, None for one that all members share: one for all
+    arguments, or a tuple with one for each; of a nested argument, one for all of it, or nested as it is. `out_axes`
+    says the same of the value. Keyword arguments have their members along axis 0. What `f` captured is shared.
 
-    `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take another branch, or run a loop
-    more often, are traced and run apart: `f` is any program. What has no rule for a batch is called once for each member. Random numbers are
-    drawn for each member. What cannot be traced, or asks for plain numbers, is called for each member. Raises ArgumentError where the arguments
-    have no such axis, or not equally many members.
+    `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take
+    another branch, or run a loop more often, are traced and run apart: `f` is any program. What has no rule for a batch
+    is called once for each member. Random numbers are drawn for each member. What cannot be traced, or asks for plain
+    numbers, is called for each member. Raises ArgumentError where the arguments have no such axis, or not equally many
+    members.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
     array([10.,  2., 30.])
@@ -45,18 +46,25 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     array([3., 8.])
     """
     if not callable(f):
-        raise ArgumentError(f"{brief(f)} is no function", user_location(), "tg.vmap(f)(x): the function first, its arguments in the call")
+        raise ArgumentError(
+            f"{brief(f)} is no function",
+            user_location(),
+            "tg.vmap(f)(x): the function first, its arguments in the call",
+        )
     how = _Axes(in_axes, out_axes, getattr(f, "__name__", type(f).__name__))
 
     def batched(*args: Any, **kwargs: Any) -> Any:
         return how.call(f, args, kwargs)
+
     batched.__name__, batched.__doc__ = how.name, getattr(f, "__doc__", None)
-    batched.__module__ = getattr(f, "__module__", None) or batched.__module__  # what looks for random generators goes on into the program's code
+    batched.__module__ = (
+        getattr(f, "__module__", None) or batched.__module__
+    )  # what looks for random generators goes on into the program's code
     return batched
 
 
 def batchtape(f: Callable[..., Any], *args: Any, in_axes: Axes = 0, out_axes: Axes = 0, **kwargs: Any) -> Tape:
-    """Return the tape that computes `vmap(f, in_axes, out_axes)(*args)`: each operation for the whole batch, as its note says.
+    """Return the tape that computes `vmap(f, in_axes, out_axes)(*args)`: each operation for the whole batch.
 
     >>> tape = batchtape(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     >>> [op.note for op in tape if op.kind == "call"], tape.play(np.array([4.0, 5.0, 6.0]))
@@ -83,12 +91,22 @@ class _Axes:
 
     def __init__(self, in_axes: Axes, out_axes: Axes, name: str) -> None:
         for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-            wrong = [axis for axis in optree.tree_leaves(axes, none_is_leaf=True, namespace=NAMESPACE)
-                     if axis is not None and (isinstance(axis, bool) or not hasattr(type(axis), "__index__"))]
+            wrong = [
+                axis
+                for axis in optree.tree_leaves(axes, none_is_leaf=True, namespace=NAMESPACE)
+                if axis is not None and (isinstance(axis, bool) or not hasattr(type(axis), "__index__"))
+            ]
             if wrong:
-                raise self._error(name, f"{what} holds {brief(wrong[0])}, which is no axis",
-                                  f"integers, and None for what all members share: {what}=0")
-        self.in_axes, self.out_axes, self.name = tuple(in_axes) if isinstance(in_axes, list) else in_axes, out_axes, name
+                raise self._error(
+                    name,
+                    f"{what} holds {brief(wrong[0])}, which is no axis",
+                    f"integers, and None for what all members share: {what}=0",
+                )
+        self.in_axes, self.out_axes, self.name = (
+            tuple(in_axes) if isinstance(in_axes, list) else in_axes,
+            out_axes,
+            name,
+        )
 
     @staticmethod
     def _error(name: str, what: str, try_: str) -> ArgumentError:
@@ -109,10 +127,16 @@ class _Axes:
         while waiting:
             rows = waiting.pop(0)
             with noted(tracer_of(leaves), "members that go another way"):
-                given = leaves if len(rows) == size else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
+                given = (
+                    leaves
+                    if len(rows) == size
+                    else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
+                )
             tape = self._traced(f, args, kwargs, signature, given, flags, len(rows))
             if tape is None:
-                groups += [self._alone(f, args, kwargs, signature, given, flags, i, row) for i, row in enumerate(rows.tolist())]
+                groups += [
+                    self._alone(f, args, kwargs, signature, given, flags, i, row) for i, row in enumerate(rows.tolist())
+                ]
                 continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
@@ -126,13 +150,17 @@ class _Axes:
 
     # -- arguments
 
-    def _of_leaves(self, signature: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+    def _of_leaves(
+        self, signature: Any, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[int | None]:
         """Return the axis of each input, None for one that all members share."""
         axes: list[int | None] = [None] * len(leaves)
         given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(args)
         if len(given) != len(args):
-            raise self.fail(f"in_axes={self.in_axes!r} has {len(given)} axes for {len(args)} positional arguments",
-                            "one axis or None for each argument")
+            raise self.fail(
+                f"in_axes={self.in_axes!r} has {len(given)} axes for {len(args)} positional arguments",
+                "one axis or None for each argument",
+            )
         parts = [*zip(signature.args, args, given), *[(signature.kwargs[key], arg, 0) for key, arg in kwargs.items()]]
         for structure, arg, axis in parts:
             inside = range(structure.start, structure.start + structure.size)
@@ -146,7 +174,9 @@ class _Axes:
                 flatten(leaf, "", found, [])
                 for x in found:
                     if known.setdefault(id(x), each) != each:
-                        raise self.fail("one array stands twice in an argument, with two axes", "pass it as two arguments")
+                        raise self.fail(
+                            "one array stands twice in an argument, with two axes", "pass it as two arguments"
+                        )
             for k in inside:
                 axes[k] = known.get(id(leaves[k]))
         return axes
@@ -156,8 +186,10 @@ class _Axes:
         try:
             spread = optree.broadcast_prefix(axes, x, none_is_leaf=True, namespace=NAMESPACE)
         except ValueError as err:
-            raise self.fail(f"{what}={axes!r} is nested otherwise than the {of}: {str(err).partition(chr(10))[0]}",
-                            f"an axis for all of it, or a nest that is like the {of}, from the outside in") from err
+            raise self.fail(
+                f"{what}={axes!r} is nested otherwise than the {of}: {str(err).partition(chr(10))[0]}",
+                f"an axis for all of it, or a nest that is like the {of}, from the outside in",
+            ) from err
         yield from zip(optree.tree_leaves(x, none_is_leaf=True, namespace=NAMESPACE), spread)
 
     def _fronted(self, leaves: list[Any], labels: list[str], axes: list[int | None]) -> tuple[int, list[Any]]:
@@ -169,8 +201,14 @@ class _Axes:
                 continue
             name, shape = labels[k] or f"input {k + 1}", tuple(getattr(plain(x), "shape", ()))
             if not -len(shape) <= axis < len(shape):
-                raise self.fail(f"{name} has shape {shape}, and no axis {axis}" if shape else f"{name} is a number, and has no axis {axis}",
-                                f"in_axes with None for {name}, if all members share it" if not shape else f"an axis from 0 to {len(shape) - 1}")
+                raise self.fail(
+                    f"{name} has shape {shape}, and no axis {axis}"
+                    if shape
+                    else f"{name} is a number, and has no axis {axis}",
+                    f"in_axes with None for {name}, if all members share it"
+                    if not shape
+                    else f"an axis from 0 to {len(shape) - 1}",
+                )
             axis %= len(shape)
             sizes.setdefault(shape[axis], f"{name} along axis {axis}")
             found[k] = permute_dims(x, axes=(axis, *[i for i in range(len(shape)) if i != axis])) if axis else x
@@ -178,17 +216,30 @@ class _Axes:
             raise self.fail("no argument is batched", "in_axes=0, or a tuple in which one is no None")
         if len(sizes) > 1:
             told = ", ".join(f"{size} of {where}" for size, where in sizes.items())
-            raise self.fail(f"the arguments have not equally many members: {told}", "arrays of one length along their axes, or None in in_axes")
+            raise self.fail(
+                f"the arguments have not equally many members: {told}",
+                "arrays of one length along their axes, or None in in_axes",
+            )
         return next(iter(sizes)), found
 
-    def _traced(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], flags: list[bool],
-                size: int) -> Tape | None:
-        """Record the function for the first member, as if there were no trace around; generators go on from where they were.
+    def _traced(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        signature: Any,
+        leaves: list[Any],
+        flags: list[bool],
+        size: int,
+    ) -> Tape | None:
+        """Record the function for the first member, as if there were no trace around; generators are set back.
 
         None where it cannot be recorded, or takes plain numbers that are of this member alone.
         """
         first = [_first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
-        fn, given, named = _built(f, args, kwargs, signature, first, [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)])
+        fn, given, named = _built(
+            f, args, kwargs, signature, first, [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
+        )
         found = Found(fn, given, named)
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
@@ -211,14 +262,27 @@ class _Axes:
         if listener.heard and size:
             return None
         if len(tape.inputs) != len(leaves) + 1:
-            raise self.fail("its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts")
+            raise self.fail(
+                "its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts"
+            )
         tape.name = self.name
         return tape
 
-    def _alone(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], flags: list[bool],
-               i: int, row: int) -> _Group:
+    def _alone(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        signature: Any,
+        leaves: list[Any],
+        flags: list[bool],
+        i: int,
+        row: int,
+    ) -> _Group:
         """Call the function for one member, as it is."""
-        fn, given, named = _built(f, args, kwargs, signature, [member(x, i) if flag else x for x, flag in zip(leaves, flags)], flags)
+        fn, given, named = _built(
+            f, args, kwargs, signature, [member(x, i) if flag else x for x, flag in zip(leaves, flags)], flags
+        )
         value = fn(*given, **named)
         parts: list[Any] = []
         into = flatten(value, "", parts, [], shared=False)
@@ -233,8 +297,10 @@ class _Axes:
         first = groups[0]
         if any(group.into != first.into or len(group.parts) != len(first.parts) for group in groups[1:]):
             other = next(group.into for group in groups[1:] if group.into != first.into)
-            raise self.fail(f"its members return values that are nested otherwise: {first.into!r} and {other!r}",
-                            "one nesting of the value in all branches")
+            raise self.fail(
+                f"its members return values that are nested otherwise: {first.into!r} and {other!r}",
+                "one nesting of the value in all branches",
+            )
         into = first.into
         places = list(range(len(first.parts)))
         if self.out_axes is None or hasattr(type(self.out_axes), "__index__"):
@@ -246,17 +312,24 @@ class _Axes:
             for leaf, axis in self._nested(self.out_axes, built, "out_axes", "value"):
                 if type(leaf) is _Slot:
                     axes[leaf.place] = axis
-        parts = [self._part([(group.rows, group.parts[k], group.flags[k]) for group in groups], size, axis) for k, axis in zip(places, axes)]
+        parts = [
+            self._part([(group.rows, group.parts[k], group.flags[k]) for group in groups], size, axis)
+            for k, axis in zip(places, axes)
+        ]
         arrays = [x for x in leaves if isinstance(x, np.ndarray) or is_tensor(x)]
-        parts = [array(x) if any(overlap(x, other) for other in arrays) else x for x in parts]  # it is the caller's to write to
+        parts = [
+            array(x) if any(overlap(x, other) for other in arrays) else x for x in parts
+        ]  # it is the caller's to write to
         return parts[0] if into is None else into.build(parts)
 
     def _part(self, found: list[tuple[Any, Any, bool]], size: int, axis: int | None) -> Any:
         _, x, flag = found[0]
         if not is_leaf(plain(x)):
             if any(other is not x and other != x for _, other, _ in found):
-                raise self.fail(f"its members return {brief(x)} and {brief(next(other for _, other, _ in found if other != x))}",
-                                "numbers or arrays as the value, or the same for all")
+                raise self.fail(
+                    f"its members return {brief(x)} and {brief(next(other for _, other, _ in found if other != x))}",
+                    "numbers or arrays as the value, or the same for all",
+                )
             return x
         if axis is None:
             if len(found) > 1 or flag:
@@ -265,8 +338,10 @@ class _Axes:
         if len(found) > 1:
             shapes = {tuple(getattr(plain(y), "shape", ()))[batched:] for _, y, batched in found}
             if len(shapes) > 1:
-                raise self.fail(f"its members return arrays of different shapes, {' and '.join(map(str, sorted(shapes)))}",
-                                "values of one shape: padded, or summed up")
+                raise self.fail(
+                    f"its members return arrays of different shapes, {' and '.join(map(str, sorted(shapes)))}",
+                    "values of one shape: padded, or summed up",
+                )
             whole = [y if batched else spread(y, len(group)) for group, y, batched in found]
             with noted(tracer_of(whole), "members in their order"):
                 x = take(concat(*whole, axis=0), np.argsort(np.concatenate([group for group, *_ in found])), axis=0)
@@ -274,7 +349,10 @@ class _Axes:
             x = array(spread(x, size))
         ndim = len(plain(x).shape)
         if not -ndim <= axis < ndim:
-            raise self.fail(f"the value has shape {tuple(plain(x).shape)}, the members first, and no axis {axis}", f"out_axes from 0 to {ndim - 1}")
+            raise self.fail(
+                f"the value has shape {tuple(plain(x).shape)}, the members first, and no axis {axis}",
+                f"out_axes from 0 to {ndim - 1}",
+            )
         axis %= ndim
         if not axis:
             return array(x) if _is_view(x) else x
@@ -282,8 +360,8 @@ class _Axes:
 
 
 class _Listener:
-    """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced values, and numbers that
-    torch draws in a trace inside, or beside one around.
+    """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced
+    values, and numbers that torch draws in a trace inside, or beside one around.
     """
 
     def __init__(self) -> None:
@@ -296,11 +374,19 @@ class _Listener:
         self.heard = self.heard or self.depth > 0 or running.tracers[0] is not tracer
 
 
-def _built(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], changed: list[bool]) -> Any:
+def _built(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], changed: list[bool]
+) -> Any:
     """Return a function and its arguments with other leaves, where these have changed."""
+
     def part(structure: Structure, x: Any) -> Any:
-        return structure.build(leaves) if any(changed[structure.start:structure.start + structure.size]) else x
-    return part(signature.function, f), tuple(map(part, signature.args, args)), {key: part(signature.kwargs[key], arg) for key, arg in kwargs.items()}
+        return structure.build(leaves) if any(changed[structure.start : structure.start + structure.size]) else x
+
+    return (
+        part(signature.function, f),
+        tuple(map(part, signature.args, args)),
+        {key: part(signature.kwargs[key], arg) for key, arg in kwargs.items()},
+    )
 
 
 class _Slot:
@@ -320,6 +406,6 @@ def _first(x: Any, size: int) -> Any:
     """Return the first member; of no members, one of ones."""
     if size:
         return x[0]
-    return torch.ones(x.shape[1:], dtype=x.dtype, device=x.device) if is_tensor(x) else np.ones(x.shape[1:], x.dtype)[()]
-
-
+    return (
+        torch.ones(x.shape[1:], dtype=x.dtype, device=x.device) if is_tensor(x) else np.ones(x.shape[1:], x.dtype)[()]
+    )

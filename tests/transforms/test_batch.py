@@ -19,10 +19,46 @@ from tests.cases.case import Case
 
 FIRST = {id(cases[0]) for cases in FAMILIES.values()}
 SINGLY = {  # ops that have no rule, and are called once for each member
-    "bincount", "choose", "conv_weight", "convolution", "convolve", "correlate", "correlate1d", "correlate_image", "default_rng", "draw", "eig",
-    "empty", "euclidean_norm", "expm", "cosm", "coshm", "fsum", "getfield", "ieee_remainder", "lexsort", "lfilter", "logm", "lstsq", "lu_factor",
-    "nonzero", "ones", "pack", "permutation", "sinm", "sinhm", "solve_sylvester", "sqrtm", "tanhm", "tanm", "turn", "uniform_filter1d", "unique",
-    "value_by", "wins", "zeros",
+    "bincount",
+    "choose",
+    "conv_weight",
+    "convolution",
+    "convolve",
+    "correlate",
+    "correlate1d",
+    "correlate_image",
+    "default_rng",
+    "draw",
+    "eig",
+    "empty",
+    "euclidean_norm",
+    "expm",
+    "cosm",
+    "coshm",
+    "fsum",
+    "getfield",
+    "ieee_remainder",
+    "lexsort",
+    "lfilter",
+    "logm",
+    "lstsq",
+    "lu_factor",
+    "nonzero",
+    "ones",
+    "pack",
+    "permutation",
+    "sinm",
+    "sinhm",
+    "solve_sylvester",
+    "sqrtm",
+    "tanhm",
+    "tanm",
+    "turn",
+    "uniform_filter1d",
+    "unique",
+    "value_by",
+    "wins",
+    "zeros",
 }
 
 
@@ -54,7 +90,10 @@ def ways(args: tuple[Any, ...]) -> Iterator[tuple[int | None, ...]]:
 
 def check(fn: Callable[..., Any], args: tuple[Any, ...], size: int, tolerance: float) -> None:
     for axes in ways(args):
-        given = [x if axis is None else np.stack([np.asarray(member_of(x, k)) for k in range(size)]) for x, axis in zip(args, axes)]
+        given = [
+            x if axis is None else np.stack([np.asarray(member_of(x, k)) for k in range(size)])
+            for x, axis in zip(args, axes)
+        ]
         columns = [[x] * size if axis is None else list(x) for x, axis in zip(given, axes)]
         try:
             wanted = expected(fn, columns)
@@ -64,23 +103,32 @@ def check(fn: Callable[..., Any], args: tuple[Any, ...], size: int, tolerance: f
         assert len(found) == len(wanted)
         for y, whole in zip(found, wanted):
             assert np.shape(y) == whole.shape and np.asarray(y).dtype == whole.dtype, axes
-            scale = max(float(np.max(np.abs(whole), initial=0.0, where=np.isfinite(whole))), 1.0) if whole.dtype.kind in "fc" else 1.0
+            scale = (
+                max(float(np.max(np.abs(whole), initial=0.0, where=np.isfinite(whole))), 1.0)
+                if whole.dtype.kind in "fc"
+                else 1.0
+            )
             np.testing.assert_allclose(y, whole, tolerance, tolerance * scale)
 
 
 def check_gradient(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Compare the gradients of all members, by the tape of a gradient that is batched, with a loop: that has calls which only rules make."""
+    """Compare the gradients of all members with a loop: the tape of a gradient has calls that only rules make."""
     which = [i for i, x in enumerate(args) if isinstance(x, np.ndarray) and x.dtype == float]
     columns = [[member_of(x, k) for k in range(2)] if i in which else [x] * 2 for i, x in enumerate(args)]
 
     def gradient(*xs: Any) -> list[Any]:
         return [dx for i, dx in enumerate(tg.gradient(lambda *xs: contract(fn(*xs)), *xs)) if i in which]
+
     try:
         wanted = [np.stack(each) for each in zip(*[gradient(*member) for member in zip(*columns)])]
     except Exception:  # nothing to differentiate
         return
     given = [np.stack(column) if i in which else column[0] for i, column in enumerate(columns)]
-    for dx, whole in zip(tg.vmap(gradient, in_axes=tuple([0 if i in which else None for i in range(len(args))]))(*given), wanted) if which else ():
+    for dx, whole in (
+        zip(tg.vmap(gradient, in_axes=tuple([0 if i in which else None for i in range(len(args))]))(*given), wanted)
+        if which
+        else ()
+    ):
         np.testing.assert_allclose(dx, whole, 1e-8, 1e-8 * max(float(np.max(np.abs(whole), initial=0.0)), 1.0))
 
 
@@ -103,6 +151,10 @@ def test_a_batch_is_a_loop(case: Case) -> None:
 
 
 def test_every_op_has_a_rule_or_is_called_for_each_member() -> None:
-    undecided = sorted(name for name, op in OPS.items() if op.batch is None and rule_of(op) is None and name not in SINGLY)
-    assert not undecided, f"ops without batch=, which is False where there is one call for each member: {', '.join(undecided)}"
+    undecided = sorted(
+        name for name, op in OPS.items() if op.batch is None and rule_of(op) is None and name not in SINGLY
+    )
+    assert not undecided, (
+        f"ops without batch=, which is False where there is one call for each member: {', '.join(undecided)}"
+    )
     assert {name for name, op in OPS.items() if rule_of(op) is None} == SINGLY & set(OPS)

@@ -1,4 +1,4 @@
-"""vmap of programs: branches, nesting, what it composes with, random numbers, errors; and JAX's examples in plain NumPy."""
+"""vmap of programs: branches, nesting, compositions, random numbers, errors; and JAX's examples in plain NumPy."""
 
 from __future__ import annotations
 
@@ -92,14 +92,32 @@ V = np.array([2.0, 3.0, 100.0, 0.1])
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("f", "columns"), [
-    (lambda x: x * 2 if x > 2 else -x, (V,)), (newton, (V,)), (collatz, (np.arange(1, 12),)), (factorial, (np.array([1, 5, 3]),)),
-    (cautious, (V - 2,)), (inverse, (np.array([1.0, 0.0, 4.0]),)), (lambda b, x: x if b else -x, (np.array([True, False]), V[:2])),
-    (lambda x: abs(x.item() ** 0.5), (np.array([4.0, -4.0]),)), (lambda x: x[x > 0].sum(), (X,)), (lambda x: sum(x ** k for k in range(int(x))), (V[:2],)),
-    (lambda x: x - tg.value(x.max()), (X,)), (lambda x: np.array([float(x[0]), x[1]]), (X,)), (lambda i: X[i], (np.array([2, 0]),)),
-    (lambda x: {"a": x[0], "b": (x.sum(), [x.max(), 3.0])} if x[0] > 0 else {"a": -x[0], "b": (x.min(), [0.0, 4.0])}, (X,)),
-    (lambda x: math.sin(x[0]) * x.astype(np.float32), (X,)), (lambda n: n * 2 if n % 2 == 0 else n + 100, (np.arange(5),)),
-])
+@pytest.mark.parametrize(
+    ("f", "columns"),
+    [
+        (lambda x: x * 2 if x > 2 else -x, (V,)),
+        (newton, (V,)),
+        (collatz, (np.arange(1, 12),)),
+        (factorial, (np.array([1, 5, 3]),)),
+        (cautious, (V - 2,)),
+        (inverse, (np.array([1.0, 0.0, 4.0]),)),
+        (lambda b, x: x if b else -x, (np.array([True, False]), V[:2])),
+        (lambda x: abs(x.item() ** 0.5), (np.array([4.0, -4.0]),)),
+        (lambda x: x[x > 0].sum(), (X,)),
+        (lambda x: sum(x**k for k in range(int(x))), (V[:2],)),
+        (lambda x: x - tg.value(x.max()), (X,)),
+        (lambda x: np.array([float(x[0]), x[1]]), (X,)),
+        (lambda i: X[i], (np.array([2, 0]),)),
+        (
+            lambda x: (
+                {"a": x[0], "b": (x.sum(), [x.max(), 3.0])} if x[0] > 0 else {"a": -x[0], "b": (x.min(), [0.0, 4.0])}
+            ),
+            (X,),
+        ),
+        (lambda x: math.sin(x[0]) * x.astype(np.float32), (X,)),
+        (lambda n: n * 2 if n % 2 == 0 else n + 100, (np.arange(5),)),
+    ],
+)
 def test_members_go_their_own_ways(f: Callable[..., Any], columns: Any) -> None:
     for _ in range(2):
         agrees(tg.vmap(f)(*columns), stacked(f, *columns))
@@ -133,11 +151,17 @@ def test_axes() -> None:
     a, b = tg.vmap(lambda x, y: (x * y, y), in_axes=(0, None), out_axes=(1, None))(X, 3.0)
     np.testing.assert_array_equal(a, 3 * X.T)
     assert b == 3.0
-    found = tg.vmap(lambda d: {"s": d["a"].sum() * d["b"], "n": None, "k": 3}, in_axes=({"a": 0, "b": None},))({"a": X, "b": 2.0})
+    found = tg.vmap(lambda d: {"s": d["a"].sum() * d["b"], "n": None, "k": 3}, in_axes=({"a": 0, "b": None},))(
+        {"a": X, "b": 2.0}
+    )
     agrees(found, {"s": 2 * X.sum(1), "n": None, "k": np.full(4, 3)})
     agrees(tg.vmap(lambda x, scale: x * scale)(X, scale=V), X * V[:, None])
     assert tg.vmap(lambda x: None)(X) is None
-    for fn in (lambda x: x.sum() if x[0] > 0 else x[1], lambda x: x[x > 0].sum(), lambda x: np.linalg.eig(np.diag(x))[0][0]):
+    for fn in (
+        lambda x: x.sum() if x[0] > 0 else x[1],
+        lambda x: x[x > 0].sum(),
+        lambda x: np.linalg.eig(np.diag(x))[0][0],
+    ):
         assert tg.vmap(fn)(np.zeros((0, 3))).shape == (0,)
     np.testing.assert_array_equal(tg.vmap(lambda x: x + 1)(X[::2, ::-1]), X[::2, ::-1] + 1)
     assert tg.vmap(lambda x: x * 2.0 + math.sin(1.0))(X.astype(np.float32)).dtype == np.float32
@@ -180,6 +204,7 @@ def test_derivatives_of_a_batch() -> None:
 
     def looped(w: Any) -> Any:
         return sum(loss(w, x) if x[0] > 0 else x.sum() * w[0, 0] for x in X)
+
     expected = tg.gradient(looped, W)[0]
     agrees(tg.gradient(total, W)[0], expected)
     agrees(tg.jvp(total, (W,), (np.ones_like(W),))[1], expected.sum())
@@ -187,7 +212,9 @@ def test_derivatives_of_a_batch() -> None:
     agrees(tg.gradtape(total, W).play(W)[1][1], expected)
     agrees(tg.flatgrad(tg.trace(total, W)[1]).play(W)[1][1], expected)
     agrees(tg.gradient(lambda a: tg.vmap(newton)(a).sum(), V)[0], 0.5 / np.sqrt(V))
-    agrees(tg.jacobian(tg.vmap(lambda x: loss(W, x)))(X).sum((0, 1, 2)), sum(tg.gradient(loss, W, x)[1] for x in X).sum())
+    agrees(
+        tg.jacobian(tg.vmap(lambda x: loss(W, x)))(X).sum((0, 1, 2)), sum(tg.gradient(loss, W, x)[1] for x in X).sum()
+    )
 
 
 def test_compiled() -> None:
@@ -233,22 +260,33 @@ def drawing(x: Any) -> Any:
 def test_random_numbers() -> None:
     rng = np.random.default_rng(0)
     agrees(tg.vmap(lambda x: x + rng.normal())(np.zeros(5)), np.random.default_rng(0).normal(size=5))
-    agrees(tg.vmap(lambda x: x + np.random.default_rng(1).normal())(np.zeros(3)), np.full(3, np.random.default_rng(1).normal()))
+    agrees(
+        tg.vmap(lambda x: x + np.random.default_rng(1).normal())(np.zeros(3)),
+        np.full(3, np.random.default_rng(1).normal()),
+    )
     np.random.seed(3)
     found = tg.vmap(lambda x: x * np.random.normal(size=2))(np.ones(4))
     np.random.seed(3)
     agrees(found, np.random.normal(size=(4, 2)))
     rng = np.random.default_rng(0)  # in a trace inside, and with one around
-    agrees(tg.vmap(lambda x: tg.gradient(lambda x: x * rng.normal(), x)[0])(np.ones(4)), np.random.default_rng(0).normal(size=4))
+    agrees(
+        tg.vmap(lambda x: tg.gradient(lambda x: x * rng.normal(), x)[0])(np.ones(4)),
+        np.random.default_rng(0).normal(size=4),
+    )
     rng = np.random.default_rng(0)
-    agrees(tg.gradient(lambda x: tg.vmap(lambda x: x * rng.normal())(x).sum(), np.ones(4))[0], np.random.default_rng(0).normal(size=4))
+    agrees(
+        tg.gradient(lambda x: tg.vmap(lambda x: x * rng.normal())(x).sum(), np.ones(4))[0],
+        np.random.default_rng(0).normal(size=4),
+    )
     value, tape = tg.trace(lambda x: tg.vmap(drawing)(x), np.ones(2))
     assert len({*value, *tape.play(np.ones(2)), *tape.play(np.ones(2))}) == 6
     tape = tg.batchtape(lambda x: x + rng.normal(), np.zeros(3))
     assert len({*tape.play(np.zeros(3)), *tape.play(np.zeros(3))}) == 6
     with pytest.raises(tg.UnknownFunction, match="by random numbers that walk draws"):
+
         def walk(x: Any) -> Any:
             return x if rng.random() > 0.5 else -x
+
         tg.vmap(walk)(np.ones(50))
 
 
@@ -258,22 +296,34 @@ def test_random_numbers() -> None:
 def test_torch() -> None:
     def tensor_loss(w: Any, x: Any) -> Any:
         return (torch.tanh(x @ w) ** 2).sum()
-    torch.testing.assert_close(tg.vmap(lambda x: tg.gradient(tensor_loss, TW, x)[0])(TX),
-                               torch.func.vmap(lambda x: torch.func.grad(tensor_loss)(TW, x))(TX))
-    torch.testing.assert_close(tg.vmap(lambda x: x.sum() if x[0] > 0 else x.prod())(TX), torch.stack([x.sum() if x[0] > 0 else x.prod() for x in TX]))
-    torch.testing.assert_close(tg.vmap(lambda x: F.gelu(x) + torch.special.i1(x), out_axes=1)(TX), (F.gelu(TX) + torch.special.i1(TX)).T)
+
+    torch.testing.assert_close(
+        tg.vmap(lambda x: tg.gradient(tensor_loss, TW, x)[0])(TX),
+        torch.func.vmap(lambda x: torch.func.grad(tensor_loss)(TW, x))(TX),
+    )
+    torch.testing.assert_close(
+        tg.vmap(lambda x: x.sum() if x[0] > 0 else x.prod())(TX),
+        torch.stack([x.sum() if x[0] > 0 else x.prod() for x in TX]),
+    )
+    torch.testing.assert_close(
+        tg.vmap(lambda x: F.gelu(x) + torch.special.i1(x), out_axes=1)(TX), (F.gelu(TX) + torch.special.i1(TX)).T
+    )
     assert tg.vmap(lambda x: x * 2)(TX[:0]).shape == (0, 3)
 
 
 def test_random_numbers_of_torch() -> None:
     def noisy(x: Any) -> Any:
         return (F.dropout(x, 0.5) * torch.randn(6)).sum()
+
     x = torch.ones(8, 6)
     torch.manual_seed(0)
     expected = torch.stack([F.dropout(row, 0.5) for row in x])
     torch.manual_seed(0)
     torch.testing.assert_close(tg.vmap(lambda v: F.dropout(v, 0.5))(x), expected)
-    for gradient in (lambda x: tg.vmap(lambda v: tg.gradient(noisy, v)[0])(x), lambda x: tg.gradient(lambda x: tg.vmap(noisy)(x).sum(), x)[0]):
+    for gradient in (
+        lambda x: tg.vmap(lambda v: tg.gradient(noisy, v)[0])(x),
+        lambda x: tg.gradient(lambda x: tg.vmap(noisy)(x).sum(), x)[0],
+    ):
         assert len({tuple(row.tolist()) for row in gradient(x)}) == 8
     tape = tg.batchtape(lambda v: v + torch.randn(()), x)
     assert not torch.equal(tape.play(x), tape.play(x))
@@ -287,26 +337,36 @@ def test_gradients_per_example_of_a_network(reduction: str) -> None:
 
     def entropy(net: Any, x: Any, label: Any) -> Any:
         return F.cross_entropy(net(x[None]), label, reduction=reduction)
+
     found = tg.vmap(lambda x, label: tg.grad(entropy, net, x, label)[1][1])(TX, labels)
     for name, parameter in net.named_parameters():
-        expected = torch.stack([torch.autograd.grad(entropy(net, x, label), parameter)[0] for x, label in zip(TX, labels)])
+        expected = torch.stack(
+            [torch.autograd.grad(entropy(net, x, label), parameter)[0] for x, label in zip(TX, labels)]
+        )
         torch.testing.assert_close(found[name], expected)
 
 
 # -- errors
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: tg.vmap(np.multiply)(X, 2.0), "x2 is a number, and has no axis 0"),
-    (lambda: tg.vmap(loss)(W, X), "not equally many members: 3 of w along axis 0, 4 of x along axis 0"),
-    (lambda: tg.vmap(loss, in_axes=(None, 2))(W, X), r"x has shape \(4, 3\), and no axis 2"),
-    (lambda: tg.vmap(loss, in_axes=(0,))(W, X), "has 1 axes for 2 positional arguments"),
-    (lambda: tg.vmap(loss, in_axes=None)(W, X), "no argument is batched"), (lambda: tg.vmap(loss, in_axes="a"), "which is no axis"),
-    (lambda: tg.vmap(3), "3 is no function"), (lambda: tg.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X}), "nested otherwise than the argument"),
-    (lambda: tg.vmap(np.sin, out_axes=3)(X), "and no axis 3"), (lambda: tg.vmap(np.sin, out_axes=None)(X), "not the same for all members"),
-    (lambda: tg.vmap(lambda x: x if x[0] > 0 else x[:1])(X), r"different shapes, \(1,\) and \(3,\)"),
-    (lambda: tg.vmap(lambda x: x if x[0] > 0 else (x, x))(X), "nested otherwise"), (lambda: tg.vmap(lambda x: "a" if x[0] > 0 else "b")(X), "'b' and 'a'"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tg.vmap(np.multiply)(X, 2.0), "x2 is a number, and has no axis 0"),
+        (lambda: tg.vmap(loss)(W, X), "not equally many members: 3 of w along axis 0, 4 of x along axis 0"),
+        (lambda: tg.vmap(loss, in_axes=(None, 2))(W, X), r"x has shape \(4, 3\), and no axis 2"),
+        (lambda: tg.vmap(loss, in_axes=(0,))(W, X), "has 1 axes for 2 positional arguments"),
+        (lambda: tg.vmap(loss, in_axes=None)(W, X), "no argument is batched"),
+        (lambda: tg.vmap(loss, in_axes="a"), "which is no axis"),
+        (lambda: tg.vmap(3), "3 is no function"),
+        (lambda: tg.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X}), "nested otherwise than the argument"),
+        (lambda: tg.vmap(np.sin, out_axes=3)(X), "and no axis 3"),
+        (lambda: tg.vmap(np.sin, out_axes=None)(X), "not the same for all members"),
+        (lambda: tg.vmap(lambda x: x if x[0] > 0 else x[:1])(X), r"different shapes, \(1,\) and \(3,\)"),
+        (lambda: tg.vmap(lambda x: x if x[0] > 0 else (x, x))(X), "nested otherwise"),
+        (lambda: tg.vmap(lambda x: "a" if x[0] > 0 else "b")(X), "'b' and 'a'"),
+    ],
+)
 def test_errors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(tg.ArgumentError, match=message) as info:
         call()
@@ -331,11 +391,16 @@ def test_jax_examples() -> None:
     agrees(mv(a, b[:, 0]), a @ b[:, 0])
     agrees(mm(a, b), a @ b)
     tree = {"a": a, "b": (b.T, 3.0)}
-    agrees(tg.vmap(lambda tree: tree["a"][:, None] * tree["b"][0] + tree["b"][1], in_axes=({"a": None, "b": (0, None)},))(tree),
-           np.stack([a[:, None] * row + 3.0 for row in b.T]))
+    agrees(
+        tg.vmap(lambda tree: tree["a"][:, None] * tree["b"][0] + tree["b"][1], in_axes=({"a": None, "b": (0, None)},))(
+            tree
+        ),
+        np.stack([a[:, None] * row + 3.0 for row in b.T]),
+    )
 
     def convolve(x: Any, w: Any) -> Any:
-        return np.array([np.dot(x[i - 1:i + 2], w) for i in range(1, len(x) - 1)])
+        return np.array([np.dot(x[i - 1 : i + 2], w) for i in range(1, len(x) - 1)])
+
     xs, ws = np.stack([np.arange(5.0)] * 2), np.stack([np.array([2.0, 3.0, 4.0])] * 2)
     expected = np.array([[11.0, 20.0, 29.0]] * 2)
     agrees(tg.vmap(convolve)(xs, ws), expected)
@@ -350,6 +415,7 @@ def test_jax_matrix_jacobian_products() -> None:
 
     def f(w: Any) -> Any:
         return 0.5 * (np.tanh(inputs @ w / 2) + 1)
+
     _, back = tg.pullback(f, w)
     agrees(tg.vmap(lambda row: back(row)[1])(m), m @ tg.jacobian(f)(w))
     _, push = tg.linearize(f, w)
