@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tapegrad as tg
 from tapegrad.rules.batching import rule_of
@@ -158,3 +159,18 @@ def test_every_op_has_a_rule_or_is_called_for_each_member() -> None:
         f"ops without batch=, which is False where there is one call for each member: {', '.join(undecided)}"
     )
     assert {name for name, op in OPS.items() if rule_of(op) is None} == SINGLY & set(OPS)
+
+
+@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].torch is not None])
+def test_a_batch_of_tensors_is_a_loop(case: Case) -> None:
+    args = case.samples[0]
+    axes = list(ways(args))[-1:]
+    columns = [[member_of(x, k) for k in range(2)] if is_batchable(x) else [x] * 2 for x in args]
+    given = [torch.tensor(np.stack(column)) if is_batchable(column[0]) else column[0] for column in columns]
+    try:
+        values = [leaves_of(case.torch(*[x[k] if torch.is_tensor(x) else x for x in given])) for k in range(2)]
+        wanted = [torch.stack(list(map(torch.as_tensor, leaf))) for leaf in zip(*values)]
+    except Exception:  # a number that torch wants as Python's
+        return
+    for y, whole in zip(leaves_of(tg.vmap(case.torch, in_axes=axes[0])(*given)), wanted) if axes else ():
+        torch.testing.assert_close(y, whole, rtol=1e-9, atol=1e-9, equal_nan=True)
