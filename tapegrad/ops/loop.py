@@ -30,6 +30,7 @@ class Loop:
     differentiable, dynamic = True, False
     noun = "loop"
     player: ClassVar[Any]  # how a loop is run: the interpreter's, which stands above
+    lies: Any = None  # where the results are in memory, where a backend says: see optimise.memory
 
     def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
                  reverse: bool = False) -> None:
@@ -62,7 +63,9 @@ class Loop:
 
     def with_body(self, body: Tape) -> Loop:
         """Return a loop with another body for the same inputs and results."""
-        return Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
+        new = Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
+        new.lies = self.lies
+        return new
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         return type(self).player(self, values)  # type: ignore[no-any-return]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import default_rng, draw
-from tapegrad.ops.loop import steps_of
+from tapegrad.ops.loop import Loop, steps_of
+from tapegrad.optimise.memory import root, writes, written
 from tapegrad.replay.raising import may_stop, varying_shapes
-from tapegrad.tape.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
 
@@ -15,17 +16,21 @@ def dce(tape: Tape) -> Tape:
     """Return a tape of what its result and its guards need.
 
     Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
-    value, and what may raise: the program may catch the error, and take another path.
+    value, and what may raise: the program may catch the error, and take another path. What writes to memory stays with what lies there.
     """
     alive = bytearray(len(tape.ops) + 1)
+    changed, touched = written(tape), set()
     if tape.result is not None:
         alive[tape.result.id] = 1
+        touched.add(root(tape.result))
     varying, steps = varying_shapes(tape), steps_of(tape)
     for op in reversed(tape.ops):
-        if alive[op.id] or not _may_go(op) or may_stop(op, varying, steps):
+        if alive[op.id] or not _may_go(op) or may_stop(op, varying, steps) or not touched.isdisjoint(writes(op)):
             alive[op.id] = 1
             for used in operands(op):
                 alive[used.id] = 1
+                if changed:
+                    touched.add(root(used))
     if alive.count(1) == len(tape.ops):
         return tape
     walk = Walk(tape)
@@ -48,6 +53,8 @@ def _harmless(op: Call) -> bool:
         return False
     if isinstance(fn, Operation):
         return True
+    if type(fn) is Loop:
+        return all(_may_go(inner) for inner in fn.body.ops if type(inner) is not Input)
     if own(fn):
         return True
     named = op.args[0] if op.args and getattr(fn, "__name__", "") == "rrule" else fn

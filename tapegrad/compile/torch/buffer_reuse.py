@@ -7,8 +7,12 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.compile.torch.program import Check, Program, Repeat, Step, Value, last_uses, replaced, values_in
+from tapegrad.compile.torch.kernel import instead, is_kernel, nest
+from tapegrad.ops.loop import is_loop
+from tapegrad.optimise.memory import is_given, root
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Operation, Tape, operands
+from tapegrad.transforms.walk import Walk
 
 LARGE = 2048  # elements: smaller memory is soon found
 COMMUTATIVE = frozenset(["mul", "add"])
@@ -18,72 +22,68 @@ BACKWARD = {getattr(torch.ops.aten, name).default: getattr(torch.ops.aten, name)
             for name in ("threshold_backward", "leaky_relu_backward", "tanh_backward")}
 
 
-def reuse(program: Program) -> None:
-    """Let elementwise calls of a program write where an argument lies that is used last there, in place.
+def reuse(tape: Tape) -> Tape:
+    """Return a tape whose elementwise calls write where an argument lies that is used last there, in place.
 
-    The memory is the program's own and large, nothing else looks into it, and it is laid out as the result would be.
-    What the program returns has memory of its own.
+    The memory is the tape's own and large, nothing else looks into it, and it is laid out as the result would be.
+    What the tape returns has memory of its own.
     """
-    _Reuse(program).run()
+    return _Reuse(tape).run()
 
 
-class _Reuse:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        values = {value for step in program.steps for value in (*step.made, *step.used)}
-        self.values = Counter(value.root for value in values)
+class _Reuse(Walk):
+    def run(self) -> Tape:
+        tape = self.old
+        self.lying = Counter(map(root, tape.ops))  # how many values lie there
         # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
-        closed = [step for step in program.steps if isinstance(step, Repeat) or (step.inside and not isinstance(step, Check))]
-        self.values.update(value.root for step in closed for value in step.used)
-        self.parts = set(values_in(program.parts))
-        self.now: dict[Value, Value] = {}  # what a value is called that lies in another's memory now
+        closed = [op for op in tape.ops if is_loop(op) or is_kernel(op, nest) or (is_kernel(op) and op.fn.inside)]  # type: ignore[attr-defined]
+        self.lying.update(root(x) for op in closed for x in operands(op))
+        self.results = set(operands(tape.result))  # type: ignore[arg-type]
+        for op, dead in zip(tape.ops, last_uses(tape)[1:]):
+            free = [x for x in operands(op) if x.id in dead]
+            if not (free and is_kernel(op) and not op.fn.inside and (self.elementwise(op, free) or self.filled(op, free))):  # type: ignore[attr-defined]
+                self.keep(op)
+        return self.done()
 
-    def run(self) -> None:
-        steps: list[Step] = []
-        for step, dead in zip(self.program.steps, last_uses(self.program)):
-            args, kwargs = replaced((step.args, step.kwargs), lambda value: self.now.get(value, value))
-            step.make(step.fn, args, kwargs)
-            free = {self.now.get(value, value) for value in dead}
-            if type(step.out) is Value and not step.inside and not step.writes:
-                self.elementwise(step, free)
-            elif type(step.kwargs.get("out")) is Value and steps[-1].fn is torch.empty_like and steps[-1].out is step.kwargs["out"]:
-                self.filled(step, free, steps)
-            steps.append(step)
-        self.program.steps = steps
-
-    def elementwise(self, step: Step, free: set[Value]) -> None:
+    def elementwise(self, op: Any, free: list[Operation]) -> bool:
         """Let a call write into one of its arguments, if torch has a form of it that does."""
-        out, name = step.out, name_of(step.fn)
-        fits = [x for x in step.args if type(x) is Value and x in free and self.fits(x, out)]
-        if not fits or (name not in NAMES and step.fn not in BACKWARD):
-            return
-        into = fits[0]
-        if step.fn in BACKWARD:
-            self.written(step, into, BACKWARD[step.fn], step.args, {**step.kwargs, "grad_input": into})
-            return
-        if name in COMMUTATIVE and step.args[0] is not into and not step.kwargs:
-            step.args = step.args[::-1]
-        if step.args[0] is into and hasattr(torch.Tensor, f"{name}_"):
-            self.written(step, into, getattr(torch.Tensor, f"{name}_"), step.args, step.kwargs)
-        else:
-            self.written(step, into, getattr(torch, name), step.args, {**step.kwargs, "out": into})
-
-    def filled(self, step: Step, free: set[Value], before: list[Step]) -> None:
-        """Let a call that fills memory made for it fill that of an argument."""
-        out = step.kwargs["out"]
-        into = next((x for x in step.args if type(x) is Value and x in free and self.fits(x, out)), None)
-        if into is not None:
-            before.pop()
-            self.written(step, into, step.fn, step.args, {"out": into}, out)
-
-    def fits(self, x: Value, out: Any) -> bool:
-        """Return whether `out` may lie where x does."""
-        if x.shape is None or x.shape != out.shape or x.dtype is not out.dtype or x.strides != out.strides or x.shape.numel() < LARGE:
+        fn, name = op.fn.fn, op.fn.__name__
+        if (name not in NAMES and fn not in BACKWARD) or op.fn.writes or op.fn.form is not None:
             return False
-        alone = self.values[x.root] == 1 == self.values[out.root] and not x.root.given and x not in self.program.constants
-        return alone and out not in self.parts and all(stride for n, stride in zip(x.shape, x.strides) if n > 1)
+        into = next((x for x in free if self.fits(x, op)), None)
+        if into is None:
+            return False
+        args, x = self.args(op), self.bind(into)
+        if fn in BACKWARD:
+            self.instead_of(op, x, BACKWARD[fn], args, {**op.kwargs, "grad_input": x})
+            return True
+        if name in COMMUTATIVE and args[0] is not x and not op.kwargs:
+            args = args[::-1]
+        if args[0] is x and hasattr(torch.Tensor, f"{name}_"):
+            self.instead_of(op, x, getattr(torch.Tensor, f"{name}_"), args, op.kwargs)
+        else:
+            self.instead_of(op, x, getattr(torch, name), args, {**op.kwargs, "out": x})
+        return True
 
-    def written(self, step: Step, into: Value, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Value | None = None) -> None:
-        self.now[out or step.out] = into  # type: ignore[index]
-        step.make(fn, args, kwargs)
-        step.out, step.writes, into.root.written = None, True, True
+    def filled(self, op: Any, free: list[Operation]) -> bool:
+        """Let a call that fills memory made for it fill that of an argument."""
+        before = self.old.ops[op.id - 2]
+        if not (is_kernel(before, torch.empty_like) and op.fn.writes and op.args[op.fn.writes[0]] is before):
+            return False
+        into = next((x for x in free if self.fits(x, before)), None)
+        if into is None:
+            return False
+        self.new.ops.pop()
+        args, _ = op.fn.nested(self.args(op), op.kwargs)
+        self.stand_in(before, self.instead_of(op, self.bind(into), op.fn.fn, args, {"out": self.bind(into)}))
+        return True
+
+    def instead_of(self, op: Any, into: Operation, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+        return instead(self, op, fn, args, kwargs, lies=into, writes=[into])
+
+    def fits(self, x: Operation, out: Operation) -> bool:
+        """Return whether `out` may lie where x does."""
+        spec = x.spec
+        if type(x) is not Call or spec != out.spec or spec.dtype is None or spec.size < LARGE or is_given(x) or out in self.results:
+            return False
+        return self.lying[root(x)] == 1 == self.lying[root(out)] and all(step for n, step in zip(spec.shape, spec.strides or ()) if n > 1)

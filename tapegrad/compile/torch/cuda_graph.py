@@ -1,4 +1,4 @@
-"""cuda_graph: a program captured as one CUDA graph: a call copies its arguments into buffers, replays, and looks at the guards once."""
+"""cuda_graph: a tape captured as one CUDA graph: a call copies its arguments into buffers, replays, and looks at the guards once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from tapegrad.compile.numpy.function import Unfit
 from tapegrad.compile.torch.function import Run, function_of
 from tapegrad.compile.torch.functional_program import Whole
-from tapegrad.compile.torch.program import Program
+from tapegrad.compile.torch.lower import Lowered
 from tapegrad.errors import ArgumentError
 
 WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep
@@ -25,23 +25,26 @@ def graph_device(device: Any) -> Any:
                         'device="cuda", or mode="eager"')
 
 
-def graph(program: Program, leaves: list[Any]) -> Run:
-    """Return a program as the replay of a CUDA graph. Python's numbers are those of `leaves`. Raises Unfit where it computes on the host."""
-    return replaying(program, leaves, captured)
+def graph(lowered: Lowered, leaves: list[Any]) -> Run:
+    """Return what a tape comes down to as the replay of a CUDA graph; Python's numbers are those of `leaves`.
+
+    Raises Unfit where it computes on the host.
+    """
+    return replaying(lowered, leaves, captured)
 
 
-def replaying(program: Program, leaves: list[Any], capture: Callable[..., tuple[Callable[[], None], list[Any]]]) -> Run:
-    """Return a function that replays what `capture` made of a program on buffers.
+def replaying(lowered: Lowered, leaves: list[Any], capture: Callable[..., tuple[Callable[[], None], list[Any]]]) -> Run:
+    """Return a function that replays what `capture` made of a tape on buffers.
 
     The buffers are one set: calls take turns, and each leaves the device before the next writes to them.
     """
-    whole = Whole(program, leaves, "graph")
-    body = function_of(whole.program)
+    whole = Whole(lowered, leaves, "graph")
+    body = function_of(whole.tape)
     buffers = [leaf.clone() for leaf in whole.leaves]
     try:
         replay, parts = capture(body, buffers)
     except RuntimeError as err:  # a call that waits for the device, which its name does not show
-        raise Unfit(f"{program.tape.name} cannot be captured as a CUDA graph: {err}", None, 'mode="eager", or mode="inductor"') from err
+        raise Unfit(f"{lowered.of.name} cannot be captured as a CUDA graph: {err}", None, 'mode="eager", or mode="inductor"') from err
     turn = threading.Lock()
     done: list[Any] = []  # the event after which the buffers may be written to, by another stream too
 
@@ -54,10 +57,10 @@ def replaying(program: Program, leaves: list[Any], capture: Callable[..., tuple[
                 buffer.copy_(x)
             replay()
             own = [part.clone() for part in parts]
-            if program.device.type == "cuda":
-                done[:] = [torch.cuda.current_stream(program.device).record_event()]
+            if lowered.device.type == "cuda":
+                done[:] = [torch.cuda.current_stream(lowered.device).record_event()]
         return whole.finish(own)
-    run.source, run.program = body.source, program  # type: ignore[attr-defined]
+    run.source, run.lowered = body.source, lowered  # type: ignore[attr-defined]
     return run
 
 

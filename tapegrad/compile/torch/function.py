@@ -1,4 +1,4 @@
-"""function: a program as a Python function of what its leaves are."""
+"""function: calls of torch's on a tape as a Python function of its leaves."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from itertools import count
 from typing import Any
 
 from tapegrad.compile.numpy.function import Miss
-from tapegrad.compile.torch.program import Program
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import GuardError
 from tapegrad.replay.interpreter import verify
-from tapegrad.tape.tape import Guard
+from tapegrad.tape.tape import Guard, Tape
 
 numbers = count(1)
 Run = Callable[..., Any]
 
 
-def function_of(program: Program) -> Run:
-    """Return a program as a function from its leaves to a list of its parts."""
-    text = Text(program)
-    body = [*text.lines, f"return [{', '.join(map(text.text, program.parts))}]"]
+def function_of(tape: Tape) -> Run:
+    """Return a tape as a function from its leaves to a list of the parts of its result."""
+    text = Text(tape)
+    body = [*text.lines, f"return [{', '.join(text.parts)}]"]
     source = "\n".join([f"def run({', '.join(text.leaves)}):", *(f"    {line}" for line in body), ""])
-    names = scope(text)
-    exec(compile(source, f"<tapegrad {program.tape.name} on torch {next(numbers)}>", "exec"), names)
+    names = scope(text, tape)
+    exec(compile(source, f"<tapegrad {tape.name} on torch {next(numbers)}>", "exec"), names)
     run: Any = names["run"]
     run.source = source
     return run  # type: ignore[no-any-return]
 
 
-def scope(text: Text) -> dict[str, Any]:
-    """Return what a program's text refers to by name."""
-    tape, guards = text.program.tape, text.guards
+def scope(text: Text, tape: Tape) -> dict[str, Any]:
+    """Return what a text refers to by name; what does not fit does not fit this tape."""
+    guards = text.guards
     return {**text.names.objects, "__name__": "tapegrad.compiled",
             "miss": lambda number=-1: Miss(tape, None if number < 0 else guards[number]),
             "check": lambda number, value: check(guards[number], value)}

@@ -1,4 +1,4 @@
-"""functional_program: a program as one function from tensors to tensors, for what runs all of it at once: a CUDA graph, a compiler.
+"""functional_program: a tape as one function from tensors to tensors, for what runs all of it at once: a CUDA graph, a compiler.
 
 Nothing in it may wait for a number on the host. What its guards are about, and whether its matrices had the solutions and factors that it
 asks for, is given out with the results, and looked at once afterwards.
@@ -7,7 +7,6 @@ asks for, is given out with the results, and looked at once afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 import torch
@@ -15,89 +14,96 @@ import torch
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.torch.argument_source import Entered
 from tapegrad.compile.torch.function import check
-from tapegrad.compile.torch.program import Check, Program, Step, Value, replaced, values_in
+from tapegrad.compile.torch.kernel import call_of, inside, is_kernel, nest
+from tapegrad.compile.torch.lower import Lowered, result_of
 from tapegrad.compile.torch.source import Text
-from tapegrad.compile.torch.unchecked import unchecked
+from tapegrad.compile.torch.unchecked import Failure, unchecked
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops.loop import put_results
 from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Guard, Operation, Tape, operands
+from tapegrad.transforms.walk import Walk
+
+LAST = (nest, float, complex)  # what is made of the tensors that come out
 
 
 class Whole:
-    """A program, its arguments fixed in all but the numbers of its tensors.
+    """What a tape comes down to, its arguments fixed in all but the numbers of its tensors.
 
-    `program` takes the tensors among the arguments and gives a flat tuple: the tensors of the result, then, in one tensor, which of the
-    guards on truth hold and which calls failed, then the values of the other guards.
+    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is nested and what guards are about,
+    then, in one tensor, which of the guards on truth hold and which calls failed.
     """
 
-    def __init__(self, program: Program, leaves: list[Any], mode: str) -> None:
-        _refuse(program, mode)
-        self.full = program
+    def __init__(self, lowered: Lowered, leaves: list[Any], mode: str) -> None:
+        _refuse(lowered, mode)
+        self.of, self.full = lowered.of, lowered.tape
         self.leaves = [leaf for leaf in leaves if is_tensor(leaf)]
-        self.truths = [step for step in program.checks if step.op.fact == "bool"]
-        self.others = [step for step in program.checks if step.op.fact != "bool"]
-        self.results = list(dict.fromkeys(values_in(program.parts)))
-        self.program = self.unguarded()
-        self.entered, self.source = _entering(program, leaves)
+        guards = [op for op in self.full.ops if type(op) is Guard]
+        self.truths = [guard for guard in guards if guard.fact == "bool"]
+        self.others = [guard for guard in guards if guard.fact != "bool"]
+        self.last: list[Any] = [op for op in self.full.ops if is_kernel(op, *LAST)]
+        ends: list[Any] = [*self.last, *self.others, self.full.result]
+        self.results = [x for x in dict.fromkeys(x for op in ends for x in operands(op)) if x not in self.last]
+        self.failures: list[Failure] = []
+        self.tape = self.unguarded()
+        self.entered, self.source = _entering(lowered, leaves)
 
-    def unguarded(self) -> Program:
-        """Return the program with guards, and what may fail, as results."""
-        program = copy(self.full)
-        program.leaves = [value for value in program.leaves if value.dtype is not None]
-        program.steps = [step for step in program.steps if not isinstance(step, Check)]
-        self.failures = unchecked(program)
-        program.parts = list(self.results)
-        op: Any = program.tape.result
-        found = []
-        for step in self.truths:
-            out = Value("holds")
-            fn = torch.ne if step.op.expected else torch.eq
-            program.steps.append(Step(fn, (step.args[0], 0), {}, out, op))
-            found.append(out)
-        found += [failure.flag for failure in self.failures]
-        if found:
-            together = Value("guards")
-            program.steps.append(Step(torch.stack, (found,), {}, together, op))
-            program.parts.append(together)
-        program.parts += [step.args[0] for step in self.others]
-        program.into, program.kinds = None, {}
-        return program
+    def unguarded(self) -> Tape:
+        """Return the tape with guards, and what may fail, as results."""
+        walk = Walk(self.full)
+        numbers = [x for x in self.full.inputs[1:] if not isinstance(x.spec.dtype, torch.dtype)]
+        for op in self.full.ops:
+            if not (type(op) is Guard or op is self.full.result or op in self.last or op in numbers):
+                failure = unchecked(walk, op)
+                if failure is None:
+                    walk.keep(op)
+                else:
+                    self.failures.append(failure)
+
+        def put(fn: Any, *args: Any) -> Operation:
+            return walk._push(call_of(fn, args).at(self.full.result))  # type: ignore[arg-type]
+        flags = [put(torch.ne if guard.expected else torch.eq, walk.bind(guard.args[0]), 0) for guard in self.truths]
+        flags += [failure.flag for failure in self.failures]
+        put_results(walk.new, [*map(walk.bind, self.results), *([put(torch.stack, flags)] if flags else [])])
+        return walk.new
 
     def finish(self, parts: list[Any]) -> Any:
         """Return the result, or raise Miss where a guard does not hold, else NumPy's LinAlgError where a call failed."""
-        rest = list(parts[len(self.results):])
-        flags = rest.pop(0).tolist() if self.truths or self.failures else []
-        for step, holds in zip(self.truths, flags):
+        flags = parts[len(self.results)].tolist() if self.truths or self.failures else []
+        values: dict[Any, Any] = dict(zip(self.results, parts))
+
+        def given(op: Any) -> list[Any]:
+            return [values[x] if isinstance(x, Operation) else x for x in op.args]
+        for op in self.last:
+            values[op] = op.fn(*given(op))
+        for guard, holds in zip(self.truths, flags):
             if not holds:
-                raise Miss(self.full.tape, step.op)
-        for step, value in zip(self.others, rest):
-            if not check(step.op, value):
-                raise Miss(self.full.tape, step.op)
+                raise Miss(self.of, guard)
+        for guard in self.others:
+            if not check(guard, *given(guard)):
+                raise Miss(self.of, guard)
         for failure, failed in zip(self.failures, flags[len(self.truths):]):
             if failed:  # and no guard does: the program itself would have come here
-                raise failure.error(self.full.tape)
-        found = replaced(list(self.full.parts), dict(zip(self.results, parts)).__getitem__)  # a value of several parts is nested
-        for i, kind in self.full.kinds.items():
-            found[i] = kind(found[i])
-        return self.full.build(found)
+                raise failure.error(self.full)
+        return result_of(self.full, given(self.full.result))
 
 
-def _refuse(program: Program, mode: str) -> None:
-    """Raise Unfit for a program that computes on the host."""
-    step: Any = program.inside or next((step for step in program.checks if len(values_in(step.args)) != 1), None)
-    if step is not None:
-        name = getattr(step.op, "fact", "") or getattr(step.fn, "__name__", "a call")
-        fn = getattr(step.op, "fn", None)
+def _refuse(lowered: Lowered, mode: str) -> None:
+    """Raise Unfit for what computes on the host."""
+    op: Any = inside(lowered.tape)
+    if op is not None:
+        fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # that of a call which is made anew
         why = "is one call of torch's own, which may wait for numbers on the host" if isinstance(fn, Op) and type(fn) is not Op else \
             "is computed on the host, from numbers that have to be waited for"
-        raise Unfit(f"{program.tape.name} cannot run in {mode} mode: `{step.op!r}` ({name}) {why}", step.op.where, 'mode="eager"')
+        raise Unfit(f"{lowered.of.name} cannot run in {mode} mode: `{op!r}` {why}", op.where, 'mode="eager"')
 
 
-def _entering(program: Program, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
+def _entering(lowered: Lowered, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
     """Return a function that checks a call's arguments and returns the tensors among them, and its text."""
-    text = Text(program)
-    entered = Entered(program.tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, True, program.layouts)
+    text, of = Text(lowered.tape), lowered.of
+    entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, True, lowered.layouts)
     names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines), f"    return [{', '.join(names)}]", ""])
-    scope = {**text.names.objects, "miss": lambda: Miss(program.tape, None)}
-    exec(compile(source, f"<tapegrad {program.tape.name} on torch>", "exec"), scope)
+    scope = {**text.names.objects, "miss": lambda: Miss(of, None)}
+    exec(compile(source, f"<tapegrad {of.name} on torch>", "exec"), scope)
     return scope["run"], source

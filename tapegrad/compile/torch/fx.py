@@ -8,74 +8,68 @@ from types import MethodWrapperType
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Interpreter
+from torch.fx import Graph, GraphModule, Interpreter, Node
 
-import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
 from tapegrad.compile.source_names import Names
-from tapegrad.compile.torch.argument_source import tensor_of
 from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.compile.torch.lower import lower
-from tapegrad.compile.torch.program import Check, Program, Step, Value, replaced
+from tapegrad.compile.torch.kernel import arguments, nest, replaced
+from tapegrad.compile.torch.lower import result_of
+from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
-from tapegrad.ops import pack
-from tapegrad.optimise.pipeline import optimise
+from tapegrad.ops import getfield, pack
 from tapegrad.replay.interpreter import verify
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
-from tapegrad.transforms.primitivize import flattened
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tree.flatten import flatten
 
 
 def to_fx(tape: Tape, device: Any = None) -> GraphModule:
     """Return a torch.fx GraphModule of what a tape calls of torch; see `Tape.to_fx`."""
-    best = optimise(flattened(tape))
-    if not all(map(has_value, best.inputs)):
-        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
-    where = torch.empty(0, device=device).device
-    leaves = [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]]
-    return module_of(lower(best, leaves, where, loops=False)[0])
+    return module_of(lowered(tape, device, loops=False))
 
 
-def module_of(program: Program, flat: bool = False) -> GraphModule:
-    """Return a program as a GraphModule: its leaves are the placeholders, what nothing looks into are submodules.
-
-    With `flat` it returns a tuple of the parts of the result.
-    """
-    return _Writer(program, flat).module
+def module_of(tape: Tape) -> GraphModule:
+    """Return calls of torch's on a tape as a GraphModule: its leaves are the placeholders, what nothing looks into are submodules."""
+    return _Writer(tape).module
 
 
 class _Writer:
-    def __init__(self, program: Program, flat: bool) -> None:
+    def __init__(self, tape: Tape) -> None:
         self.graph, self.root = Graph(), torch.nn.Module()
         names = Names(lambda value: None)  # `m.weight` of a module's is no name
-        self.nodes: dict[Value, Any] = {value: self.graph.placeholder(names.fresh(value.hint)) for value in program.leaves}
-        for number, (value, tensor) in enumerate(program.constants.items()):
-            self.root.register_buffer(f"constant{number}", tensor)
-            self.nodes[value] = self.graph.get_attr(f"constant{number}")
-        for number, step in enumerate(program.steps):
-            self.step(number, step)
-        parts = [self.arg(part) for part in program.parts]
-        for number, kind in program.kinds.items():
-            parts[number] = self.graph.call_function(kind, (parts[number],))
-        self.graph.output(tuple(parts) if flat else program.build(parts))
-        self.module = GraphModule(self.root, self.graph, program.tape.name or "Tape")
+        self.nodes: dict[Operation, Any] = {x: self.graph.placeholder(names.fresh(x.label or "x")) for x in tape.inputs[1:]}
+        for op in tape.ops[1:]:
+            if type(op) is Constant and isinstance(op.val, torch.Tensor):
+                self.root.register_buffer(f"constant{op.id}", op.val)
+                self.nodes[op] = self.graph.get_attr(f"constant{op.id}")
+            elif type(op) is Constant:
+                self.nodes[op] = op.val
+            elif type(op) is not Input and op is not tape.result:
+                self.step(op)
+        self.graph.output(result_of(tape, list(map(self.arg, tape.result.args))))  # type: ignore[union-attr]
+        self.module = GraphModule(self.root, self.graph, tape.name or "Tape")
 
     def arg(self, x: Any) -> Any:
         return replaced(x, self.nodes.__getitem__)
 
-    def step(self, number: int, step: Step) -> None:
-        node = self.call(number, step)
-        if isinstance(step.out, Value):
-            self.nodes[step.out] = node
-        for i, value in enumerate(step.out if isinstance(step.out, tuple) else ()):
-            self.nodes[value] = self.graph.call_function(operator.getitem, (node, i))
-        if step.op.where is not None:
-            node.stack_trace = f'File "{step.op.where.file}", line {step.op.where.line}, in {step.op.where.function}\n    {step.op.where.source}'
+    def step(self, op: Operation) -> None:
+        node = self.nodes[op] = self.call(op)
+        if op.where is not None and isinstance(node, Node):
+            node.stack_trace = f'File "{op.where.file}", line {op.where.line}, in {op.where.function}\n    {op.where.source}'
 
-    def call(self, number: int, step: Step) -> Any:
-        fn, args, kwargs, name = step.fn, tuple(map(self.arg, step.args)), self.arg(step.kwargs), name_of(step.fn)
-        if isinstance(step, Check) or step.inside:
-            self.root.add_module(f"inside{number}", _Inside(_holds(step.op) if isinstance(step, Check) else fn))
-            return self.graph.call_module(f"inside{number}", args, kwargs)
+    def inside(self, op: Operation, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        self.root.add_module(f"inside{op.id}", _Inside(fn))
+        return self.graph.call_module(f"inside{op.id}", args, kwargs)
+
+    def call(self, op: Any) -> Any:
+        if type(op) is Guard:
+            return self.inside(op, _holds(op), self.arg(op.args), {})
+        if op.fn is getfield:
+            return self.graph.call_function(operator.getitem, self.arg(op.args))
+        fn, name, (args, kwargs) = op.fn.fn, op.fn.__name__, self.arg(arguments(op))
+        if fn is nest:
+            return args[0]
+        if op.fn.inside:
+            return self.inside(op, fn, args, kwargs)
         if isinstance(fn, MethodWrapperType):
             return self.graph.call_function(getattr, (*args, name))
         if name in ("__getitem__", "__setitem__"):

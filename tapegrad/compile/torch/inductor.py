@@ -1,4 +1,4 @@
-"""inductor: a program compiled by torch's compiler, without Dynamo: the calls are known already."""
+"""inductor: a tape compiled by torch's compiler, without Dynamo: the calls are known already."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tapegrad.compile.numpy.function import Unfit
 from tapegrad.compile.torch.function import Run
 from tapegrad.compile.torch.functional_program import Whole
 from tapegrad.compile.torch.fx import module_of
-from tapegrad.compile.torch.program import Program
+from tapegrad.compile.torch.lower import Lowered
 from tapegrad.errors import TapeError
 
 
-def inductor(program: Program, leaves: list[Any]) -> Run:
-    """Return a program as what Inductor makes of it. Raises Unfit where it computes on the host, or where Inductor raises."""
+def inductor(lowered: Lowered, leaves: list[Any]) -> Run:
+    """Return what a tape comes down to as what Inductor makes of it. Raises Unfit where it computes on the host, or where Inductor raises."""
     from torch._inductor.compile_fx import compile_fx
-    whole = Whole(program, leaves, "inductor")
-    module = module_of(whole.program, flat=True)
+    whole = Whole(lowered, leaves, "inductor")
+    module = module_of(whole.tape)
     try:
         with torch.no_grad():
             compiled = compile_fx(module, [leaf.clone() for leaf in whole.leaves])
@@ -26,11 +26,11 @@ def inductor(program: Program, leaves: list[Any]) -> Run:
     except TapeError:
         raise
     except Exception as err:
-        raise Unfit(f"Inductor could not compile {program.tape.name}: {type(err).__name__}: {err}", None, 'mode="eager"') from err
+        raise Unfit(f"Inductor could not compile {lowered.of.name}: {type(err).__name__}: {err}", None, 'mode="eager"') from err
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = whole.entered(*args, **kwargs)
         with torch.no_grad():
             return whole.finish(compiled(*given))
-    run.source, run.program = module.code, program  # type: ignore[attr-defined]
+    run.source, run.lowered = module.code, lowered  # type: ignore[attr-defined]
     return run

@@ -1,11 +1,10 @@
-"""loop_body: the program of one run of a loop.
+"""loop_body: what one run of a loop comes down to.
 
 Of what is carried, it may write to some: that is nobody else's, and what leaves a run lies nowhere where the next one writes.
 """
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from typing import Any
 
@@ -13,47 +12,45 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.compile.torch.call_capture import name_of
+from tapegrad.compile.torch.kernel import Kernel, arguments, call_of, holds_value, is_called, is_kernel, nest, values_in, without
 from tapegrad.compile.torch.lower import Lowering, is_dense
-from tapegrad.compile.torch.program import Root, Step, Value, holds_value, values_in
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop
-from tapegrad.tape.tape import Call, Input
+from tapegrad.optimise.memory import ELSEWHERE, is_given, root
+from tapegrad.tape.spec import absent
+from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
+from tapegrad.transforms.walk import count_uses
 
 SUMS = {"add": torch.Tensor.add_, "addcmul": torch.Tensor.addcmul_, "addmm": torch.Tensor.addmm_}
 
 
 class Body(Lowering):
-    """Lowers a run of a loop. `made` is what that returns; into the carried values that are `owned`, by number, it writes in place.
+    """Lowers a run of a loop to a `body`. `made` is what that returns; into the carried values that are `owned`, by number, it writes in place.
 
-    What stands for an input may be a constant: the program is for that alone.
+    What stands for an input may be a constant: the body is for that alone.
     """
 
     def __init__(self, outer: Lowering, loop: Loop, values: list[Any], refs: list[Any], owned: set[int]) -> None:
         super().__init__(loop.body, values, outer.device, True, outer.loops)
-        self.whose, self.loop, self.references, self.owned = outer.whose, loop, iter(refs), set(owned)
+        self.loop, self.references, self.owned = loop, iter(refs), set(owned)
         self.first = len(values) - loop.sizes[3]
         for j in owned:
             self.memory.owned[loop.parts()[3][j].id] = 1
-        self.places: dict[int, Value] = {}  # of an index, the integers that differ from run to run
+        self.places: dict[int, Operation] = {}  # of an index, the integers that differ from run to run
 
     def lower(self) -> None:
-        """Find the program."""
-        self.made = self.run()[1]
+        """Find the body."""
+        self.body, self.made = self.run()
 
     def input(self, op: Input, leaves: Any) -> None:
-        if op.id == 1:
-            return self.set(op, None, None)
-        ref = next(self.references)
-        if not holds_value(ref):
-            self.program.leaves.append(Value(op.label or "x"))
-            return self.set(op, *(next(leaves),) * 2)
+        ref = None if op.id == 1 else next(self.references)
         super().input(op, leaves)
+        if not holds_value(ref):
+            return self.set(op, self.values[op.id], self.values[op.id])
         value, whole = self.values[op.id], self.refs[op.id]
         if type(value) in (tuple, list):  # what several came out of: a call of the run before
-            parts = [Value(whole.hint, Root(given=True), x if is_tensor(x) else None) for x in value]
-            self.program.steps += [Step(operator.getitem, (whole, i), {}, part, op) for i, part in enumerate(parts)]
+            parts = self.several(op, whole, map(without, value))
             self.known.update((x, part) for x, part in zip(value, parts) if is_tensor(x))
             self.refs[op.id] = type(value)(parts)
 
@@ -64,13 +61,15 @@ class Body(Lowering):
         return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)], mixed)
 
     def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
-        places, mark = self.places if refs else {}, len(self.program.steps)
+        places, mark = self.places if refs else {}, len(self.new.ops)
         super().trail(op, given, [given[i] if i in places else ref for i, ref in enumerate(refs)])
         if places:
-            (step,) = [step for step in self.program.steps[mark:] if name_of(step.fn) == f"__{op.fn.__name__}__"]
-            x, index, *value = step.args
+            call: Any = next(new for new in self.new.ops[mark:] if is_called(new, f"__{op.fn.__name__}__"))
+            (x, index, *value), _ = arguments(call)
             begin = 2 if value else 1
-            step.make(step.fn, (x, tuple([places.get(begin + i, part) for i, part in enumerate(index)]), *value), {})
+            new = call_of(call.fn.fn, (x, tuple([places.get(begin + i, part) for i, part in enumerate(index)]), *value), lies=call.fn.lies,
+                          writes=call.fn.writes)  # of x, the first
+            call.fn, call.args, call.val = new.fn, new.args, absent(call.spec)
 
     # -- the result
 
@@ -81,64 +80,64 @@ class Body(Lowering):
             number = isinstance(value, np.generic) or type(value) in PYTHON
             if isinstance(value, np.ndarray) or (number and wanted[i:i + 1] == [True]):
                 values[i], refs[i] = self.on_device(op, value, ref)
-        self.program.parts = refs
+        self.parts = refs
         return values
 
     def own_results(self, parts: list[Any]) -> None:
         """Copy what is handed on or collected and lies where the next run writes, or does not go row by row in memory, as the first values do."""
-        program, uses = self.program, Counter(value.root for value in values_in(self.program.parts))
-        places = {program.leaves[self.first + j].root: j for j in self.owned}
-        for i, (ref, value) in enumerate(zip(program.parts, parts)):
-            program.parts[i], parts[i] = self.apart(i, ref, value, places, uses)
+        uses, inputs = Counter(map(root, values_in(self.parts))), self.new.inputs[1 + self.first:]
+        places: dict[Operation, int] = {inputs[j]: j for j in self.owned}
+        for i, (ref, value) in enumerate(zip(self.parts, parts)):
+            self.parts[i], parts[i] = self.apart(i, ref, value, places, uses)
 
-    def apart(self, i: int, ref: Any, value: Any, places: dict[Root, int], uses: Counter[Root]) -> tuple[Any, Any]:
+    def apart(self, i: int, ref: Any, value: Any, places: dict[Operation, int], uses: Counter[Operation]) -> tuple[Any, Any]:
         if type(value) in (tuple, list) and holds_value(ref):
             pairs = [self.apart(-1, *pair, places, uses) for pair in zip(ref, value)]
             return type(value)(pair[0] for pair in pairs), type(value)(pair[1] for pair in pairs)
         if not is_tensor(value):
             return ref, value
-        at = places.get(ref.root)
-        shared = ref.root.given or uses[ref.root] > 1 or ref in self.program.constants or not is_dense(value)
+        at = places.get(root(ref))
+        shared = is_given(ref) or uses[root(ref)] > 1 or not is_dense(value)
         turned = 0 <= i < self.loop.sizes[3] and not (value.is_contiguous() and not value.is_conj() and not value.is_neg())
         if (at is not None and at != i) or turned or (at is None and i in self.owned and shared):
             return self.copy(self.tape.result, ref, value)  # type: ignore[arg-type]
         return ref, value
 
-    def root(self, i: int) -> Root:
-        """Return the memory that a result lies in: the program's own, where nothing else can lie there."""
-        ref = self.program.parts[i]
-        if i < self.loop.sizes[3] and isinstance(ref, Value) and (i in self.owned or not ref.root.given):
-            alone = sum(value.root is ref.root for value in values_in(self.program.parts)) == 1
-            return Root(given=not alone or ref in self.program.constants)
-        return Root(given=True)
+    @property
+    def lies(self) -> tuple[int | None, ...]:
+        """Where the results of the loop lie: what is handed on in the loop's own memory, where nothing else can lie there."""
+        parts = self.body.result.args  # type: ignore[union-attr]
+        roots = Counter(root(x) for part in parts for x in (operands(part) if is_kernel(part, nest) else values_in(part)))
+
+        def is_own(i: int, x: Any) -> bool:
+            return i < self.loop.sizes[3] and isinstance(x, Operation) and (i in self.owned or not is_given(x)) and type(x) is not Constant \
+                and roots[root(x)] == 1
+        return tuple([None if is_own(i, x) else ELSEWHERE for i, x in enumerate(parts)])
 
     def add_in_place(self) -> None:
         """Let what does nothing with a carried tensor but add to it do so in place."""
-        program = self.program
-        uses = Counter(value for step in program.steps for value in step.used)
-        uses.update(values_in(program.parts))
-        made = {step.out: step for step in program.steps if type(step.out) is Value and not step.inside}
-        for j, x in enumerate(program.leaves[self.first:]):
-            out = program.parts[j]
-            step = made.get(out) if type(out) is Value else None
-            fn = None if step is None or step.writes else SUMS.get(name_of(step.fn))
-            if step is None or fn is None or x.dtype is None or uses[x] != 1 or uses[out] != 1 or x not in step.args[:2]:
+        uses, result = count_uses(self.body), self.body.result
+        parts: list[Any] = list(result.args)  # type: ignore[union-attr]
+        for j, x in enumerate(self.body.inputs[1 + self.first:]):
+            out = parts[j]
+            if not is_called(out, *SUMS) or out.fn.form is not None or out.fn.writes or uses[x.id] != 1 or uses[out.id] != 1 or x not in out.args[:2]:
                 continue
-            args = step.args[::-1] if step.args[1] is x else step.args
-            if (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides) and (args is step.args or (len(args) == 2 and not step.kwargs)):
-                step.make(fn, args, step.kwargs)
-                step.out, step.writes, x.root.written, program.parts[j] = None, True, True, x
+            args = out.args[::-1] if out.args[1] is x else out.args
+            if x.spec.dtype is not None and x.spec == out.spec and (args is out.args or (len(args) == 2 and not out.kwargs)):
+                out.fn, out.args = Kernel(SUMS[out.fn.__name__], lies=0, writes=(0,)), args
+                parts[j] = x
                 self.owned.add(j)
+        result.args = tuple(parts)  # type: ignore[union-attr]
 
 
-def _counted(op: Call, fn: Any, given: list[Any], refs: list[Any]) -> dict[int, Value]:
+def _counted(op: Call, fn: Any, given: list[Any], refs: list[Any]) -> dict[int, Operation]:
     """Return the integers, by place among the arguments, that differ from run to run in an index which is taken as it is."""
     if fn not in (ops.getitem, ops.setitem) or op.kwargs.get("through") or not is_tensor(given[0]):
         return {}
     begin = 2 if fn is ops.setitem else 1
-    if begin == 2 and isinstance(refs[1], Value) and not is_tensor(given[1]):
+    if begin == 2 and isinstance(refs[1], Operation) and not is_tensor(given[1]):
         return {}
     for part, ref in zip(given[begin:], refs[begin:]):
         if not (type(part) is int or (not holds_value(ref) and (part is None or part is Ellipsis or (type(part) is slice and (part.step or 1) > 0)))):
             return {}
-    return {begin + i: ref for i, ref in enumerate(refs[begin:]) if isinstance(ref, Value)}
+    return {begin + i: ref for i, ref in enumerate(refs[begin:]) if isinstance(ref, Operation)}

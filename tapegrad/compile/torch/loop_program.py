@@ -1,35 +1,35 @@
-"""loop_program: what a loop comes down to on torch: the program of its body, found from the first run, which all others make too.
+"""loop_program: what a loop comes down to on torch: a loop of what its body does, found from the first run, which all others make too.
 
-Where that does not serve, since what is handed on is of another kind from run to run, or what runs the program knows no loops, the calls of the
+Where that does not serve, since what is handed on is of another kind from run to run, or what runs the tape knows no loops, the calls of the
 runs are there one by one.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tapegrad.compile.torch.function import function_of
+from tapegrad.compile.torch.kernel import arguments, holds_value, inside, is_kernel, nest, replaced, without
 from tapegrad.compile.torch.loop_body import Body
 from tapegrad.compile.torch.lower import SUBTAPES, Lowering
-from tapegrad.compile.torch.program import Check, Program, Repeat, Root, Step, Value, bodies, holds_value, replaced
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor, to_tensor
-from tapegrad.ops.loop import Loop, Runs, written
-from tapegrad.tape.tape import Call
+from tapegrad.ops import getfield
+from tapegrad.ops.loop import Loop, Runs, put_results, written
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
 
 TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are
-LEAF = Value("leaf")  # stands for what differs from run to run
+LEAF = Operation()  # stands for what differs from run to run
 
 
 def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) -> tuple[Any, Any]:
-    """Put a loop on a program; return its value, and what stands for that."""
+    """Put a loop on the new tape; return its value, and what stands for that."""
     call = _Call(outer, op, values, refs)
     body = call.body()
-    if body is None or not (outer.loops or all(program.inside is None for program in bodies(body.program))):
+    if body is None or not (outer.loops or inside(body.body) is None):
         return call.unrolled()
     call.own(body.owned - call.written)
     return call.repeated(body) if outer.loops else call.copied(body)
@@ -49,7 +49,7 @@ class _Call:
         plain = [i for i in range(len(values)) if i not in self.lists]
         if any(is_tensor(values[i]) for i in plain) or any(is_tensor(values[i][0]) for i in self.lists):
             for i in plain:
-                if isinstance(values[i], (np.ndarray, np.generic)) and (i >= self.first or isinstance(refs[i], Value)):
+                if isinstance(values[i], (np.ndarray, np.generic)) and (i >= self.first or isinstance(refs[i], Operation)):
                     self.move(i)
         into = written(self.loop)
         self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into and is_tensor(values[self.first + j])}
@@ -59,20 +59,19 @@ class _Call:
         """Make an argument a tensor."""
         outer, ref = self.outer, self.refs[i]
         tensor = self.values[i] = to_tensor(self.values[i], outer.device, dtype)
-        self.refs[i] = outer.ref_of(tensor, self.op) if not isinstance(ref, Value) else Value(ref.hint, tensor=tensor)
-        if isinstance(ref, Value):
-            outer.known[tensor] = self.refs[i]
-            outer.program.steps.append(Step(to_tensor, (ref, outer.device, dtype), {}, self.refs[i], self.op, inside=True))
+        if isinstance(ref, Operation):
+            outer.known[tensor] = outer.step(self.op, to_tensor, ref, outer.device, dtype, inside=True, val=without(tensor))
+        self.refs[i] = outer.ref_of(tensor, self.op)
 
     def own(self, carried: set[int]) -> None:
         """Copy the first values of what is carried, by number."""
         for i in sorted(self.first + j for j in carried):
             self.refs[i], self.values[i] = self.outer.copy(self.op, self.refs[i], self.values[i])
 
-    # -- one program for all runs
+    # -- one body for all runs
 
     def body(self) -> Body | None:
-        """Return the program of a run, None where what one run hands on is not of the kind that the next takes."""
+        """Return the body of a run, None where what one run hands on is not of the kind that the next takes."""
         if not all(map(self.is_simple, range(len(self.values)))):
             return None
         refs = [LEAF] * self.steps + [LEAF if i in self.lists or i >= self.first else ref for i, ref in enumerate(self.refs)]
@@ -114,43 +113,46 @@ class _Call:
 
     def run(self, body: Body) -> tuple[Any, ...]:
         """Make all runs; return the last values of what is carried, and what they collected."""
-        shell = Program(self.outer.whose, self.outer.device)
-        shell.leaves, shell.parts = [Value("x") for _ in self.values], [Value("y") for _ in self.loop.results]
-        shell.steps = [Repeat(body.program, self.loop, tuple(shell.leaves), tuple(shell.parts), self.op)]
-        return tuple([x.detach() if is_tensor(x) else x for x in function_of(shell)(*self.values)])  # it may be what was given
+        tape = Tape()
+        call = tape.push(Call(self.lowered(body), tuple([tape.push(Input(label="x")) for _ in self.values]), val=None))
+        put_results(tape, [tape.push(Call(getfield, (call, i), val=None)) for i in range(len(self.loop.results))])
+        return tuple([x.detach() if is_tensor(x) else x for x in function_of(tape)(*self.values)])  # it may be what was given
+
+    def lowered(self, body: Body) -> Loop:
+        """Return the loop of what a run comes down to."""
+        loop = self.loop.with_body(body.body)
+        loop.lies = body.lies
+        return loop
 
     def repeated(self, body: Body) -> tuple[Any, Any]:
-        """Put the loop on the program."""
-        result = self.run(body)
-        outs = tuple([Value(f"v{self.op.id}", body.root(i), x if is_tensor(x) else None) for i, x in enumerate(result)])
-        self.outer.program.steps.append(Repeat(body.program, self.loop, tuple(self.refs), outs, self.op))
-        return result, self.known(result, outs)
+        """Put the loop on the new tape."""
+        outer, result = self.outer, self.run(body)
+        call = outer.push(Call(self.lowered(body), tuple([outer.operand(ref, self.op) for ref in self.refs])), self.op)
+        return result, self.known(result, outer.several(self.op, call, map(without, result)))
 
     def known(self, result: Sequence[Any], refs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Say what the tensors are that came out, and return what stands for them."""
-        for x, ref in zip(result, refs):
-            if is_tensor(x):
-                self.outer.known[x] = ref
+        self.outer.known.update((x, ref) for x, ref in zip(result, refs) if is_tensor(x))
         return refs
 
     # -- the calls of all runs
 
     def copied(self, body: Body) -> tuple[Any, Any]:
-        """Put the calls of the body's program on the outer one, as often as it runs."""
+        """Put the calls of the body on the new tape, as often as it runs."""
         result = self.run(body)
         made = Runs(self.loop, self.refs[self.first:])
         for k in self.loop.runs:
-            made.add(k, copy_steps(self.outer, body.program, self.references(k, made.now)))
+            made.add(k, copied(self.outer, body.body, self.references(k, made.now)))
         return result, self.known(result, made.result)
 
     def unrolled(self) -> tuple[Any, Any]:
-        """Put what each run calls on the outer program."""
+        """Put what each run calls on the new tape."""
         made, found = Runs(self.loop, self.refs[self.first:]), Runs(self.loop, self.values[self.first:])
         for k in self.loop.runs:
             refs = self.references(k, made.now)
             body = Body(self.outer, self.loop, self.inputs(k, found.now), refs, self.written)
             body.lower()
-            made.add(k, copy_steps(self.outer, body.program, refs))
+            made.add(k, copied(self.outer, body.body, refs))
             found.add(k, [x.detach() if is_tensor(x) else x for x in body.made])
         return found.result, self.known(found.result, made.result)
 
@@ -162,36 +164,32 @@ class _Call:
     def element(self, i: int, k: int) -> Any:
         """Return what stands for an element of a sequence."""
         ref, x = self.refs[i], self.values[i][k]
-        if not isinstance(ref, Value):
-            return ref[k]
-        out = Value(ref.hint, Root(given=True), x if is_tensor(x) else None)
-        self.outer.program.steps.append(Step(operator.getitem, (ref, k), {}, out, self.op))
-        return out
+        return self.outer.push(Call(getfield, (ref, k), None, without(x)), self.op) if isinstance(ref, Operation) else ref[k]
 
 
-def copy_steps(outer: Lowering, body: Program, refs: Sequence[Any]) -> list[Any]:
-    """Put the steps of a program on another one, with something in the place of its leaves; return what stands for its parts."""
-    at: dict[Value, Any] = dict(zip(body.leaves, refs))
-    at.update((value, outer.constant(tensor, value.hint)) for value, tensor in body.constants.items())
-    roots = {value.root: ref.root for value, ref in at.items() if isinstance(ref, Value)}
+def copied(outer: Lowering, body: Tape, refs: Sequence[Any]) -> list[Any]:
+    """Put the calls of a body on another tape, with something in the place of its inputs; return what stands for what it returns."""
+    at: dict[Operation, Any] = dict(zip(body.inputs[1:], refs))
 
-    def new(value: Value) -> Value:
-        made = at[value] = Value(value.hint, roots.setdefault(value.root, Root(value.root.given)))
-        made.dtype, made.shape, made.strides = value.dtype, value.shape, value.strides
-        made.root.written = made.root.written or value.root.written
-        return made
-    for value in body.leaves:
-        if value.root.written:
-            roots[value.root].written = True
-    for step in body.steps:
-        args, kwargs = replaced((step.args, step.kwargs), at.__getitem__)
-        if isinstance(step, Check):
-            if holds_value(args):  # that of a number which is the same in all calls has held
-                outer.program.steps.append(Check(args[0], step.op))
-            continue
-        out: Any = new(step.out) if isinstance(step.out, Value) else None if step.out is None else tuple(map(new, step.out))
-        outer.program.steps.append(Step(step.fn, args, kwargs, out, step.op, step.inside, step.draws, step.writes))
-    return [replaced(part, at.__getitem__) for part in body.parts]
+    def bind(arg: Any) -> Any:
+        return at[arg] if isinstance(arg, Operation) else arg
+    for op in body.ops[1:]:
+        if type(op) is Constant:
+            at[op] = outer.constant(op.val, op)
+        elif type(op) is Guard:
+            if holds_value(bind(op.args[0])):  # that of a number which is the same in all calls has held
+                outer.push(Guard(outer.operand(bind(op.args[0]), op), op.fact, op.expected), op)
+        elif type(op) is Call and op is not body.result:
+            whole: Any = bind(op.args[0]) if op.fn is getfield else None
+            if is_kernel(op, nest):
+                at[op] = replaced(arguments(op)[0][0], bind)
+            elif type(whole) in (tuple, list):
+                at[op] = whole[op.args[1]]
+            else:
+                new = at[op] = copy_op(op, bind)
+                new.args = tuple([outer.operand(arg, op) for arg in new.args])
+                outer.push(new, op)
+    return [bind(part) for part in body.result.args]  # type: ignore[union-attr]
 
 
 def _kind(x: Any) -> Any:

@@ -8,8 +8,8 @@ implementation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,21 +19,24 @@ from tapegrad import ops
 from tapegrad.compile.numpy.call_source import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, varying
 from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
+from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, nest, values_in, without
 from tapegrad.compile.torch.peephole import peephole
-from tapegrad.compile.torch.program import Check, Program, Root, Step, Value, holds_value, needed, values_in
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.memory import ELSEWHERE, is_given, root, written
 from tapegrad.replay.interpreter import Memory, moved, verify
 from tapegrad.replay.python_errors import raising, spec_recorded
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape.spec import UNKNOWN
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, drop, has_value, operands
 from tapegrad.trace.tracer import collector
-from tapegrad.transforms.walk import pure
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.transforms.walk import Walk, pure
+from tapegrad.tree.flatten import ValueAndGradients, flatten
 
 # What passes a Python number on to torch as it is, whatever number it is.
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",
@@ -41,44 +44,54 @@ PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divid
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])  # that no number changes
 
 
-def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Program, list[Any]]:
-    """Return a tape's program for arguments like `leaves`, those of the tape but for the function, and the parts of the result for these.
+def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Tape, list[Any]]:
+    """Return the tape of calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result for these.
 
-    Arrays among them are tensors already. With `numbers`, Python's numbers may be others in another call; else the program is made
-    for these alone. Without `loops` the calls of a loop's runs are there one by one. Raises GuardError where the tape is not for these
-    arguments, and what a replay raises.
+    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`, Python's numbers may be others
+    in another call; else it is made for these alone. Without `loops` the calls of a loop's runs are there one by one. Raises GuardError
+    where the tape is not for these arguments, and what a replay raises.
     """
     return Lowering(tape, leaves, device, numbers, loops).run()
 
 
-Roots = set[Root]  # in the class below, `set` is a method
-
-
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
 """What the call of an op that carries a subtape comes down to, by the op's type: filled by the modules that lower a tape as this one does."""
+Roots = set[Operation]  # in the class below, `set` is a method
+
+
+class Lowered(NamedTuple):
+    """What a tape comes down to for one kind of arguments on a device; `layouts` is what is asked of their memory, see memory_guards."""
+
+    tape: Tape
+    of: Tape
+    device: Any
+    layouts: Any = None
 
 
 class Lowering:
-    """Runs a tape, and writes down what it calls."""
+    """Runs a tape, and writes down what it calls on a new one.
+
+    The calls on that have the values that were found where these follow from constants alone, all others have the types.
+    """
 
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
-        self.tape, self.numbers, self.device, self.loops = tape, numbers, device, loops
-        self.whose = tape  # the tape that a guard's miss is of
+        self.tape, self.leaves, self.numbers, self.device, self.loops = tape, leaves, numbers, device, loops
         self.memory = Memory(tape, device, strict=False)
         self.varies = varying(tape)
         self.calls = Calls()
-        self.known: Any = WeakIdKeyDictionary()  # the value that a tensor is
+        self.new = tape.blank()
+        self.known: Any = WeakIdKeyDictionary()  # the operation on the new tape that a tensor is the value of
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them in the program: values, in tuples too, or constants
-        self.program, self.leaves = Program(tape, device), leaves
-        self.held: dict[Value, Any] = {}  # what may have been computed of constants alone
-        self.by_id: dict[int, tuple[Any, Value]] = {}  # the tensors that are constants, by identity
+        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them there: operations, in tuples too, or constants
+        self.parts: list[Any] = []  # of the result
+        self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
-    def run(self) -> tuple[Program, list[Any]]:
+    def run(self) -> tuple[Tape, list[Any]]:
         tape, leaves = self.tape, iter(self.leaves)
         dead = last_uses(tape)
         op: Any = None
         parts: list[Any] | None = None
+        into: Any = flatten(0.0, "", [], [])  # one part, as it is
         try:
             with torch.no_grad(), collector:
                 for op in tape.ops:
@@ -86,11 +99,11 @@ class Lowering:
                         self.input(op, leaves)
                     elif isinstance(op, Constant):
                         value = moved(op, self.device)
-                        self.set(op, value, self.constant(value, "constant") if is_tensor(value) else value)
+                        self.set(op, value, self.constant(value, op) if is_tensor(value) else value)
                     elif isinstance(op, Guard):
                         self.guard(op)
                     elif isinstance(op, Call) and op is tape.result and op.fn is ops.pack:
-                        parts = self.pack(op)
+                        parts, into = self.pack(op), op.kwargs["into"]
                     elif isinstance(op, Call):
                         self.call(op, dead[op.id])
                     for position in dead[op.id]:
@@ -102,10 +115,28 @@ class Lowering:
         except Exception as err:
             raise failed(tape, op, err, [self.value(arg) for arg in op.args] if isinstance(op, Call) else None) from err
         self.own_results(parts)
-        self.fold()
-        self.program.steps = needed(self.program)
-        peephole(self.program)
-        return self.program, parts
+        self.new.result = self.push(Call(ops.pack, tuple([self.operand(part, op) for part in self.parts]), {"into": into}, note="result"), op)
+        return peephole(dce(folded(self.new))), parts
+
+    # -- the new tape
+
+    def push(self, new: Any, op: Operation) -> Any:
+        """Put an operation on the new tape, at the line of another."""
+        self.new.ops.append(new.at(op))
+        new.id = len(self.new.ops)
+        return new
+
+    def step(self, op: Operation, fn: Callable[..., Any], *args: Any, **facts: Any) -> Call:
+        """Put a call of a function on the new tape; see call_of."""
+        return self.push(call_of(fn, args, **facts), op)  # type: ignore[no-any-return]
+
+    def several(self, op: Operation, call: Call, values: Iterable[Any]) -> tuple[Operation, ...]:
+        """Put on the new tape what takes the result of a call apart."""
+        return tuple([self.push(Call(ops.getfield, (call, i), None, value), op) for i, value in enumerate(values)])
+
+    def operand(self, ref: Any, op: Operation) -> Any:
+        """Return a reference as an argument of a call on the tape: what is nested is put together first."""
+        return ref if isinstance(ref, Operation) or not holds_value(ref) else self.step(op, nest, ref)
 
     # -- what stands for what
 
@@ -118,27 +149,23 @@ class Lowering:
     def ref(self, arg: Any) -> Any:
         return self.refs[arg.id] if isinstance(arg, Operation) else arg
 
-    def constant(self, tensor: Any, hint: str) -> Value:
-        """Return the value of a tensor that is there before the program runs."""
-        found = self.by_id.get(id(tensor))
+    def constant(self, tensor: Any, op: Operation) -> Constant:
+        """Return what stands for a tensor that is there before the program runs."""
+        found = self.constants.get(id(tensor))
         if found is None:
-            value = Value(hint, Root(given=True), tensor)
-            found = self.by_id[id(tensor)] = (tensor, value)
-            self.program.constants[value] = self.held[value] = tensor
-            self.known[tensor] = value
-        return found[1]
+            found = self.constants[id(tensor)] = self.known[tensor] = self.push(Constant(tensor), op)
+        return found
 
     def input(self, op: Input, leaves: Any) -> None:
         if op.id == 1:
-            self.set(op, op.val, op.val)
-            return
+            self.push(copy_op(op, lambda arg: arg), op)
+            return self.set(op, op.val, op.val)
         leaf = next(leaves)
         leaf = leaf.detach() if is_tensor(leaf) else leaf  # an object of its own, where one tensor was given twice
-        value = Value(op.label or "x", Root(given=True), leaf if is_tensor(leaf) else None)
-        self.program.leaves.append(value)
+        ref = self.push(Input(without(leaf), op.label), op)
         if is_tensor(leaf):
-            self.known[leaf] = value
-        self.set(op, leaf, value if is_tensor(leaf) or self.numbers or type(leaf) not in PYTHON else leaf)
+            self.known[leaf] = ref
+        self.set(op, leaf, ref if is_tensor(leaf) or self.numbers or type(leaf) not in PYTHON else leaf)
 
     def guard(self, op: Guard) -> None:
         """Hold a fact against these arguments, and keep what another call may find otherwise."""
@@ -147,7 +174,7 @@ class Lowering:
         fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
         entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by the exact type of a number too
         if not fixed and not entered and holds_value(ref):
-            self.program.steps.append(Check(ref, op))
+            self.push(Guard(self.operand(ref, op), op.fact, op.expected), op)
         self.values[op.id] = value
 
     # -- one call
@@ -189,14 +216,11 @@ class Lowering:
 
     def finite(self, op: Call, y: Any) -> None:
         """Hold that a number is finite: of one that is not, Python's function may have raised an error."""
-        guard = Guard(op, "bool", True)
-        guard.code, guard.lasti, guard.id = op.code, op.lasti, op.id
         self.calls.start()
         with self.calls:
             holds = torch.isfinite(y)
         self.trail(op, [], [])
-        verify(guard, holds)
-        self.program.steps.append(Check(self.ref_of(holds, op), guard))
+        verify(self.push(Guard(self.ref_of(holds, op), "bool", True), op), holds)
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
         """Return whether a call is to stay one, before it is made."""
@@ -224,30 +248,28 @@ class Lowering:
         return any(part not in self.known and id(part) not in shown and storage_of(part) in made for part in tensors_in(x))
 
     def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
-        """Put the calls that were seen on the program."""
-        numbers = [(x, ref) for x, ref in zip(given, refs) if type(x) in PYTHON and isinstance(ref, Value)]
+        """Put the calls that were seen on the new tape."""
+        numbers = [(x, ref) for x, ref in zip(given, refs) if type(x) in PYTHON and isinstance(ref, Operation)]
         for seen in self.calls.seen:
             args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
-            for x in seen.written:
-                self.known[x].root.written = True
-            out: Any = None
-            if isinstance(seen.result, (tuple, list)):
-                out = tuple(Value(f"v{op.id}") if part is None else self.new(part, op, seen) for part in seen.result)
-            elif seen.result is not None and not any(seen.result is x for x in seen.written):
-                out = self.new(seen.result, op, seen)
-            step = Step(seen.fn, args, kwargs, out, op, draws=seen.draws, writes=bool(seen.written))
-            if not seen.draws and all(value in self.held for value in step.used):
-                self.held.update(zip(step.made, seen.result if isinstance(out, tuple) else [seen.result]))
-            self.program.steps.append(step)
+            result: Any = None if any(seen.result is x for x in seen.written) else seen.result
+            found = not seen.draws and all(map(has_value, values_in((args, kwargs))))
+            nested = isinstance(result, (tuple, list))
+            lies = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
+            val = UNKNOWN if result is None or (nested and not found) else without(result) if not found else tuple(result) if nested else result
+            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=[self.known[x] for x in seen.written], val=val), op)
+            if nested:
+                parts = self.several(op, call, result if found else map(without, result))
+                self.known.update((x, part) for x, part in zip(result, parts) if x is not None)
+            elif result is not None:
+                self.known[result] = call
 
-    def new(self, tensor: Any, op: Call, seen: Seen) -> Value:
-        """Return a value for what a call made, which may lie in the memory of what it was given."""
-        root = next((self.known[x].root for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
-        value = self.known[tensor] = Value(f"v{op.id}", root, tensor)
-        return value
+    def owner(self, tensor: Any, seen: Seen) -> Operation | None:
+        """Return what a tensor shares memory with of what the call that made it was given."""
+        return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None) if is_tensor(tensor) else None
 
-    def named(self, x: Any, op: Call, numbers: list[tuple[Any, Value]]) -> Any:
-        """Return the arguments of a call with values for its tensors, and for the numbers that an input decides."""
+    def named(self, x: Any, op: Call, numbers: list[tuple[Any, Operation]]) -> Any:
+        """Return the arguments of a call with operations for its tensors, and for the numbers that an input decides."""
         if is_tensor(x):
             return self.ref_of(x, op)
         kind = type(x)
@@ -264,7 +286,7 @@ class Lowering:
         """Return what stands for a value: of a tensor that nothing has made, a constant."""
         if is_tensor(y):
             found = self.known.get(y)
-            return self.constant(y, "constant") if found is None else found
+            return self.constant(y, op) if found is None else found
         if type(y) is dict:
             return {key: self.ref_of(part, op) for key, part in y.items()}
         if isinstance(y, (tuple, list)):
@@ -274,29 +296,26 @@ class Lowering:
     # -- calls that stay one
 
     def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
-        """Put one call of an implementation on the program, and return what stands for its result; of constants alone, that itself."""
+        """Put one call of an implementation on the new tape, and return what stands for its result; of constants alone, that itself."""
         fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
         if fixed and not any(True for _ in tensors_in(y)):
             return y
         if op.fn is ops.setitem and y is given[0]:  # in place
             ref = self.known[y]
-            ref.root.written = True
-            self.program.steps.append(Step(fn, tuple(refs), {}, None, op, inside=True, writes=True))
+            self.step(op, fn, *refs, inside=True, writes=[ref])
             return ref
         flat = isinstance(y, (tuple, list)) and bool(y) and all(is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
-        out: Any = tuple(self.fresh(part, op, given) for part in y) if flat else self.fresh(y, op, given)
         if isinstance(op.fn, Operation):
             refs = [self.refs[op.fn.id], *refs]
-        self.program.steps.append(Step(fn, tuple(refs), {}, out, op, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn))))
+        lies = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
+        call = self.step(op, fn, *refs, lies=lies, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn)))
+        out = self.several(op, call, [UNKNOWN] * len(y)) if flat else call
+        self.known.update((x, ref) for x, ref in zip(y if flat else [y], out if isinstance(out, tuple) else [out]) if is_tensor(x))
         return out
 
-    def fresh(self, y: Any, op: Call, given: list[Any]) -> Value:
-        """Return a value for what such a call made: it may lie in the memory of what it was given, or of anything else."""
-        owner = next((self.known[x].root for x in tensors_in(given) if is_tensor(y) and x in self.known and share(x, y)), None)
-        value = Value(f"v{op.id}", owner or Root(given=True))
-        if is_tensor(y):
-            self.known[y] = value
-        return value
+    def holder(self, y: Any, given: list[Any]) -> Any:
+        """Return where something lies that such a call made: in the memory of what it was given, or of anything else."""
+        return next((self.known[x] for x in tensors_in(given) if is_tensor(y) and x in self.known and share(x, y)), ELSEWHERE)
 
     def host_function(self, op: Call, fn: Any, given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
@@ -308,23 +327,21 @@ class Lowering:
             return fn.scalar
         return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 
-    def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Value]:
+    def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Operation]:
         """Return what was computed on the host as a tensor; what is the same in every call, as a constant."""
         tensor = to_tensor(value, self.device)
-        if not isinstance(ref, Value):
-            return tensor, self.constant(tensor, "constant")
-        out = self.known[tensor] = Value(ref.hint)
-        self.program.steps.append(Step(to_tensor, (ref, self.device), {}, out, op, inside=True))
+        if not isinstance(ref, Operation):
+            return tensor, self.constant(tensor, op)
+        out = self.known[tensor] = self.step(op, to_tensor, ref, self.device, inside=True)
         return tensor, out
 
     # -- the result
 
     def pack(self, op: Call) -> list[Any]:
         """Return the parts of the result, with the types of the inputs where they are gradients."""
-        into = self.program.into = op.kwargs["into"]
         values, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         parts = [self.finished(values[0], refs[0])] if values else []
-        if isinstance(into, ValueAndGradients):
+        if isinstance(op.kwargs["into"], ValueAndGradients):
             return parts + [self.gradient(op, *given) for given in zip(values[1:], refs[1:], self.leaves)]
         return parts + [self.finished(value, ref) for value, ref in zip(values[1:], refs[1:])]
 
@@ -333,7 +350,7 @@ class Lowering:
         assert self.tape.result is not None
         if isinstance(value, (np.ndarray, np.generic)):
             value, ref = self.on_device(self.tape.result, value, ref)
-        self.program.parts.append(ref)
+        self.parts.append(ref)
         return value
 
     def gradient(self, op: Call, value: Any, ref: Any, leaf: Any) -> Any:
@@ -342,10 +359,9 @@ class Lowering:
             return self.finished(conform(value, leaf), conform(value, leaf))
         if not is_tensor(leaf):
             kind: Any = complex if type(leaf) is complex else float
-            self.program.kinds[len(self.program.parts)] = kind
-            self.program.parts.append(ref)
+            self.parts.append(self.step(op, kind, ref))
             return kind(value)
-        if not is_tensor(value) and isinstance(ref, Value):
+        if not is_tensor(value) and isinstance(ref, Operation):
             value, ref = self.on_device(op, value, ref)
         self.calls.start()
         with self.calls:
@@ -355,17 +371,17 @@ class Lowering:
 
     def own_results(self, parts: list[Any]) -> None:
         """Copy the parts of the result that lie in memory which is not the program's, or in that of another part."""
-        taken: set[Root] = set()
-        owned = [self.own_result(ref, value, taken) for ref, value in zip(self.program.parts, parts)]
-        self.program.parts[:], parts[:] = [ref for ref, _ in owned], [value for _, value in owned]
+        taken: Roots = set()
+        owned = [self.own_result(ref, value, taken) for ref, value in zip(self.parts, parts)]
+        self.parts[:], parts[:] = [ref for ref, _ in owned], [value for _, value in owned]
 
     def own_result(self, ref: Any, value: Any, taken: Roots) -> tuple[Any, Any]:
         """Return a part of the result, of which a tensor is a copy where its memory is not the program's, or is `taken`; parts may be nested."""
-        if type(ref) is Value and is_tensor(value):
-            if ref.root.given or ref.root in taken or ref in self.program.constants or not is_dense(value):
+        if isinstance(ref, Operation) and is_tensor(value):
+            if is_given(ref) or root(ref) in taken or not is_dense(value):
                 assert self.tape.result is not None
                 ref, value = self.copy(self.tape.result, ref, value)
-            taken.add(ref.root)
+            taken.add(root(ref))
         elif type(ref) is dict and type(value) is dict:
             pairs = {key: self.own_result(part, value[key], taken) for key, part in ref.items()}
             return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
@@ -374,27 +390,36 @@ class Lowering:
             return type(ref)(pair[0] for pair in several), type(ref)(pair[1] for pair in several)
         return ref, value
 
-    def copy(self, op: Operation, ref: Value, value: Any) -> tuple[Value, Any]:
-        """Put a copy, row by row in memory, on the program."""
+    def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
+        """Put a copy, row by row in memory, on the new tape."""
         y = value.clone(memory_format=torch.contiguous_format)
-        out = self.known[y] = Value(ref.hint, tensor=y)
-        self.program.steps.append(Step(torch.Tensor.clone, (ref,), {"memory_format": torch.contiguous_format}, out, op))
+        out = self.known[y] = self.step(op, torch.Tensor.clone, ref, kwargs={"memory_format": torch.contiguous_format}, val=without(y))
         return out, y
 
-    def fold(self) -> None:
-        """Take what was computed of constants alone as a constant, unless something is written into it."""
-        program, steps, results = self.program, [], set(values_in(self.program.parts))
-        fixed = {value for value in program.constants if not value.root.written}
-        for step in program.steps:
-            if step.made and all(value in fixed for value in step.used) \
-                    and all(value in self.held and not value.root.written and value not in results for value in step.made):
-                program.constants.update((value, self.held[value]) for value in step.made)
-                fixed.update(step.made)
+
+def folded(tape: Tape) -> Tape:
+    """Return a tape with constants for what was found of constants alone, unless something is written into it, or it is a result."""
+    changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
+    for op in reversed(tape.ops):
+        if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
+            kept.update(operands(op))
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if type(op) is Call and has_value(op):
+            if not (op in kept or root(op) in changed) \
+                    and all(type(walk.bind(x)) is Constant and root(x) not in changed for x in operands(op)):
+                walk.at[op.id] = walk.new.ops[-1] = Constant(op.val).at(op)
+                walk.at[op.id].id = made.id
             else:
-                steps.append(step)
-        program.steps = steps
-        used = {value for step in needed(program) for value in step.used} | results
-        program.constants = {value: tensor for value, tensor in program.constants.items() if value in used}
+                drop(made)
+    return walk.done()
+
+
+def result_of(tape: Tape, parts: list[Any]) -> Any:
+    """Nest the parts of a result."""
+    into = tape.result.kwargs["into"]  # type: ignore[union-attr]
+    return (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) else into.build(parts)
 
 
 class Again:

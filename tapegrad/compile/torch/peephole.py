@@ -1,115 +1,121 @@
-"""peephole: a few calls of a program that torch has one for."""
+"""peephole: a few calls of torch's that it has one for."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.compile.torch.program import Program, Step, Value, values_in
+from tapegrad.compile.torch.kernel import Kernel, is_called, is_real
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.memory import root, written
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.transforms.walk import Walk
+
+Found = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
-def peephole(program: Program) -> None:
-    """Put `a + b * c`, `b + x @ w`, `dy * (1 - y * y)`, `x / n.to(float)`, `1 - x` and `1 / x` of real tensors as one call each, in place.
+def peephole(tape: Tape) -> Tape:
+    """Return a tape with `a + b * c`, `b + x @ w`, `dy * (1 - y * y)`, `x / n.to(float)`, `1 - x` and `1 / x` of real tensors as one call each.
 
     What is computed later than it was lies in memory that nothing writes to. A sum of products may differ in the last bit.
     """
-    uses = Counter(value for step in program.steps for value in step.used)
-    uses.update(values_in(program.parts))
-    made = {value: step for step in program.steps for value in step.made}
-    gone: set[Step] = set()
-    for step in program.steps:
-        if not step.inside and not step.writes and type(step.out) is Value and _is_real(step.out):
-            for rule in RULES:
-                found = rule(step, lambda value: made.get(value) if uses[value] == 1 else None)
-                if found is not None:
-                    fn, args, kwargs, over = found
-                    step.make(fn, args, kwargs)
-                    gone.update(over)
-                    break
-    program.steps = [step for step in program.steps if step not in gone]
+    walk = _Calls(tape, count=True)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if is_called(made, *NAMES) and is_real(made) and not made.fn.writes:
+            found = next(filter(None, (rule(made, walk) for rule in RULES)), None)
+            if found is not None:
+                fn, made.args, made.kwargs = found
+                made.fn = Kernel(fn, lies=made.fn.lies)
+    return dce(walk.done())
 
 
-Found = tuple[Any, tuple[Any, ...], dict[str, Any], tuple[Step, ...]]
+class _Calls(Walk):
+    """What the rules ask; each operation keeps its number."""
+
+    def __init__(self, tape: Tape, count: bool) -> None:
+        super().__init__(tape, count=count)
+        self.changed = {x.id for x in written(tape)}
+
+    def alone(self, x: Any, *names: str) -> Any:
+        """Return what a call of one of these functions gave, if nothing else uses it."""
+        return x if is_called(x, *names) and self.once(x) else None
+
+    def stays(self, x: Operation) -> bool:
+        """True for a value in memory that nothing writes to."""
+        return root(x).id not in self.changed
+
+    def alike(self, *values: Any) -> bool:
+        """True for real tensors of one dtype, in memory that nothing writes to."""
+        return all(map(is_real, values)) and len({x.spec.dtype for x in values}) == 1 and all(map(self.stays, values))
 
 
-def _is_real(x: Any) -> bool:
-    return type(x) is Value and x.dtype is not None and bool(x.dtype.is_floating_point)
+NAMES = ("__rsub__", "__rdiv__", "permute", "add", "sub", "mul", "div")
 
 
-def _named(step: Step | None, *names: str) -> bool:
+def _binary(op: Call, *names: str) -> bool:
     """True for a call of one of these functions on two arguments, without others."""
-    return step is not None and name_of(step.fn) in names and not step.kwargs and len(step.args) == 2 and not step.inside
+    return is_called(op, *names) and op.fn.form is None and not op.kwargs and len(op.args) == 2
 
 
-def _alike(*values: Any) -> bool:
-    """True for real tensors of one dtype, in memory that nothing writes to."""
-    return all(map(_is_real, values)) and len({value.dtype for value in values}) == 1 and not any(value.root.written for value in values)
-
-
-def _of_one(step: Step, once: Any) -> Found | None:
+def _of_one(op: Call, walk: _Calls) -> Found | None:
     """`1 - x`, `1 / x`: the operators are functions of Python's."""
-    if _named(step, "__rsub__") and type(step.args[1]) in (int, float):
-        return torch.rsub, step.args, {}, ()
-    if _named(step, "__rdiv__") and type(step.args[1]) in (int, float) and step.args[1] == 1 and _is_real(step.args[0]):
-        return torch.reciprocal, step.args[:1], {}, ()
+    if _binary(op, "__rsub__") and type(op.args[1]) in (int, float):
+        return torch.rsub, op.args, {}
+    if _binary(op, "__rdiv__") and type(op.args[1]) in (int, float) and op.args[1] == 1 and is_real(op.args[0]):
+        return torch.reciprocal, op.args[:1], {}
     return None
 
 
-def _transposed(step: Step, once: Any) -> Found | None:
+def _transposed(op: Call, walk: _Calls) -> Found | None:
     """`x.permute((1, 0))`: torch reads no axes for `x.t()`."""
-    return (torch.Tensor.t, step.args[:1], {}, ()) if _named(step, "permute") and step.args[1] == (1, 0) else None
+    return (torch.Tensor.t, op.args[:1], {}) if _binary(op, "permute") and op.args[1] == (1, 0) else None
 
 
-def _of_integers(step: Step, once: Any) -> Found | None:
+def _of_integers(op: Call, walk: _Calls) -> Found | None:
     """`x / n.to(x.dtype)` and its like, for integers n: torch converts them itself."""
-    if not _named(step, "add", "sub", "mul", "div"):
+    if not _binary(op, "add", "sub", "mul", "div"):
         return None
-    for x, n, place in ((*step.args, 1), (*step.args[::-1], 0)):
-        of = once(n) if type(n) is Value else None
-        if of is None or name_of(of.fn) != "to" or of.kwargs.keys() - {"copy"} or len(of.args) != 2 or of.inside or type(of.args[0]) is not Value:
+    for x, n, place in ((*op.args, 1), (*op.args[::-1], 0)):
+        of = walk.alone(n, "to")
+        if of is None or of.kwargs.keys() - {"copy"} or of.fn.form is not None or len(of.args) != 2 or not isinstance(of.args[0], Operation):
             continue
-        given, out = of.args[0], step.out
-        whole = given.dtype in (torch.int32, torch.int64) and not given.root.written and len(given.shape) > 0
-        if whole and _alike(x, n, out) and len(x.shape) >= len(given.shape):
-            return step.fn, (x, given) if place else (given, x), {}, (of,)
+        given = of.args[0]
+        whole = given.spec.dtype in (torch.int32, torch.int64) and given.spec.ndim and walk.stays(given)
+        if whole and walk.alike(x, n, op) and x.spec.ndim >= given.spec.ndim:
+            return op.fn.fn, (x, given) if place else (given, x), {}
     return None
 
 
-def _tanh_backward(step: Step, once: Any) -> Found | None:
+def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
     """`dy * (1 - y * y)`."""
-    if not _named(step, "mul"):
+    if not _binary(op, "mul"):
         return None
-    for dy, factor in (step.args, step.args[::-1]):
-        if type(factor) is not Value or type(dy) is not Value:
-            continue
-        rest = once(factor)
-        square = once(rest.args[0]) if _named(rest, "rsub") and rest.args[1] == 1 else None
-        if square is None or not _named(square, "mul") or square.args[0] is not square.args[1]:
+    for dy, factor in (op.args, op.args[::-1]):
+        rest = walk.alone(factor, "rsub")
+        square = walk.alone(rest.args[0], "mul") if rest is not None and _binary(rest, "rsub") and rest.args[1] == 1 else None
+        if square is None or not _binary(square, "mul") or square.args[0] is not square.args[1]:
             continue
         y = square.args[0]
-        if _alike(dy, y, factor) and dy.shape == y.shape:
-            return torch.ops.aten.tanh_backward.default, (dy, y), {}, (rest, square)
+        if walk.alike(dy, y, factor) and dy.spec.shape == y.spec.shape:
+            return torch.ops.aten.tanh_backward.default, (dy, y), {}
     return None
 
 
-def _product(step: Step, once: Any) -> Found | None:
+def _product(op: Call, walk: _Calls) -> Found | None:
     """`a + b * c` and `bias + x @ w`."""
-    if not _named(step, "add", "sub"):
+    if not _binary(op, "add", "sub"):
         return None
-    minus = name_of(step.fn) == "sub"
-    for a, product in (step.args,) if minus else (step.args, step.args[::-1]):
-        if type(product) is not Value or type(a) is not Value:
+    minus = op.fn.__name__ == "sub"
+    for a, product in (op.args,) if minus else (op.args, op.args[::-1]):
+        of = walk.alone(product, "mul", "matmul")
+        if of is None or not _binary(of, "mul", "matmul") or not walk.alike(a, of, *of.args):
             continue
-        of = once(product)
-        if not _named(of, "mul", "matmul") or not _alike(a, product, *of.args):
-            continue
-        if name_of(of.fn) == "mul":
-            return torch.addcmul, (a, *of.args), {"value": -1} if minus else {}, (of,)
-        if not minus and len(of.args[0].shape) == len(of.args[1].shape) == 2 and step.out.shape == product.shape:  # type: ignore[union-attr]
-            return torch.addmm, (a, *of.args), {}, (of,)
+        if of.fn.__name__ == "mul":
+            return torch.addcmul, (a, *of.args), {"value": -1} if minus else {}
+        if not minus and of.args[0].spec.ndim == of.args[1].spec.ndim == 2 and op.spec.shape == of.spec.shape:
+            return torch.addmm, (a, *of.args), {}
     return None
 
 

@@ -1,4 +1,4 @@
-"""source: a program as straight-line Python that calls torch."""
+"""source: calls of torch's on a tape as straight-line Python."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 from tapegrad.compile.argument_source import nested, nested_gradients
 from tapegrad.compile.numpy.call_source import comment, loop_head
 from tapegrad.compile.source_names import Names
-from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.compile.torch.program import Check, Program, Repeat, Step, Value, last_uses, values_in
-from tapegrad.tape.tape import Guard
+from tapegrad.compile.torch.kernel import arguments, nest, values_in
+from tapegrad.ops import getfield
+from tapegrad.ops.loop import is_loop
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tree.flatten import ValueAndGradients
 
 INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
@@ -25,105 +27,122 @@ ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.tru
 
 
 class Text:
-    """The text of a program: the names of its leaves, the lines of its body, its result, and what they refer to by name.
+    """The text of a tape: the names of its leaves, the lines of its body, the parts of its result, and what they refer to by name.
 
     `guards` are those that the body checks, by number; `names.objects` the rest.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, tape: Tape) -> None:
         self.names = Names(lambda value: None)
         self.names.taken |= {"torch", "quiet", "check", "enter", "kinds", "run"}
         self.names.objects["torch"] = torch
-        self.name: dict[Value, str] = {}
+        self.name: dict[Operation, str] = {}
         self.lines: list[str] = []
         self.guards: list[Guard] = []
+        self.devices: dict[Any, Any] = {}
         self.line = ""
-        self.leaves = [self.called(value) for value in program.leaves]
-        self.steps(program)
-        several = program.into is None and len(program.parts) != 1  # without a nesting: what executes it sees to that
-        self.result = "" if several else self.nested([self.part(i, part) for i, part in enumerate(program.parts)])
+        self.leaves = [self.called(x) for x in tape.inputs[1:]]
+        self.steps(tape)
+        self.parts = self.results(tape)
 
-    def called(self, value: Value) -> str:
-        self.name[value] = name = self.names.fresh(value.hint)
+    def called(self, op: Operation, hint: str = "") -> str:
+        self.name[op] = name = self.names.fresh(hint or (op.label or "x" if type(op) is Input else op.note or f"v{op.id}"))
         return name
 
-    def steps(self, program: Program) -> None:
-        """Write the steps of a program, or of a loop's body."""
-        for value, tensor in program.constants.items():
-            self.name[value] = self.names.bind(tensor, value.hint if value.hint == "constant" else f"constant_{value.hint}")
-        for step, dead in zip(program.steps, last_uses(program)):
-            self.step(step, [value for value in dead if value in self.name or value in step.made])
+    def results(self, tape: Tape) -> list[str]:
+        return list(map(self.text, tape.result.args))  # type: ignore[union-attr]
 
-    def step(self, step: Step, dead: list[Value]) -> None:
-        """Write one step, below the user's line that it comes from, and drop what is not used any more."""
-        line = "" if step.op.where is None else comment(step.op.where)
+    def steps(self, tape: Tape) -> set[Operation]:
+        """Write the calls of a tape, or of a loop's body; return what is named there."""
+        taken = {(op.args[0], op.args[1]): op for op in tape.ops if is_taken(op)}  # type: ignore[index]
+        made: set[Any] = set()
+        outs: list[Operation | None]
+        for op, numbers in zip(tape.ops, last_uses(tape)[1:]):
+            dead = [x for number in numbers if (x := tape.ops[number - 1]) is op or x in made]
+            if type(op) is Constant:
+                self.name[op] = self.names.bind(op.val, "constant") if isinstance(op.val, torch.Tensor) else self.text(op.val)
+            elif type(op) is Guard:
+                self.write(op, self.check(op))
+                self.drop([self.name[x] for x in dead if x in made])
+            elif is_taken(op):
+                self.drop([self.name[x] for x in dead])
+            elif type(op) is Call and op is not tape.result:
+                outs = [taken.get((op, i)) for i in range(len(op.fn.lies))] if is_several(op) else [None if op in dead else op]
+                made.update(outs)
+                self.step(op, outs, [x for x in dead if x is not op])
+        return made
+
+    def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
+        """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
+        several, text = is_several(op), "" if is_loop(op) else self.call(op)
+        names = [self.called(out) if out is not None else self.names.fresh("_") for out in outs if several or out is not None]
+        gone = [self.name[x] for x in dead] + [name for name, out in zip(names, outs) if out is None]
+        if is_loop(op):
+            self.repeat(op, names)
+            return self.drop(gone)
+        text = f"{', '.join(names)}{',' if several and len(names) == 1 else ''} = {text}" if names else text
+        self.write(op, text + (f"; del {', '.join(gone)}" if gone else ""))
+
+    def write(self, op: Operation, text: str) -> None:
+        """Write a line, below the user's that it comes from."""
+        line = "" if op.where is None else comment(op.where)
         if line and line != self.line:
             self.line = line
             self.lines.append(line)
-        if isinstance(step, Repeat):
-            self.repeat(step)
-            return self.drop(dead)
-        text = self.check(step) if isinstance(step, Check) else self.call(step)
-        if step.made:
-            left = ", ".join(map(self.called, step.made))
-            text = f"{left}{',' if isinstance(step.out, tuple) and len(step.made) == 1 else ''} = {text}"
-        gone = [self.name[value] for value in dead]
-        self.lines.append(text + (f"; del {', '.join(gone)}" if gone and not isinstance(step, Check) else ""))
-        if isinstance(step, Check):
-            self.drop(dead)
+        if text:
+            self.lines.append(text)
 
-    def drop(self, dead: list[Value]) -> None:
-        if dead:
-            self.lines.append(f"del {', '.join(self.name[value] for value in dead)}")
+    def drop(self, names: list[str]) -> None:
+        if names:
+            self.lines.append(f"del {', '.join(names)}")
 
-    def repeat(self, step: Repeat) -> None:
+    def repeat(self, op: Any, outs: list[str]) -> None:
         """Write a loop, and what stands before it and behind it; what its body binds besides its results is gone then."""
-        loop, (steps, given, listed, carried), args = step.loop, step.parts, [self.text(arg) for arg in step.args]
+        loop, (steps, given, listed, carried), args = op.fn, op.fn.parts(), list(map(self.text, op.args))
+        self.write(op, "")
         self.name |= zip(given, args)
-        each = [self.called(value) for value in (*steps, *listed)]
-        outs = [self.called(value) for value in step.made]
+        each = [self.called(x) for x in (*steps, *listed)]
         self.name |= zip(carried, outs)
         self.lines += [f"{name} = {arg}" for name, arg in zip(outs, args[len(args) - len(carried):])]
         self.lines += [f"{name} = []" for name in outs[len(carried):]]
         self.lines.append(loop_head(loop, each, args[len(given):len(args) - len(carried)], self.names.bind))
         before, self.lines = self.lines, []
-        self.steps(step.body)
-        parts = [self.text(part) for part in step.body.parts]
+        made, parts = self.steps(loop.body), self.results(loop.body)
         self.lines += [f"{name}.append({part})" for name, part in zip(outs[len(carried):], parts[len(carried):])]
         handed = [(name, part) for name, part in zip(outs, parts[:len(carried)]) if name != part]
         if handed:
             self.lines.append(f"{', '.join(name for name, _ in handed)} = {', '.join(part for _, part in handed)}")
         self.lines = [*before, *(f"    {line}" for line in self.lines or ["pass"])]
         self.lines += [f"{name}.reverse()" for name in outs[len(carried):] if loop.reverse]
-        made = {value for inner in step.body.steps for value in inner.made}
-        gone = [*each, *(self.name[value] for value in dict.fromkeys(values_in(step.body.parts)) if value in made)]
-        if gone:
-            self.lines.append(f"del {', '.join(gone)}")
+        self.drop([*each, *(self.name[x] for x in dict.fromkeys(values_in(loop.results)) if x in made)])
 
-    def check(self, step: Check) -> str:
-        guard, number = step.op, len(self.guards)
+    def check(self, guard: Guard) -> str:
+        number, subject = len(self.guards), self.text(guard.args[0])
         self.guards.append(guard)
-        subject = self.text(step.args[0])
         if guard.fact == "bool":
             return f"if {'not ' if guard.expected else ''}{subject}: raise miss({number})"
         return f"if not check({number}, {subject}): raise miss({number})"
 
-    def call(self, step: Step) -> str:
+    def call(self, op: Any) -> str:
         """Write a call: with an operator, as a method, or by the function's name in torch."""
-        fn, args, name = step.fn, [self.text(arg) for arg in step.args], name_of(step.fn)
+        if op.fn is getfield:
+            return f"{self.text(op.args[0])}[{self.text(op.args[1])}]"
+        fn, name, (given, options) = op.fn.fn, op.fn.__name__, arguments(op)
+        args = list(map(self.text, given))
+        if fn is nest:
+            return args[0]
         if fn in ON_HOST:
-            return f"{self.operand(step.args[0])} {ON_HOST[fn]} {self.operand(step.args[1])}"
-        kwargs = [f"{key}={self.text(value)}" for key, value in step.kwargs.items()]
-        if getattr(torch.Tensor, name, None) is fn and args and type(step.args[0]) is Value:
+            return f"{self.operand(given[0])} {ON_HOST[fn]} {self.operand(given[1])}"
+        kwargs = [f"{key}={self.text(value)}" for key, value in options.items()]
+        if getattr(torch.Tensor, name, None) is fn and args and isinstance(given[0], Operation):
             if name in INFIX and len(args) == 2 and not kwargs:
-                return f"{args[0]} {INFIX[name]} {self.operand(step.args[1])}"
+                return f"{args[0]} {INFIX[name]} {self.operand(given[1])}"
             if name in REFLECTED and not kwargs:
-                return f"{self.operand(step.args[1])} {REFLECTED[name]} {args[0]}"
+                return f"{self.operand(given[1])} {REFLECTED[name]} {args[0]}"
             if name == "__getitem__":
-                return f"{args[0]}[{self.index(step.args[1])}]"
+                return f"{args[0]}[{self.index(given[1])}]"
             if name == "__setitem__":
-                return f"{args[0]}[{self.index(step.args[1])}] = {args[2]}"
+                return f"{args[0]}[{self.index(given[1])}] = {args[2]}"
             if name == "neg":
                 return f"-{args[0]}"
             return f"{args[0]}.{name}({', '.join(args[1:] + kwargs)})"
@@ -150,7 +169,7 @@ class Text:
     def text(self, x: Any) -> str:
         """Write an argument."""
         kind = type(x)
-        if kind is Value:
+        if isinstance(x, Operation):
             return self.name[x]
         if x is None or x is Ellipsis or kind in (bool, int, str):
             return "..." if x is Ellipsis else repr(x)
@@ -166,21 +185,20 @@ class Text:
             return f"slice({self.text(x.start)}, {self.text(x.stop)}, {self.text(x.step)})"
         if isinstance(x, (torch.dtype, torch.memory_format, torch.layout)):
             return str(x)
-        if isinstance(x, torch.device) and x == self.program.device:
-            x = self.program.device
-        return self.names.bind(x, "device" if isinstance(x, torch.device) else "")
+        return self.names.bind(*((self.devices.setdefault(x, x), "device") if isinstance(x, torch.device) else (x,)))
 
-    # -- the result
-
-    def part(self, number: int, x: Any) -> str:
-        kind = self.program.kinds.get(number)
-        return self.text(x) if kind is None else f"{self.names.bind(kind)}({self.text(x)})"
-
-    def nested(self, texts: list[str]) -> str:
+    def nested(self, into: Any) -> str:
         """Write the nesting of the result around its parts."""
-        into = self.program.into
-        if into is None:
-            return texts[0]
         if not isinstance(into, ValueAndGradients):
-            return nested(into, texts, self.names.bind, mirror=False)
-        return f"{texts[0]}, {nested_gradients(into.signature, texts[1:], self.names.bind)}"
+            return nested(into, self.parts, self.names.bind, mirror=False)
+        return f"{self.parts[0]}, {nested_gradients(into.signature, self.parts[1:], self.names.bind)}"
+
+
+def is_several(op: Any) -> bool:
+    """True for a call that gives several things."""
+    return type(op) is Call and type(getattr(op.fn, "lies", None)) is tuple
+
+
+def is_taken(op: Operation) -> bool:
+    """True for what takes one of them."""
+    return type(op) is Call and op.fn is getfield and is_several(op.args[0])

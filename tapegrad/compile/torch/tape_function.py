@@ -16,21 +16,23 @@ from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
 from tapegrad.compile.torch.buffer_reuse import reuse
 from tapegrad.compile.torch.function import Run, numbers, scope
-from tapegrad.compile.torch.lower import lower
+from tapegrad.compile.torch.kernel import everywhere, inside
+from tapegrad.compile.torch.lower import Lowered, lower, result_of
 from tapegrad.compile.torch.masks import masks
 from tapegrad.compile.torch.memory_guards import Layouts
-from tapegrad.compile.torch.program import Program, bodies
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
+from tapegrad.optimise.pipeline import optimise
 from tapegrad.replay.interpreter import bind
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.tape.tape import Call, Tape, has_value
+from tapegrad.transforms.primitivize import flattened
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
-Make = Callable[[Program, list[Any]], Run]
-"""What executes a program, made for arguments like the given leaves."""
+Make = Callable[[Lowered, list[Any]], Run]
+"""What executes what a tape comes down to, made for arguments like the given leaves."""
 
 
 class TapeOnTorch:
@@ -95,15 +97,14 @@ class TapeOnTorch:
         if kinds in self.kinds:
             raise Miss(self.tape, None)
         try:
-            program, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
+            tape, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
         except GuardError:
             raise Miss(self.tape, None) from None
-        program.layouts = self.layouts
-        run = self.make(program, leaves)
+        run = self.make(Lowered(tape, self.tape, device, self.layouts), leaves)
         with self.lock:
             if kinds not in self.kinds:
                 self.runs, self.kinds = (run, *self.runs)[:MOST], (kinds, *self.kinds)[:MOST]
-        return program.build(parts)
+        return result_of(tape, parts)
 
     @property
     def source(self) -> str:
@@ -114,6 +115,15 @@ class TapeOnTorch:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} on torch: {len(self.runs)} programs>"
+
+
+def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
+    """Return the tape of calls of torch's that a tape comes down to, for arguments like those that it was recorded with; see `Tape.lowered`."""
+    best = optimise(flattened(tape))
+    if not all(map(has_value, best.inputs)):
+        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
+    where = torch.empty(0, device=device).device
+    return lower(best, [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]], where, loops=loops)[0]
 
 
 def torch_sources(tape: Tape) -> list[Any]:
@@ -130,34 +140,31 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(part.build(leaves) for part in tape.structure.args), {key: part.build(leaves) for key, part in tape.structure.kwargs.items()}
 
 
-def quiet(program: Program) -> Any:
-    """Return the context that a program runs in: torch's own tape does not follow it.
+def quiet(tape: Tape) -> Any:
+    """Return the context that calls of torch's on a tape run in: torch's own tape does not follow them.
 
     Below torch's autograd a call on a small tensor is a sixth faster than in no_grad, which is what calls need that nothing
     looks into: they may run autograd. Inference mode would be as fast, and its results could not be saved for backward.
     """
     below = getattr(torch._C, "_AutoDispatchBelowAutograd", None)
-    return torch.no_grad if below is None or program.inside is not None else below
+    return torch.no_grad if below is None or inside(tape) is not None else below
 
 
-def eager(program: Program, leaves: list[Any], fixed: bool = False) -> Run:
-    """Return a program as a function that makes its calls one after the other."""
-    tape = program.tape
-    if program.device.type == "cpu":
-        for part in bodies(program):
-            masks(part)
-            reuse(part)
-    text = Text(program)
-    entered = Entered(tape, text.leaves, text.names.bind, "raise miss()", leaves, program.device, fixed, program.layouts)
-    body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {text.result}"]
+def eager(lowered: Lowered, leaves: list[Any], fixed: bool = False) -> Run:
+    """Return what a tape comes down to as a function that makes the calls one after the other."""
+    tape, of = lowered.tape, lowered.of
+    if lowered.device.type == "cpu":
+        tape = everywhere(tape, lambda part: reuse(masks(part)))
+    text = Text(tape)
+    entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, fixed, lowered.layouts)
+    result = text.nested(tape.result.kwargs["into"])  # type: ignore[union-attr]
+    body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {result}"]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])
-    names = {**scope(text), "quiet": quiet(program)}
-    file = f"<tapegrad {tape.name} on torch {next(numbers)}>"
+    names = {**scope(text, of), "quiet": quiet(tape)}
+    file = f"<tapegrad {of.name} on torch {next(numbers)}>"
     exec(compile(source, file, "exec"), names)
     run: Any = names["run"]
-    run.source, run.program, run.__name__ = source, program, tape.name
+    run.source, run.lowered, run.__name__ = source, lowered, of.name
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)  # for tracebacks
     weakref.finalize(run, linecache.cache.pop, file, None)
     return run  # type: ignore[no-any-return]
-
-

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.compile.torch.program import Program, Step, Value
+from tapegrad.compile.torch.kernel import call_of, is_kernel
 from tapegrad.errors import ReplayError
+from tapegrad.ops import getfield
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.tape import Tape
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.transforms.walk import Walk
 
 SINGULAR, INDEFINITE = "Singular matrix", "Matrix is not positive definite"  # NumPy's words
 UNCHECKED: dict[Any, tuple[Any, str]] = {
@@ -25,25 +27,20 @@ UNCHECKED: dict[Any, tuple[Any, str]] = {
 class Failure:
     """A call that fails where `flag`, a truth value on the device, says so."""
 
-    def __init__(self, step: Step, what: str) -> None:
-        self.op, self.what, self.flag = step.op, what, Value("failed")
+    def __init__(self, op: Operation, what: str, flag: Operation) -> None:
+        self.op, self.what, self.flag = op, what, flag
 
     def error(self, tape: Tape) -> ReplayError:
         """Return the error to raise: NumPy's, with the operation and the user's line."""
         return failed(tape, self.op, np.linalg.LinAlgError(self.what))
 
 
-def unchecked(program: Program) -> list[Failure]:
-    """Put the forms that do not check in the place of those that do, and return what may fail; the steps are new ones."""
-    steps: list[Step] = []
-    found: list[Failure] = []
-    for step in program.steps:
-        if step.fn not in UNCHECKED or type(step.out) is not Value or step.inside:
-            steps.append(step)
-            continue
-        fn, what = UNCHECKED[step.fn]
-        failure, info = Failure(step, what), Value("info")
-        steps += [Step(fn, step.args, step.kwargs, (step.out, info), step.op), Step(torch.any, (info,), {}, failure.flag, step.op)]
-        found.append(failure)
-    program.steps = steps
-    return found
+def unchecked(walk: Walk, op: Any) -> Failure | None:
+    """Put the form of a call that does not check in its place, where there is one, and return what may fail."""
+    if not is_kernel(op, *UNCHECKED) or op.fn.inside or op.fn.form is not None:
+        return None
+    fn, what = UNCHECKED[op.fn.fn]
+    call = walk._push(call_of(fn, walk.args(op), op.kwargs, (None, None)).at(op))
+    walk.stand_in(op, walk._push(Call(getfield, (call, 0), None, op.val).at(op)))
+    info = walk._push(Call(getfield, (call, 1)).at(op))
+    return Failure(op, what, walk._push(call_of(torch.any, (info,)).at(op)))

@@ -14,9 +14,9 @@ import tapegrad as tg
 from bench.problems import PROBLEMS
 from tapegrad.compile.torch import backend
 from tapegrad.compile.torch.cuda_graph import replaying
-from tapegrad.compile.torch.program import Repeat, bodies
+from tapegrad.compile.torch.kernel import bodies, inside, is_called
 from tapegrad.errors import GuardError
-from tapegrad.ops.loop import Loop
+from tapegrad.ops.loop import Loop, is_loop
 from tests.cases.case import draw
 from tests.compile.torch.test_compile import SMALL, close, tensors
 from tests.compile.torch.test_modes import repeated
@@ -43,9 +43,9 @@ def run_of(fast: Any) -> Any:
     return next(iter(fast._entries.values()))[0].run
 
 
-def loops_of(fast: Any) -> list[Repeat]:
+def loops_of(fast: Any) -> list[Loop]:
     """Return the loops of what a compiled function runs."""
-    return [step for program in bodies(run_of(fast).runs[0].program) for step in program.steps if isinstance(step, Repeat)]
+    return [op.fn for tape in bodies(run_of(fast).runs[0].lowered.tape) for op in tape if is_loop(op)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["lstm", "rk4", "recurrence", "filling"])
@@ -81,7 +81,7 @@ def test_an_array_is_filled_in_place() -> None:
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
     for loop in loops_of(step):
-        assert not any(getattr(inner.fn, "__name__", "") == "clone" and inner.out.shape == (50,) for inner in loop.body.steps)  # type: ignore[union-attr]
+        assert not any(is_called(inner, "clone") and inner.spec.shape == (50,) for inner in loop.body)
     assert "[step0,] = " in run_of(step).source
 
 
@@ -254,7 +254,7 @@ def test_what_torch_code_makes_is_looked_into() -> None:
     step = tg.value_and_grad(f, backend="torch")
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
-    assert loops_of(step) and all(program.inside is None for program in bodies(run_of(step).runs[0].program))
+    assert loops_of(step) and inside(run_of(step).runs[0].lowered.tape) is None
 
 
 def test_torch_code_of_changing_shapes() -> None:

@@ -1,0 +1,173 @@
+"""kernel: a function of torch's as the op of a call on a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from tapegrad.compile.torch.call_capture import name_of
+from tapegrad.numbers.formatting import PYTHON, brief
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops.loop import is_loop
+from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
+from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
+from tapegrad.transforms.walk import Walk, with_bodies
+
+
+class Kernel:
+    """A function of torch's, or any other, as one call of it: of the arguments that stand on the tape, and of what it knows besides.
+
+    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is given. `inside` says that nothing
+    looks into it: the implementation of an operation, which may ask for numbers on the host. What `draws` gives other numbers each time, or
+    is a user's function. Where its result `lies`, and what it `writes`: see optimise.memory.
+    """
+
+    __slots__ = ("__name__", "draws", "fn", "form", "inside", "lies", "writes")
+
+    def __init__(self, fn: Callable[..., Any], form: Any = None, lies: Any = None, inside: bool = False, draws: bool = False,
+                 writes: tuple[int, ...] = ()) -> None:
+        self.fn, self.form, self.lies, self.inside, self.draws, self.writes = fn, form, lies, inside, draws, writes
+        self.__name__ = name_of(fn) or type(fn).__name__
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        args, kwargs = self.nested(given, kwargs)
+        return self.fn(*args, **kwargs)
+
+    def nested(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the function's arguments."""
+        return (given, kwargs) if self.form is None else replaced(self.form, lambda hole: given[hole.id])
+
+    def _shown(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with what is written for operations among them."""
+        return self.nested(tuple([_Written(x) if isinstance(x, Variable) else x for x in given]), kwargs)
+
+
+class _Written:
+    def __init__(self, x: Any) -> None:
+        self._brief = brief(x)
+
+    def __repr__(self) -> str:
+        return self._brief
+
+
+def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of the function that a call calls."""
+    return op.fn.nested(op.args, op.kwargs)  # type: ignore[no-any-return]
+
+
+def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, lies: Any = None, inside: bool = False,
+            draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
+    """Make a call of a function with operations among its arguments; `lies` and `writes` name the operations themselves."""
+    form = None
+    if any(isinstance(arg, (tuple, list, dict, slice)) and holds_value(arg) for arg in args) or (kwargs and holds_value(kwargs)):
+        given: list[Any] = []
+        form, args, kwargs = replaced((args, kwargs), lambda x: V(given.append(x) or len(given) - 1)), tuple(given), NO_KWARGS  # type: ignore[func-returns-value]
+
+    def number(x: Any) -> Any:
+        return tuple(map(number, x)) if type(x) is tuple else next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
+    return Call(Kernel(fn, form, number(lies), inside, draws, tuple(map(number, writes))), args, kwargs, val)
+
+
+def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, **facts: Any) -> Operation:
+    """Put a call of a function in the place of an operation on the tape that a pass writes; return it."""
+    new = call_of(fn, args, kwargs, **facts)
+    made = walk.instead(op, new.fn, *new.args, **new.kwargs)
+    walk.stand_in(op, made)
+    return made
+
+
+def is_kernel(op: Any, *fns: Any) -> bool:
+    """True for the call of a kernel, of one of these functions where there are any."""
+    return type(op) is Call and type(op.fn) is Kernel and (not fns or op.fn.fn in fns)
+
+
+def is_called(op: Any, *names: str) -> bool:
+    """True for a call of a function of one of these names, which is looked into."""
+    return is_kernel(op) and not op.fn.inside and op.fn.__name__ in names
+
+
+def inside(tape: Tape) -> Operation | None:
+    """Return the first call on a tape that nothing can look into, guards apart; None where there is none."""
+    return next((op for op in tape.ops if (is_kernel(op) and op.fn.inside) or (is_loop(op) and inside(op.fn.body) is not None)), None)  # type: ignore[attr-defined]
+
+
+def bodies(tape: Tape) -> Iterator[Tape]:
+    """Yield a tape, and the bodies of the loops on it."""
+    yield tape
+    for op in tape.ops:
+        if is_loop(op):
+            yield from bodies(op.fn.body)  # type: ignore[attr-defined]
+
+
+def everywhere(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
+    """Return a tape that a pass has changed, the bodies of its loops as well."""
+    return change(with_bodies(tape, lambda body: everywhere(body, change)))
+
+
+def nest(x: Any) -> Any:
+    """Put values together, as the form of the call has them."""
+    return x
+
+
+# -- nested arguments
+
+
+def values_in(x: Any) -> list[Operation]:
+    """Return the operations in nested arguments."""
+    found: list[Operation] = []
+    _collect(x, found)
+    return found
+
+
+def _collect(x: Any, found: list[Operation]) -> None:
+    if isinstance(x, Operation):
+        found.append(x)
+    elif isinstance(x, (tuple, list)):
+        for part in x:
+            _collect(part, found)
+    elif isinstance(x, dict):
+        for part in x.values():
+            _collect(part, found)
+    elif type(x) is slice:
+        _collect((x.start, x.stop, x.step), found)
+
+
+def holds_value(x: Any) -> bool:
+    """True if nested arguments are not all known before a program runs."""
+    return isinstance(x, Operation) or bool(values_in(x))
+
+
+def replaced(x: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return nested arguments with something in the place of each variable."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind([replaced(part, fn) for part in x])
+    if kind is dict:
+        return {key: replaced(part, fn) for key, part in x.items()}
+    if kind is slice:
+        return slice(*(replaced(part, fn) for part in (x.start, x.stop, x.step)))
+    return fn(x) if isinstance(x, Variable) else x
+
+
+# -- types
+
+
+def without(x: Any) -> Any:
+    """Return what stands for a value whose type alone is known; for what is neither a tensor nor one of Python's numbers, nothing is."""
+    if is_tensor(x):
+        return _tensor(x.dtype, x.shape, x.stride(), x.device)
+    return absent(FIXED[type(x)]) if type(x) in PYTHON else UNKNOWN
+
+
+@lru_cache(1 << 14)
+def _tensor(dtype: Any, shape: Any, strides: Any, device: Any) -> Any:
+    return absent(Spec(torch.Tensor, dtype, tuple(shape), tuple([step * dtype.itemsize for step in strides]), str(device)))
+
+
+def is_real(x: Any) -> bool:
+    """True for a tensor of real numbers."""
+    dtype = x.spec.dtype if isinstance(x, Operation) else None
+    return isinstance(dtype, torch.dtype) and bool(dtype.is_floating_point)

@@ -1,0 +1,49 @@
+"""memory: the piece of memory that a value lies in, as the ops on a tape say.
+
+An op `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's own, or, None, in memory of its own;
+one that gives several things has a tuple of these. What it changes are the arguments that it `writes`, by number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapegrad.ops import getfield
+from tapegrad.tape.tape import Call, Operation, Tape
+
+ELSEWHERE = -1
+
+
+def root(x: Operation) -> Operation:
+    """Return the operation that made the memory that a value lies in, as far as the ops say: values in one piece of memory have one root."""
+    while type(x) is Call:
+        of, lies = _place(x)
+        if type(lies) is not int or lies == ELSEWHERE:
+            break
+        x = of.args[lies]
+    return x
+
+
+def is_given(x: Operation) -> bool:
+    """True for a value in memory that may not be the tape's own."""
+    x = root(x)
+    return type(x) is not Call or _place(x)[1] == ELSEWHERE
+
+
+def _place(x: Call) -> tuple[Call, Any]:
+    """Return the call that a value came out of, and where it lies."""
+    if x.fn is not getfield:
+        return x, getattr(x.fn, "lies", None)
+    of, key = x.args
+    several = getattr(of.fn, "lies", None) if type(of) is Call else None
+    return (of, several[key]) if type(several) is tuple else (x, ELSEWHERE)
+
+
+def writes(op: Operation) -> list[Operation]:
+    """Return the roots of what a call writes to."""
+    return [root(op.args[i]) for i in getattr(op.fn, "writes", ())] if type(op) is Call else []
+
+
+def written(tape: Tape) -> set[Operation]:
+    """Return the roots of what calls write to."""
+    return {x for op in tape.ops for x in writes(op)}
