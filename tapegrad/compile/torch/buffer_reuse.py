@@ -34,6 +34,8 @@ def reuse(tape: Tape) -> Tape:
 class _Reuse(Walk):
     def run(self) -> Tape:
         tape = self.old
+        if not any(op.spec.size >= LARGE for op in tape.ops):
+            return tape
         self.lying = Counter(map(root, tape.ops))  # how many values lie there
         # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
         closed = [op for op in tape.ops if is_loop(op) or is_kernel(op, nest) or (is_kernel(op) and op.fn.inside)]  # type: ignore[attr-defined]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from tapegrad.numbers.tensors import ORDINARY
 
 # What a tensor says of itself whatever its numbers are: with the shapes and dtypes of the arguments it is fixed.
 FACTS = frozenset(["is_contiguous", "__len__", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "is_signed", "size",
@@ -80,16 +81,30 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
         return result
 
 
-def tensors_in(x: Any) -> Iterator[Any]:
-    """Yield the tensors in nested arguments."""
-    if isinstance(x, torch.Tensor):
-        yield x
-    elif isinstance(x, (tuple, list)):
+def tensors_in(x: Any) -> list[Any]:
+    """Return the tensors in nested arguments."""
+    found: list[Any] = []
+    _collect(x, found)
+    return found
+
+
+def _collect(x: Any, found: list[Any]) -> None:
+    kind = type(x)
+    if kind is torch.Tensor:
+        found.append(x)
+    elif kind is tuple or kind is list:
         for part in x:
-            yield from tensors_in(part)
+            if type(part) not in _NONE:
+                _collect(part, found)
+    elif isinstance(x, torch.Tensor):
+        found.append(x)
     elif isinstance(x, dict):
-        for part in x.values():
-            yield from tensors_in(part)
+        _collect(tuple(x.values()), found)
+    elif isinstance(x, (tuple, list)):
+        _collect(tuple(x), found)
+
+
+_NONE = ORDINARY - {tuple}
 
 
 def _tensors(parts: Any) -> bool:

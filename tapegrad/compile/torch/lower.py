@@ -188,7 +188,7 @@ class Lowering:
         if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
             self.memory.release(op, fn, op.args[0].id)
             return self.set(op, given[0][given[1]], refs[0][given[1]])
-        mixed = any(True for _ in tensors_in((given, op.kwargs)))
+        mixed = bool(tensors_in((given, op.kwargs)))
         if mixed:
             for i, (value, ref) in enumerate(zip(given, refs)):
                 if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):  # drawn, or computed on the host
@@ -245,7 +245,7 @@ class Lowering:
         """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
         made = self.calls.below.made
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
-        return any(part not in self.known and id(part) not in shown and storage_of(part) in made for part in tensors_in(x))
+        return any(id(part) not in shown and storage_of(part) in made and part not in self.known for part in tensors_in(x))
 
     def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
         """Put the calls that were seen on the new tape."""
@@ -298,7 +298,7 @@ class Lowering:
     def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
         """Put one call of an implementation on the new tape, and return what stands for its result; of constants alone, that itself."""
         fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
-        if fixed and not any(True for _ in tensors_in(y)):
+        if fixed and not tensors_in(y):
             return y
         if op.fn is ops.setitem and y is given[0]:  # in place
             ref = self.known[y]
@@ -403,16 +403,22 @@ def folded(tape: Tape) -> Tape:
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
+    fixed = {op for op in tape.ops if type(op) is Constant and op not in changed}
+    given = len(fixed)
+    for op in tape.ops:
+        if type(op) is Call and has_value(op):
+            if op not in kept and root(op) not in changed and fixed.issuperset(operands(op)):
+                fixed.add(op)
+            else:
+                drop(op)
+    if len(fixed) == given:
+        return tape
     walk = Walk(tape)
     for op in tape.ops:
-        made: Any = walk.keep(op)
-        if type(op) is Call and has_value(op):
-            if not (op in kept or root(op) in changed) \
-                    and all(type(walk.bind(x)) is Constant and root(x) not in changed for x in operands(op)):
-                walk.at[op.id] = walk.new.ops[-1] = Constant(op.val).at(op)
-                walk.at[op.id].id = made.id
-            else:
-                drop(made)
+        if op in fixed:
+            walk.stand_in(op, walk._push(Constant(op.val).at(op)))
+        else:
+            walk.keep(op)
     return walk.done()
 
 

@@ -23,12 +23,17 @@ def peephole(tape: Tape) -> Tape:
     walk = _Calls(tape, count=True)
     for op in tape.ops:
         made: Any = walk.keep(op)
-        if is_called(made, *NAMES) and is_real(made) and not made.fn.writes:
-            found = next(filter(None, (rule(made, walk) for rule in RULES)), None)
-            if found is not None:
+        for rule in RULES.get(made.fn.__name__, ()) if is_plain(made) else ():
+            if len(made.args) == 2 and is_real(made) and (found := rule(made, walk)) is not None:
                 fn, made.args, made.kwargs = found
                 made.fn = Kernel(fn, lies=made.fn.lies)
+                break
     return dce(walk.done())
+
+
+def is_plain(op: Any) -> bool:
+    """True for a call that is looked into, of arguments that stand on the tape without others."""
+    return type(op) is Call and type(op.fn) is Kernel and op.fn.form is None and not (op.kwargs or op.fn.inside or op.fn.writes)
 
 
 class _Calls(Walk):
@@ -39,8 +44,8 @@ class _Calls(Walk):
         self.changed = {x.id for x in written(tape)}
 
     def alone(self, x: Any, *names: str) -> Any:
-        """Return what a call of one of these functions gave, if nothing else uses it."""
-        return x if is_called(x, *names) and self.once(x) else None
+        """Return a plain call of one of these functions on two arguments, if nothing else uses what it gives."""
+        return x if isinstance(x, Operation) and self.once(x) and is_plain(x) and x.fn.__name__ in names and len(x.args) == 2 else None  # type: ignore[attr-defined]
 
     def stays(self, x: Operation) -> bool:
         """True for a value in memory that nothing writes to."""
@@ -51,38 +56,28 @@ class _Calls(Walk):
         return all(map(is_real, values)) and len({x.spec.dtype for x in values}) == 1 and all(map(self.stays, values))
 
 
-NAMES = ("__rsub__", "__rdiv__", "permute", "add", "sub", "mul", "div")
-
-
-def _binary(op: Call, *names: str) -> bool:
-    """True for a call of one of these functions on two arguments, without others."""
-    return is_called(op, *names) and op.fn.form is None and not op.kwargs and len(op.args) == 2
-
-
 def _of_one(op: Call, walk: _Calls) -> Found | None:
     """`1 - x`, `1 / x`: the operators are functions of Python's."""
-    if _binary(op, "__rsub__") and type(op.args[1]) in (int, float):
+    x, k = op.args
+    if type(k) not in (int, float):
+        return None
+    if op.fn.__name__ == "__rsub__":
         return torch.rsub, op.args, {}
-    if _binary(op, "__rdiv__") and type(op.args[1]) in (int, float) and op.args[1] == 1 and is_real(op.args[0]):
-        return torch.reciprocal, op.args[:1], {}
-    return None
+    return (torch.reciprocal, (x,), {}) if k == 1 and is_real(x) else None
 
 
 def _transposed(op: Call, walk: _Calls) -> Found | None:
     """`x.permute((1, 0))`: torch reads no axes for `x.t()`."""
-    return (torch.Tensor.t, op.args[:1], {}) if _binary(op, "permute") and op.args[1] == (1, 0) else None
+    return (torch.Tensor.t, op.args[:1], {}) if op.args[1] == (1, 0) else None
 
 
 def _of_integers(op: Call, walk: _Calls) -> Found | None:
     """`x / n.to(x.dtype)` and its like, for integers n: torch converts them itself."""
-    if not _binary(op, "add", "sub", "mul", "div"):
-        return None
     for x, n, place in ((*op.args, 1), (*op.args[::-1], 0)):
-        of = walk.alone(n, "to")
-        if of is None or of.kwargs.keys() - {"copy"} or of.fn.form is not None or len(of.args) != 2 or not isinstance(of.args[0], Operation):
+        if not (is_called(n, "to") and walk.once(n)) or n.kwargs.keys() - {"copy"} or n.fn.form is not None or len(n.args) != 2:
             continue
-        given = of.args[0]
-        whole = given.spec.dtype in (torch.int32, torch.int64) and given.spec.ndim and walk.stays(given)
+        given = n.args[0]
+        whole = isinstance(given, Operation) and given.spec.dtype in (torch.int32, torch.int64) and given.spec.ndim and walk.stays(given)
         if whole and walk.alike(x, n, op) and x.spec.ndim >= given.spec.ndim:
             return op.fn.fn, (x, given) if place else (given, x), {}
     return None
@@ -90,12 +85,10 @@ def _of_integers(op: Call, walk: _Calls) -> Found | None:
 
 def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
     """`dy * (1 - y * y)`."""
-    if not _binary(op, "mul"):
-        return None
     for dy, factor in (op.args, op.args[::-1]):
         rest = walk.alone(factor, "rsub")
-        square = walk.alone(rest.args[0], "mul") if rest is not None and _binary(rest, "rsub") and rest.args[1] == 1 else None
-        if square is None or not _binary(square, "mul") or square.args[0] is not square.args[1]:
+        square = walk.alone(rest.args[0], "mul") if rest is not None and type(rest.args[1]) in (int, float) and rest.args[1] == 1 else None
+        if square is None or square.args[0] is not square.args[1]:
             continue
         y = square.args[0]
         if walk.alike(dy, y, factor) and dy.spec.shape == y.spec.shape:
@@ -105,12 +98,10 @@ def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
 
 def _product(op: Call, walk: _Calls) -> Found | None:
     """`a + b * c` and `bias + x @ w`."""
-    if not _binary(op, "add", "sub"):
-        return None
     minus = op.fn.__name__ == "sub"
     for a, product in (op.args,) if minus else (op.args, op.args[::-1]):
         of = walk.alone(product, "mul", "matmul")
-        if of is None or not _binary(of, "mul", "matmul") or not walk.alike(a, of, *of.args):
+        if of is None or not walk.alike(a, of, *of.args):
             continue
         if of.fn.__name__ == "mul":
             return torch.addcmul, (a, *of.args), {"value": -1} if minus else {}
@@ -119,4 +110,6 @@ def _product(op: Call, walk: _Calls) -> Found | None:
     return None
 
 
-RULES = (_of_one, _transposed, _of_integers, _tanh_backward, _product)
+RULES = {"__rsub__": (_of_one,), "__rdiv__": (_of_one,), "permute": (_transposed,), "mul": (_of_integers, _tanh_backward),
+         "add": (_of_integers, _product), "sub": (_of_integers, _product), "div": (_of_integers,)}
+"""By the name of a function."""
