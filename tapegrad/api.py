@@ -35,6 +35,13 @@ def _to_fx(tape: Tape, device: Any) -> Any:
     return to_fx(tape, device)
 
 
+@does("lowered")
+def _lowered(tape: Tape, backend: str, device: Any) -> Tape:
+    from tapegrad.compile.backend import choose
+    from tapegrad.optimise.pipeline import DEFAULT
+    return choose(backend, device, "auto", DEFAULT).lowered(tape)
+
+
 @does("find")
 def _find(tape: Tape, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
     from tapegrad.debug.find import find

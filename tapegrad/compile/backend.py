@@ -88,6 +88,10 @@ class Backend:
             forget(best)
         return run
 
+    def lowered(self, tape: Tape) -> Tape:
+        """Return the tape of what runs for a tape."""
+        return self.finish(flattened(tape))
+
     def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
         """Make a first call."""
         _refuse_tensors(f, leaves)

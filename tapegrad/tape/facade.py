@@ -58,6 +58,17 @@ class Methods:
         """
         return _done_by["to_fx"](self, device)
 
+    def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
+        """Return the tape of what a backend, "numpy" or "torch", runs for this one: of calls of torch's, on a device, or of fused groups of NumPy's.
+
+        It is found by running the tape on the arguments it was recorded with, and prints, plays and saves what it is made of as every tape
+        does. Raises ArgumentError for another backend, and for a tape without values.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> print(tg.gradtape(lambda x: np.sum(np.tanh(x) * 2.0), np.ones(3)).lowered("torch"))
+        """
+        return _done_by["lowered"](self, backend, device)
+
     def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
         """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
 

@@ -133,7 +133,7 @@ class Walk:
             val = _value(fn, args, kwargs)
         return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
 
-    def instead(self, op: Operation, fn: Op, *args: Any, **kwargs: Any) -> Operation:
+    def instead(self, op: Operation, fn: Any, *args: Any, **kwargs: Any) -> Operation:
         """Put a new call on the new tape in place of `op`, of the same value; return it."""
         return self._push(Call(fn, args, kwargs or NO_KWARGS, op.val, self.note(op.note)).at(op))
 

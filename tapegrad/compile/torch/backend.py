@@ -13,7 +13,7 @@ import torch
 from tapegrad.compile.backend import BACKENDS, Backend, First
 from tapegrad.compile.torch.cuda_graph import graph, graph_device
 from tapegrad.compile.torch.inductor import inductor
-from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, torch_sources
+from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, lowered, torch_sources
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
 from tapegrad.optimise.pipeline import Pass, optimise
@@ -56,6 +56,9 @@ class Torch(Backend):
 
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
+
+    def lowered(self, tape: Tape) -> Tape:
+        return lowered(tape, self.device)
 
     def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
         device = torch.empty(0, device=self.device or device_of(leaves)).device

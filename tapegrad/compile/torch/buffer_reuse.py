@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.kernel import instead, is_kernel, nest
+from tapegrad.compile.torch.kernel import Kernel, instead, is_kernel, nest
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.tape.liveness import last_uses
@@ -42,8 +42,8 @@ class _Reuse(Walk):
         self.lying.update(root(x) for op in closed for x in operands(op))
         self.results = set(operands(tape.result))  # type: ignore[arg-type]
         for op, dead in zip(tape.ops, last_uses(tape)[1:]):
-            free = [x for x in operands(op) if x.id in dead]
-            if not (free and is_kernel(op) and not op.fn.inside and (self.elementwise(op, free) or self.filled(op, free))):  # type: ignore[attr-defined]
+            free = [x for x in op.args if isinstance(x, Operation) and x.id in dead] if dead and is_kernel(op) else []
+            if not (free and not op.fn.inside and (self.elementwise(op, free) or self.filled(op, free))):  # type: ignore[attr-defined]
                 self.keep(op)
         return self.done()
 
@@ -62,7 +62,7 @@ class _Reuse(Walk):
         if name in COMMUTATIVE and args[0] is not x and not op.kwargs:
             args = args[::-1]
         if args[0] is x and hasattr(torch.Tensor, f"{name}_"):
-            self.instead_of(op, x, getattr(torch.Tensor, f"{name}_"), args, op.kwargs)
+            self.stand_in(op, self.instead(op, Kernel(getattr(torch.Tensor, f"{name}_"), lies=0, writes=(0,)), *args, **op.kwargs))
         else:
             self.instead_of(op, x, getattr(torch, name), args, {**op.kwargs, "out": x})
         return True
@@ -85,7 +85,8 @@ class _Reuse(Walk):
 
     def fits(self, x: Operation, out: Operation) -> bool:
         """Return whether `out` may lie where x does."""
-        spec = x.spec
-        if type(x) is not Call or spec != out.spec or spec.dtype is None or spec.size < LARGE or is_given(x) or out in self.results:
+        spec, wanted = x.spec, out.spec
+        if type(x) is not Call or (spec is not wanted and spec != wanted) or spec.dtype is None or spec.size < LARGE or out in self.results:
             return False
-        return self.lying[root(x)] == 1 == self.lying[root(out)] and all(step for n, step in zip(spec.shape, spec.strides or ()) if n > 1)
+        alone = not is_given(x) and self.lying[root(x)] == 1 == self.lying[root(out)]
+        return alone and all(step for n, step in zip(spec.shape, spec.strides or ()) if n > 1)

@@ -403,7 +403,7 @@ def folded(tape: Tape) -> Tape:
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
-    fixed = {op for op in tape.ops if type(op) is Constant and op not in changed}
+    fixed: Roots = {op for op in tape.ops if type(op) is Constant and op not in changed}
     given = len(fixed)
     for op in tape.ops:
         if type(op) is Call and has_value(op):

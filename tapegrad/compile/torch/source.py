@@ -75,6 +75,10 @@ class Text:
     def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
         """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
         several, text = is_several(op), "" if is_loop(op) else self.call(op)
+        into = None if several or not op.fn.writes or outs[0] is None or type(op.fn.lies) is not int else op.args[op.fn.lies]
+        if into in dead:  # it is written there, and goes on by the name that it has
+            self.name[op], outs = self.name[into], []
+            dead.remove(into)
         names = [self.called(out) if out is not None else self.names.fresh("_") for out in outs if several or out is not None]
         gone = [self.name[x] for x in dead] + [name for name, out in zip(names, outs) if out is None]
         if is_loop(op):
@@ -85,7 +89,8 @@ class Text:
 
     def write(self, op: Operation, text: str) -> None:
         """Write a line, below the user's that it comes from."""
-        line = "" if op.where is None else comment(op.where)
+        where = op.where
+        line = "" if where is None else comment(where)
         if line and line != self.line:
             self.line = line
             self.lines.append(line)
