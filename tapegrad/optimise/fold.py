@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.ops import getfield
 from tapegrad.tape.spec import Spec
-from tapegrad.tape.tape import Call, Constant, Operation, Tape, value_of
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, has_value, value_of
 from tapegrad.transforms.walk import Walk, literal, pure
 
 LARGEST = 4096  # elements of a constant that is made; a larger one only where its operands were as large
@@ -44,11 +45,18 @@ def _constant(op: Call, args: tuple[Any, ...]) -> bool:
     for arg in args:
         if isinstance(arg, Operation) and type(arg) is not Constant:
             return False
-    return pure(op.fn) and not (op.fn.owns or op.fn.nested)
+    return _is_found(op) or (pure(op.fn) and not (op.fn.owns or op.fn.nested))
+
+
+def _is_found(op: Call) -> bool:
+    """True for a call of which a backend has found the value, and for what takes it apart."""
+    return has_value(op) and (getattr(op.fn, "is_found", False) or op.fn is getfield)
 
 
 def _value(op: Call, args: tuple[Any, ...]) -> Any:
     """Return the value of a call, the call itself where it is to stay one."""
+    if _is_found(op):
+        return op.val
     try:
         with np.errstate(all="ignore"):
             val = op.fn.run(*map(value_of, args), **op.kwargs)

@@ -61,11 +61,19 @@ class Methods:
     def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
         """Return the tape of what a backend, "numpy" or "torch", runs for this one: of calls of torch's, on a device, or of fused groups of NumPy's.
 
-        It is found by running the tape on the arguments it was recorded with, and prints, plays and saves what it is made of as every tape
-        does. Raises ArgumentError for another backend, and for a tape without values.
+        It is found by running the tape on the arguments it was recorded with, holds for such shapes and dtypes, and prints and plays as every tape
+        does; of calls of torch's, on tensors. Raises ArgumentError for another backend, and for a tape without values.
 
         >>> import numpy as np, tapegrad as tg
-        >>> print(tg.gradtape(lambda x: np.sum(np.tanh(x) * 2.0), np.ones(3)).lowered("torch"))
+        >>> tape = tg.gradtape(lambda x: np.sum(np.tanh(x)), np.ones(3)).lowered("torch")
+        >>> for op in tape: print(op)
+        %1 = input <lambda>
+        %2 = input x
+        %3 = tanh(%2)
+        %4 = sum(%3, (0,), False)
+        %5 = mul(%3, %3)
+        %6 = rsub(%5, 1)
+        %7 = pack(%4, %6, into=(*, (None, *)))
         """
         return _done_by["lowered"](self, backend, device)
 

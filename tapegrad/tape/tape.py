@@ -159,8 +159,8 @@ class Call(Operation):
     @property
     def body(self) -> str:
         shows = getattr(type(self.fn), "_shown", None)  # an op of nested arguments says how they stand
-        args, kwargs = (self.args, self.kwargs) if shows is None else shows(self.fn, self.args, self.kwargs)
-        shown = [*map(brief, args), *(f"{key}={brief(arg)}" for key, arg in kwargs.items())]
+        shown = [brief(arg) for arg in self.args] if shows is None else shows(self.fn, self.args, self.kwargs)
+        shown += [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()] if shows is None else []
         return f"{brief(self.fn)}({', '.join(shown)})"
 
 

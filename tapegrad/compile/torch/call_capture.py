@@ -89,19 +89,14 @@ def tensors_in(x: Any) -> list[Any]:
 
 
 def _collect(x: Any, found: list[Any]) -> None:
-    kind = type(x)
-    if kind is torch.Tensor:
+    if isinstance(x, torch.Tensor):
         found.append(x)
-    elif kind is tuple or kind is list:
+    elif isinstance(x, (tuple, list)):
         for part in x:
             if type(part) not in _NONE:
                 _collect(part, found)
-    elif isinstance(x, torch.Tensor):
-        found.append(x)
     elif isinstance(x, dict):
         _collect(tuple(x.values()), found)
-    elif isinstance(x, (tuple, list)):
-        _collect(tuple(x), found)
 
 
 _NONE = ORDINARY - {tuple}

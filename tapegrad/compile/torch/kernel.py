@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.numbers.formatting import PYTHON, brief
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
+from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
 from tapegrad.transforms.walk import Walk, with_bodies
@@ -25,6 +26,7 @@ class Kernel:
     is a user's function. Where its result `lies`, and what it `writes`: see optimise.memory.
     """
 
+    is_found = True  # a call of it has a value on the tape only where that follows from constants alone
     __slots__ = ("__name__", "draws", "fn", "form", "inside", "lies", "writes")
 
     def __init__(self, fn: Callable[..., Any], form: Any = None, lies: Any = None, inside: bool = False, draws: bool = False,
@@ -40,17 +42,10 @@ class Kernel:
         """Return the function's arguments."""
         return (given, kwargs) if self.form is None else replaced(self.form, lambda hole: given[hole.id])
 
-    def _shown(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with what is written for operations among them."""
-        return self.nested(tuple([_Written(x) if isinstance(x, Variable) else x for x in given]), kwargs)
-
-
-class _Written:
-    def __init__(self, x: Any) -> None:
-        self._brief = brief(x)
-
-    def __repr__(self) -> str:
-        return self._brief
+    def _shown(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """Write the arguments."""
+        args, kwargs = self.nested(given, kwargs)
+        return [*map(short, args), *(f"{key}={short(x)}" for key, x in kwargs.items())]
 
 
 def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -94,14 +89,6 @@ def inside(tape: Tape) -> Operation | None:
     return next((op for op in tape.ops if (is_kernel(op) and op.fn.inside) or (is_loop(op) and inside(op.fn.body) is not None)), None)  # type: ignore[attr-defined]
 
 
-def bodies(tape: Tape) -> Iterator[Tape]:
-    """Yield a tape, and the bodies of the loops on it."""
-    yield tape
-    for op in tape.ops:
-        if is_loop(op):
-            yield from bodies(op.fn.body)  # type: ignore[attr-defined]
-
-
 def everywhere(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
     """Return a tape that a pass has changed, the bodies of its loops as well."""
     return change(with_bodies(tape, lambda body: everywhere(body, change)))
@@ -140,16 +127,21 @@ def holds_value(x: Any) -> bool:
     return isinstance(x, Operation) or bool(values_in(x))
 
 
+def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
+    """Return nested arguments with `fn(leaf, *its counterparts)` in the place of each leaf: a tuple, list, dict or slice is none."""
+    if isinstance(x, (tuple, list)):
+        parts = [mapped(part[0], fn, *part[1:]) for part in zip(x, *others)]
+        return parts if isinstance(x, list) else tuple(parts)
+    if isinstance(x, dict):
+        return {key: mapped(part, fn, *(other[key] for other in others)) for key, part in x.items()}
+    if type(x) is slice:
+        return slice(*(mapped(part, fn) for part in (x.start, x.stop, x.step)))
+    return fn(x, *others)
+
+
 def replaced(x: Any, fn: Callable[[Any], Any]) -> Any:
     """Return nested arguments with something in the place of each variable."""
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return kind([replaced(part, fn) for part in x])
-    if kind is dict:
-        return {key: replaced(part, fn) for key, part in x.items()}
-    if kind is slice:
-        return slice(*(replaced(part, fn) for part in (x.start, x.stop, x.step)))
-    return fn(x) if isinstance(x, Variable) else x
+    return mapped(x, lambda part: fn(part) if isinstance(part, Variable) else part)
 
 
 # -- types

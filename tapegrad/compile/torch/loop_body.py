@@ -87,21 +87,13 @@ class Body(Lowering):
         """Copy what is handed on or collected and lies where the next run writes, or does not go row by row in memory, as the first values do."""
         uses, inputs = Counter(map(root, values_in(self.parts))), self.new.inputs[1 + self.first:]
         places: dict[Operation, int] = {inputs[j]: j for j in self.owned}
-        for i, (ref, value) in enumerate(zip(self.parts, parts)):
-            self.parts[i], parts[i] = self.apart(i, ref, value, places, uses)
 
-    def apart(self, i: int, ref: Any, value: Any, places: dict[Operation, int], uses: Counter[Operation]) -> tuple[Any, Any]:
-        if type(value) in (tuple, list) and holds_value(ref):
-            pairs = [self.apart(-1, *pair, places, uses) for pair in zip(ref, value)]
-            return type(value)(pair[0] for pair in pairs), type(value)(pair[1] for pair in pairs)
-        if not is_tensor(value):
-            return ref, value
-        at = places.get(root(ref))
-        shared = is_given(ref) or uses[root(ref)] > 1 or not is_dense(value)
-        turned = 0 <= i < self.loop.sizes[3] and not (value.is_contiguous() and not value.is_conj() and not value.is_neg())
-        if (at is not None and at != i) or turned or (at is None and i in self.owned and shared):
-            return self.copy(self.tape.result, ref, value)  # type: ignore[arg-type]
-        return ref, value
+        def is_shared(i: int, ref: Operation, value: Any) -> bool:
+            at, handed = places.get(root(ref)), 0 <= i < self.loop.sizes[3]
+            turned = handed and not (value.is_contiguous() and not value.is_conj() and not value.is_neg())
+            shared = is_given(ref) or uses[root(ref)] > 1 or not is_dense(value)
+            return turned or (at != i if at is not None else i in self.owned and shared)
+        self.copy_where(is_shared, parts)
 
     @property
     def lies(self) -> tuple[int | None, ...]:

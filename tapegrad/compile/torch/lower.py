@@ -19,13 +19,14 @@ from tapegrad import ops
 from tapegrad.compile.numpy.call_source import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, varying
 from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
-from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, nest, values_in, without
+from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, values_in, without
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
+from tapegrad.optimise.fold import fold
 from tapegrad.optimise.memory import ELSEWHERE, is_given, root, written
 from tapegrad.replay.interpreter import Memory, moved, verify
 from tapegrad.replay.python_errors import raising, spec_recorded
@@ -35,7 +36,7 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, drop, has_value, operands
 from tapegrad.trace.tracer import collector
-from tapegrad.transforms.walk import Walk, pure
+from tapegrad.transforms.walk import pure
 from tapegrad.tree.flatten import ValueAndGradients, flatten
 
 # What passes a Python number on to torch as it is, whatever number it is.
@@ -116,7 +117,7 @@ class Lowering:
             raise failed(tape, op, err, [self.value(arg) for arg in op.args] if isinstance(op, Call) else None) from err
         self.own_results(parts)
         self.new.result = self.push(Call(ops.pack, tuple([self.operand(part, op) for part in self.parts]), {"into": into}, note="result"), op)
-        return peephole(dce(folded(self.new))), parts
+        return peephole(dce(fold(settled(self.new)))), parts
 
     # -- the new tape
 
@@ -270,28 +271,20 @@ class Lowering:
 
     def named(self, x: Any, op: Call, numbers: list[tuple[Any, Operation]]) -> Any:
         """Return the arguments of a call with operations for its tensors, and for the numbers that an input decides."""
-        if is_tensor(x):
-            return self.ref_of(x, op)
-        kind = type(x)
-        if kind in PYTHON and numbers:
-            return next((ref for number, ref in numbers if number is x), x)
-        if isinstance(x, (tuple, list)):  # torch.fx has lists of its own
-            parts = [self.named(part, op, numbers) for part in x]
-            return parts if isinstance(x, list) else tuple(parts)
-        if isinstance(x, dict):
-            return {key: self.named(part, op, numbers) for key, part in x.items()}
-        return x
+        def leaf(x: Any) -> Any:
+            if is_tensor(x):
+                return self.tensor(x, op)
+            return next((ref for number, ref in numbers if number is x), x) if numbers and type(x) in PYTHON else x
+        return mapped(x, leaf)
 
     def ref_of(self, y: Any, op: Operation) -> Any:
-        """Return what stands for a value: of a tensor that nothing has made, a constant."""
-        if is_tensor(y):
-            found = self.known.get(y)
-            return self.constant(y, op) if found is None else found
-        if type(y) is dict:
-            return {key: self.ref_of(part, op) for key, part in y.items()}
-        if isinstance(y, (tuple, list)):
-            return [self.ref_of(part, op) for part in y] if type(y) is list else tuple(self.ref_of(part, op) for part in y)
-        return y
+        """Return what stands for a value."""
+        return mapped(y, lambda x: self.tensor(x, op) if is_tensor(x) else x)
+
+    def tensor(self, x: Any, op: Operation) -> Operation:
+        """Return what stands for a tensor: of one that nothing has made, a constant."""
+        found = self.known.get(x)
+        return self.constant(x, op) if found is None else found
 
     # -- calls that stay one
 
@@ -370,25 +363,29 @@ class Lowering:
         return self.finished(dx, self.ref_of(dx, op))
 
     def own_results(self, parts: list[Any]) -> None:
-        """Copy the parts of the result that lie in memory which is not the program's, or in that of another part."""
+        """Copy the parts of the result that lie in memory which is not the tape's, or in that of another part."""
         taken: Roots = set()
-        owned = [self.own_result(ref, value, taken) for ref, value in zip(self.parts, parts)]
-        self.parts[:], parts[:] = [ref for ref, _ in owned], [value for _, value in owned]
 
-    def own_result(self, ref: Any, value: Any, taken: Roots) -> tuple[Any, Any]:
-        """Return a part of the result, of which a tensor is a copy where its memory is not the program's, or is `taken`; parts may be nested."""
-        if isinstance(ref, Operation) and is_tensor(value):
+        def is_shared(i: int, ref: Operation, value: Any) -> bool:
             if is_given(ref) or root(ref) in taken or not is_dense(value):
-                assert self.tape.result is not None
-                ref, value = self.copy(self.tape.result, ref, value)
+                return True
             taken.add(root(ref))
-        elif type(ref) is dict and type(value) is dict:
-            pairs = {key: self.own_result(part, value[key], taken) for key, part in ref.items()}
-            return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
-        elif type(ref) in (list, tuple) and type(value) is type(ref):
-            several = [self.own_result(part, inner, taken) for part, inner in zip(ref, value)]
-            return type(ref)(pair[0] for pair in several), type(ref)(pair[1] for pair in several)
-        return ref, value
+            return False
+        self.copy_where(is_shared, parts)
+
+    def copy_where(self, wanted: Callable[[int, Operation, Any], bool], parts: list[Any]) -> None:
+        """Copy the tensors of the result of which `wanted(number, reference, value)` says so; the number of one in a nest is -1."""
+        for i, (ref, value) in enumerate(zip(self.parts, parts)):
+            copies: dict[Any, Any] = {}
+
+            def own(x: Any, y: Any, at: int = i if isinstance(ref, Operation) else -1, copies: dict[Any, Any] = copies) -> Any:
+                if isinstance(x, Operation) and is_tensor(y) and wanted(at, x, y):
+                    x, y = self.copy(self.tape.result, x, y)  # type: ignore[arg-type]
+                    copies[x] = y
+                return x
+            if holds_value(ref):
+                self.parts[i] = mapped(ref, own, value)
+                parts[i] = mapped(self.parts[i], lambda x, y, copies=copies: copies.get(x, y) if isinstance(x, Operation) else y, value)
 
     def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
         """Put a copy, row by row in memory, on the new tape."""
@@ -397,29 +394,17 @@ class Lowering:
         return out, y
 
 
-def folded(tape: Tape) -> Tape:
-    """Return a tape with constants for what was found of constants alone, unless something is written into it, or it is a result."""
+def settled(tape: Tape) -> Tape:
+    """Return a tape without the values that are no constants: of what is written to, of a result, and of what these are needed for."""
     changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
-    fixed: Roots = {op for op in tape.ops if type(op) is Constant and op not in changed}
-    given = len(fixed)
     for op in tape.ops:
         if type(op) is Call and has_value(op):
-            if op not in kept and root(op) not in changed and fixed.issuperset(operands(op)):
-                fixed.add(op)
-            else:
+            if op in kept or root(op) in changed or not all(has_value(x) and root(x) not in changed for x in operands(op)):
                 drop(op)
-    if len(fixed) == given:
-        return tape
-    walk = Walk(tape)
-    for op in tape.ops:
-        if op in fixed:
-            walk.stand_in(op, walk._push(Constant(op.val).at(op)))
-        else:
-            walk.keep(op)
-    return walk.done()
+    return tape
 
 
 def result_of(tape: Tape, parts: list[Any]) -> Any:

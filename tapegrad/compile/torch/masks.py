@@ -13,10 +13,10 @@ import torch
 
 from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_kernel
 from tapegrad.optimise.dce import dce
-from tapegrad.optimise.memory import root, written
+from tapegrad.optimise.memory import Lying
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Constant, Operation, Tape
-from tapegrad.transforms.walk import Walk, count_uses
+from tapegrad.transforms.walk import count_uses
 
 LARGE = 2048  # elements: for fewer a call more costs more than it saves
 COMPARISONS = {name: getattr(torch, name.strip("_")) for name in ("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__")}
@@ -31,11 +31,11 @@ def masks(tape: Tape) -> Tape:
     return _Masks(tape).run()
 
 
-class _Masks(Walk):
+class _Masks(Lying):
     def run(self) -> Tape:
         if not any(is_kernel(op, torch.where) for op in self.old.ops):
             return self.old
-        self.uses_of, self.changed = count_uses(self.old), written(self.old)
+        self.uses_of = count_uses(self.old)
         self.numbers: dict[tuple[Operation, bool], Operation] = {}  # a mask of truth values, or its opposite, as numbers: on the new tape
         self.parted: dict[Operation, tuple[Any, Any]] = {}  # where(x == 0, dy * k, dy): that x, and the call that it became
         for op in self.old.ops:
@@ -64,7 +64,7 @@ class _Masks(Walk):
         return False
 
     def is_zero(self, x: Any) -> bool:
-        x = x.val if type(x) is Constant and x not in self.changed else x
+        x = x.val if type(x) is Constant and self.stays(x) else x
         x = x.item() if isinstance(x, torch.Tensor) and not x.ndim else x
         return type(x) in (int, float) and x == 0 and math.copysign(1.0, x) > 0
 
@@ -83,10 +83,6 @@ class _Masks(Walk):
         larger = mask.args[1]
         if is_called(larger, "maximum") and larger.args[0] is x and len(larger.args) == 2 and self.is_zero(larger.args[1]):
             made.args = (made.args[0], self.bind(x), *made.args[2:])
-
-    def stays(self, x: Operation) -> bool:
-        """True for a value in memory that nothing writes to."""
-        return root(x) not in self.changed
 
     def number_mask(self, mask: Any, x: Operation, holds: bool, at: Operation) -> Operation | None:
         """Return a tensor like x that is 1 where a mask is `holds`, and 0 elsewhere; None where the mask is no comparison of such tensors."""

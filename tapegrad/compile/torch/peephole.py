@@ -8,9 +8,8 @@ import torch
 
 from tapegrad.compile.torch.kernel import Kernel, is_called, is_real
 from tapegrad.optimise.dce import dce
-from tapegrad.optimise.memory import root, written
+from tapegrad.optimise.memory import Lying
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.transforms.walk import Walk
 
 Found = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -36,20 +35,12 @@ def is_plain(op: Any) -> bool:
     return type(op) is Call and type(op.fn) is Kernel and op.fn.form is None and not (op.kwargs or op.fn.inside or op.fn.writes)
 
 
-class _Calls(Walk):
-    """What the rules ask; each operation keeps its number."""
-
-    def __init__(self, tape: Tape, count: bool) -> None:
-        super().__init__(tape, count=count)
-        self.changed = {x.id for x in written(tape)}
+class _Calls(Lying):
+    """What the rules ask."""
 
     def alone(self, x: Any, *names: str) -> Any:
         """Return a plain call of one of these functions on two arguments, if nothing else uses what it gives."""
         return x if isinstance(x, Operation) and self.once(x) and is_plain(x) and x.fn.__name__ in names and len(x.args) == 2 else None  # type: ignore[attr-defined]
-
-    def stays(self, x: Operation) -> bool:
-        """True for a value in memory that nothing writes to."""
-        return root(x).id not in self.changed
 
     def alike(self, *values: Any) -> bool:
         """True for real tensors of one dtype, in memory that nothing writes to."""

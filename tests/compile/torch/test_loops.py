@@ -14,7 +14,7 @@ import tapegrad as tg
 from bench.problems import PROBLEMS
 from tapegrad.compile.torch import backend
 from tapegrad.compile.torch.cuda_graph import replaying
-from tapegrad.compile.torch.kernel import bodies, inside, is_called
+from tapegrad.compile.torch.kernel import inside, is_called
 from tapegrad.errors import GuardError
 from tapegrad.ops.loop import Loop, is_loop
 from tests.cases.case import draw
@@ -45,7 +45,10 @@ def run_of(fast: Any) -> Any:
 
 def loops_of(fast: Any) -> list[Loop]:
     """Return the loops of what a compiled function runs."""
-    return [op.fn for tape in bodies(run_of(fast).runs[0].lowered.tape) for op in tape if is_loop(op)]  # type: ignore[attr-defined]
+    def inner(tape: Any) -> list[Loop]:
+        loops = [op.fn for op in tape if is_loop(op)]
+        return [found for loop in loops for found in (loop, *inner(loop.body))]
+    return inner(run_of(fast).runs[0].lowered.tape)
 
 
 @pytest.mark.parametrize("name", ["lstm", "rk4", "recurrence", "filling"])

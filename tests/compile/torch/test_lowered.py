@@ -1,0 +1,136 @@
+"""What a tape comes down to on torch is a tape: it prints, checks, plays, and the passes of all tapes take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tapegrad as tg
+from tapegrad.compile.torch.kernel import is_called
+from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
+from tapegrad.errors import ArgumentError
+from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.optimise.dce import dce
+from tapegrad.optimise.memory import root, written
+from tests.cases.case import draw
+from tests.compile.torch.test_compile import close, tensors
+
+LAYERS = """\
+layers: 2 inputs, 14 operations
+ %1 = input layers                function
+ %2 = input x                     torch.float64[4,3]
+ %3 = input w                     torch.float64[3,2]
+ %4 = matmul(%2, %3)              torch.float64[4,2]
+ %5 = tanh(%4)                    torch.float64[4,2]
+ %6 = cat([%5, %4], 1)            torch.float64[4,4]
+ %7 = __getitem__(%6, (:3, 1))    torch.float64[3]
+ %8 = full((4,), 0, dtype=torch.float64, device=device(type='cpu'))  torch.float64[4]
+ %9 = __setitem__(%8, (1:,), %7)
+%10 = sum(%7, (0,), False)        torch.float64[]
+%11 = gt(%10, 0)                  torch.bool[]
+%12 = guard bool(%11) == True
+%13 = mul(%8, %10)                torch.float64[4]
+%14 = pack(%13, into=*)                               # result"""
+
+
+def layers(x: Any, w: Any) -> Any:
+    h = x @ w
+    y = np.concatenate([np.tanh(h), h], axis=1)[:3, 1]
+    z = np.zeros(4)
+    z[1:] = y
+    return z * y.sum() if y.sum() > 0 else z
+
+
+@pytest.mark.quick
+def test_it_prints() -> None:
+    lowered = tg.trace(layers, np.ones((4, 3)), np.ones((3, 2)))[1].lowered("torch")
+    lines = [line.split("  test_lowered.py")[0].rstrip() for line in str(lowered).splitlines()]
+    assert "\n".join(lines) == LAYERS
+
+
+def carried(x: Any, n: float) -> Any:
+    h, y = x, np.zeros(40)
+    for i in range(40):
+        h = np.tanh(h * 0.5 + n)
+        y[i] = h[0] * i
+    return np.sum(h) + np.sum(y)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "layers": (layers, (np.ones((4, 3)), np.ones((3, 2)))), "a loop": (carried, (draw(5), 0.5)),
+    "several results": (lambda x: (np.linalg.svd(x)[1], {"a": x.T, "b": (x[0], 3.0)}), (draw(3, 3),)),
+    "on the host": (lambda x, n: np.sum(x[x > 0]) * float(round(n)), (draw(5), 2.0))}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_is_a_tape(name: str) -> None:
+    f, args = PROGRAMS[name]
+    value, tape = tg.trace(f, *args)
+    lowered = tape.lowered("torch")
+    assert lowered.check() is lowered and len(lowered.inputs) == len(tape.inputs) and lowered.name == tape.name
+    assert dce(lowered) is lowered
+    for _ in range(2):
+        close(lowered.play(*tensors(args)), value)
+    for style in ("plain", "compact"):
+        assert len(lowered.format(style).splitlines()) > len(lowered.inputs)
+
+
+def test_loops_are_the_tapes_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tg.roll, "__defaults__", (3, 0))
+    args = draw(5), 0.5
+    tape = tg.roll(tg.trace(carried, *args)[1])
+    lowered = tape.lowered("torch")
+    loops: list[Any] = [op for op in lowered if is_loop(op)]
+    assert loops and all(type(op.fn) is Loop and len(op.fn.body) < 20 for op in loops)
+    assert "hand on" in str(lowered) and lowered.check() is lowered
+    for _ in range(2):
+        close(lowered.play(*tensors(args)), carried(*args))
+
+
+def test_what_writes_stays_with_what_lies_there() -> None:
+    def f(x: Any) -> Any:
+        y, z = np.zeros(3), np.zeros(3)
+        y[1:] = x[1:]
+        z[1:] = x[1:]
+        return y * 2 + 0 * z[0]
+    tape = tg.trace(f, np.ones(3))[1].lowered("torch")
+    assert [op.args[0] for op in tape if is_called(op, "__setitem__")] == [op for op in tape if op in written(tape)]
+    one: Any = next(op for op in tape if is_called(op, "mul"))
+    assert root(one) is one
+    tape.result.args = (one,)  # type: ignore[union-attr]
+    left = dce(tape)
+    assert len([op for op in left if is_called(op, "__setitem__")]) == 1
+    close(left.play(torch.ones(3, dtype=torch.float64)), np.array([0.0, 2.0, 2.0]))
+
+
+def test_what_follows_from_constants_is_one() -> None:
+    a = draw(3, 3)
+
+    def f(x: Any) -> Any:
+        return x @ np.linalg.inv(a @ a.T + np.eye(3)), np.linalg.inv(a)
+    tape = TapeOnTorch(tg.optimise(tg.trace(f, draw(3, 3))[1], []), None, eager)
+    tape(draw(3, 3))
+    lowered = tape.runs[0].lowered.tape  # type: ignore[attr-defined]
+    assert not any(is_called(op, "matmul") and op.args[0].kind == "constant" for op in lowered)
+    assert not any(is_called(op, "inv") for op in lowered)
+    first, second = tape(a), tape(a)
+    close(first, f(a))
+    first[1].fill_(0.0)
+    close(second, f(a))
+    close(tape(a), f(a))
+
+
+def test_what_it_refuses() -> None:
+    tape = tg.trace(np.sin, np.ones(3))[1]
+    with pytest.raises(ArgumentError, match="no backend"):
+        tape.lowered("fortran")
+    assert tape.lowered().play(np.zeros(3)).tolist() == [0.0] * 3
+    lean = tg.optimise(tape)
+    for op in lean:
+        tg.tape.tape.drop(op)
+    with pytest.raises(ArgumentError, match="no values"):
+        lean.lowered("torch")
