@@ -16,7 +16,8 @@ def dce(tape: Tape) -> Tape:
     """Return a tape of what its result and its guards need.
 
     Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
-    value, and what may raise: the program may catch the error, and take another path. What writes to memory stays with what lies there.
+    value, and what may raise: the program may catch the error, and take another path. What writes to memory stays with
+    what lies there.
     """
     alive = bytearray(len(tape.ops) + 1)
     changed, touched = written(tape), set()

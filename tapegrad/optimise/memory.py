@@ -1,7 +1,7 @@
 """memory: the piece of memory that a value lies in, as the ops on a tape say.
 
-An op `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's own, or, None, in memory of its own;
-one that gives several things has a tuple of these. What it changes are the arguments that it `writes`, by number.
+What an op gives `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's own,
+or, None, in memory of its own; several things have a tuple of these. It changes the arguments that it `writes`, by number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ELSEWHERE = -1
 
 
 def root(x: Operation) -> Operation:
-    """Return the operation that made the memory that a value lies in, as far as the ops say: values in one piece of memory have one root."""
+    """Return the operation that made the memory that a value lies in: the same for all values there, as the ops say."""
     while type(x) is Call:
         of, lies = _place(x)
         if type(lies) is not int or lies == ELSEWHERE:

@@ -59,10 +59,11 @@ class Methods:
         return _done_by["to_fx"](self, device)
 
     def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
-        """Return the tape of what a backend, "numpy" or "torch", runs for this one: of calls of torch's, on a device, or of fused groups of NumPy's.
+        """Return the tape of what a backend runs for this one: "torch", calls of torch's on a device, or "numpy", fused calls.
 
-        It is found by running the tape on the arguments it was recorded with, holds for such shapes and dtypes, and prints and plays as every tape
-        does; of calls of torch's, on tensors. Raises ArgumentError for another backend, and for a tape without values.
+        It prints and plays as every tape does; torch's calls take tensors. These are found by running the tape on the
+        arguments it was recorded with, and hold for such shapes and dtypes. Raises ArgumentError for another backend, and
+        for torch where the tape has no values.
 
         >>> import numpy as np, tapegrad as tg
         >>> tape = tg.gradtape(lambda x: np.sum(np.tanh(x)), np.ones(3)).lowered("torch")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.kernel import Kernel, instead, is_kernel, nest
+from tapegrad.compile.torch.kernel import Kernel, instead, is_inside, is_kernel, nest
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.tape.liveness import last_uses
@@ -38,12 +38,12 @@ class _Reuse(Walk):
             return tape
         self.lying = Counter(map(root, tape.ops))  # how many values lie there
         # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
-        closed = [op for op in tape.ops if is_loop(op) or is_kernel(op, nest) or (is_kernel(op) and op.fn.inside)]  # type: ignore[attr-defined]
+        closed = [op for op in tape.ops if is_loop(op) or is_inside(op) or is_kernel(op, nest)]
         self.lying.update(root(x) for op in closed for x in operands(op))
         self.results = set(operands(tape.result))  # type: ignore[arg-type]
         for op, dead in zip(tape.ops, last_uses(tape)[1:]):
             free = [x for x in op.args if isinstance(x, Operation) and x.id in dead] if dead and is_kernel(op) else []
-            if not (free and not op.fn.inside and (self.elementwise(op, free) or self.filled(op, free))):  # type: ignore[attr-defined]
+            if not free or is_inside(op) or not (self.elementwise(op, free) or self.filled(op, free)):
                 self.keep(op)
         return self.done()
 
@@ -62,7 +62,8 @@ class _Reuse(Walk):
         if name in COMMUTATIVE and args[0] is not x and not op.kwargs:
             args = args[::-1]
         if args[0] is x and hasattr(torch.Tensor, f"{name}_"):
-            self.stand_in(op, self.instead(op, Kernel(getattr(torch.Tensor, f"{name}_"), lies=0, writes=(0,)), *args, **op.kwargs))
+            kernel = Kernel(getattr(torch.Tensor, f"{name}_"), lies=0, writes=(0,))
+            self.stand_in(op, self.instead(op, kernel, *args, **op.kwargs))
         else:
             self.instead_of(op, x, getattr(torch, name), args, {**op.kwargs, "out": x})
         return True
@@ -86,7 +87,7 @@ class _Reuse(Walk):
     def fits(self, x: Operation, out: Operation) -> bool:
         """Return whether `out` may lie where x does."""
         spec, wanted = x.spec, out.spec
-        if type(x) is not Call or (spec is not wanted and spec != wanted) or spec.dtype is None or spec.size < LARGE or out in self.results:
+        if type(x) is not Call or (spec is not wanted and spec != wanted) or spec.dtype is None or spec.size < LARGE:
             return False
-        alone = not is_given(x) and self.lying[root(x)] == 1 == self.lying[root(out)]
+        alone = out not in self.results and not is_given(x) and self.lying[root(x)] == 1 == self.lying[root(out)]
         return alone and all(step for n, step in zip(spec.shape, spec.strides or ()) if n > 1)

@@ -30,8 +30,8 @@ LAST = (nest, float, complex)  # what is made of the tensors that come out
 class Whole:
     """What a tape comes down to, its arguments fixed in all but the numbers of its tensors.
 
-    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is nested and what guards are about,
-    then, in one tensor, which of the guards on truth hold and which calls failed.
+    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is nested
+    and what guards are about, then, in one tensor, which of the guards on truth hold and which calls failed.
     """
 
     def __init__(self, lowered: Lowered, leaves: list[Any], mode: str) -> None:
@@ -43,7 +43,8 @@ class Whole:
         self.others = [guard for guard in guards if guard.fact != "bool"]
         self.last: list[Any] = [op for op in self.full.ops if is_kernel(op, *LAST)]
         ends: list[Any] = [*self.last, *self.others, self.full.result]
-        self.results = [x for x in dict.fromkeys(x for op in ends for x in operands(op)) if x not in self.last]
+        used = dict.fromkeys(x for op in ends for x in operands(op))
+        self.results = [x for x in used if not is_kernel(x, *LAST)]
         self.failures: list[Failure] = []
         self.tape = self.unguarded()
         self.entered, self.source = _entering(lowered, leaves)
@@ -51,9 +52,10 @@ class Whole:
     def unguarded(self) -> Tape:
         """Return the tape with guards, and what may fail, as results."""
         walk = Walk(self.full)
-        numbers = [x for x in self.full.inputs[1:] if not isinstance(x.spec.dtype, torch.dtype)]
+        left = {*self.last, *self.truths, *self.others, self.full.result}
+        left |= {x for x in self.full.inputs[1:] if not isinstance(x.spec.dtype, torch.dtype)}
         for op in self.full.ops:
-            if not (type(op) is Guard or op is self.full.result or op in self.last or op in numbers):
+            if op not in left:
                 failure = unchecked(walk, op)
                 if failure is None:
                     walk.keep(op)
@@ -93,7 +95,8 @@ def _refuse(lowered: Lowered, mode: str) -> None:
     op: Any = inside(lowered.tape)
     if op is not None:
         fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # that of a call which is made anew
-        why = "is one call of torch's own, which may wait for numbers on the host" if isinstance(fn, Op) and type(fn) is not Op else \
+        torchs = isinstance(fn, Op) and type(fn) is not Op
+        why = "is one call of torch's own, which may wait for numbers on the host" if torchs else \
             "is computed on the host, from numbers that have to be waited for"
         raise Unfit(f"{lowered.of.name} cannot run in {mode} mode: `{op!r}` {why}", op.where, 'mode="eager"')
 

@@ -28,7 +28,7 @@ def to_fx(tape: Tape, device: Any = None) -> GraphModule:
 
 
 def module_of(tape: Tape) -> GraphModule:
-    """Return calls of torch's on a tape as a GraphModule: its leaves are the placeholders, what nothing looks into are submodules."""
+    """Return calls of torch's on a tape as a GraphModule; what nothing looks into are submodules."""
     return _Writer(tape).module
 
 
@@ -36,7 +36,8 @@ class _Writer:
     def __init__(self, tape: Tape) -> None:
         self.graph, self.root = Graph(), torch.nn.Module()
         names = Names(lambda value: None)  # `m.weight` of a module's is no name
-        self.nodes: dict[Operation, Any] = {x: self.graph.placeholder(names.fresh(x.label or "x")) for x in tape.inputs[1:]}
+        inputs = tape.inputs[1:]
+        self.nodes: dict[Operation, Any] = {x: self.graph.placeholder(names.fresh(x.label or "x")) for x in inputs}
         for op in tape.ops[1:]:
             if type(op) is Constant and isinstance(op.val, torch.Tensor):
                 self.root.register_buffer(f"constant{op.id}", op.val)
@@ -53,8 +54,8 @@ class _Writer:
 
     def step(self, op: Operation) -> None:
         node = self.nodes[op] = self.call(op)
-        if op.where is not None and isinstance(node, Node):
-            node.stack_trace = f'File "{op.where.file}", line {op.where.line}, in {op.where.function}\n    {op.where.source}'
+        if (at := op.where) is not None and isinstance(node, Node):
+            node.stack_trace = f'File "{at.file}", line {at.line}, in {at.function}\n    {at.source}'
 
     def inside(self, op: Operation, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self.root.add_module(f"inside{op.id}", _Inside(fn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import torch
@@ -19,18 +20,19 @@ from tapegrad.transforms.walk import Walk, with_bodies
 
 
 class Kernel:
-    """A function of torch's, or any other, as one call of it: of the arguments that stand on the tape, and of what it knows besides.
+    """A function of torch's, or any other, as one call of it has it: with what the call knows besides its arguments.
 
-    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is given. `inside` says that nothing
-    looks into it: the implementation of an operation, which may ask for numbers on the host. What `draws` gives other numbers each time, or
-    is a user's function. Where its result `lies`, and what it `writes`: see optimise.memory.
+    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is given.
+    `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on the host. What
+    `draws` gives other numbers each time, or is a user's function. Where its result `lies`, and what it `writes`: see
+    optimise.memory.
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone
     __slots__ = ("__name__", "draws", "fn", "form", "inside", "lies", "writes")
 
-    def __init__(self, fn: Callable[..., Any], form: Any = None, lies: Any = None, inside: bool = False, draws: bool = False,
-                 writes: tuple[int, ...] = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], form: Any = None, lies: Any = None, inside: bool = False,
+                 draws: bool = False, writes: tuple[int, ...] = ()) -> None:
         self.fn, self.form, self.lies, self.inside, self.draws, self.writes = fn, form, lies, inside, draws, writes
         self.__name__ = name_of(fn) or type(fn).__name__
 
@@ -53,20 +55,24 @@ def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return op.fn.nested(op.args, op.kwargs)  # type: ignore[no-any-return]
 
 
-def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, lies: Any = None, inside: bool = False,
-            draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
-    """Make a call of a function with operations among its arguments; `lies` and `writes` name the operations themselves."""
+def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, lies: Any = None,
+            inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
+    """Make a call of a function with operations among its arguments; `lies` and `writes` name the operations."""
     form = None
-    if any(isinstance(arg, (tuple, list, dict, slice)) and holds_value(arg) for arg in args) or (kwargs and holds_value(kwargs)):
-        given: list[Any] = []
-        form, args, kwargs = replaced((args, kwargs), lambda x: V(given.append(x) or len(given) - 1)), tuple(given), NO_KWARGS  # type: ignore[func-returns-value]
+    if holds_value([*kwargs.values(), *(arg for arg in args if isinstance(arg, (tuple, list, dict, slice)))]):
+        given = values_in((args, kwargs))
+        holes = map(V, count())
+        form, args, kwargs = replaced((args, kwargs), lambda x: next(holes)), tuple(given), NO_KWARGS
 
     def number(x: Any) -> Any:
-        return tuple(map(number, x)) if type(x) is tuple else next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
+        if type(x) is tuple:
+            return tuple(map(number, x))
+        return next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
     return Call(Kernel(fn, form, number(lies), inside, draws, tuple(map(number, writes))), args, kwargs, val)
 
 
-def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, **facts: Any) -> Operation:
+def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS,
+            **facts: Any) -> Operation:
     """Put a call of a function in the place of an operation on the tape that a pass writes; return it."""
     new = call_of(fn, args, kwargs, **facts)
     made = walk.instead(op, new.fn, *new.args, **new.kwargs)
@@ -79,14 +85,26 @@ def is_kernel(op: Any, *fns: Any) -> bool:
     return type(op) is Call and type(op.fn) is Kernel and (not fns or op.fn.fn in fns)
 
 
+def is_plain(op: Any) -> bool:
+    """True for a call that is looked into, of arguments that stand on the tape without others."""
+    if type(op) is not Call or type(op.fn) is not Kernel:
+        return False
+    return not (op.fn.inside or op.fn.writes or op.kwargs) and op.fn.form is None
+
+
+def is_inside(op: Any) -> bool:
+    """True for a call that nothing looks into."""
+    return type(op) is Call and type(op.fn) is Kernel and op.fn.inside
+
+
 def is_called(op: Any, *names: str) -> bool:
     """True for a call of a function of one of these names, which is looked into."""
-    return is_kernel(op) and not op.fn.inside and op.fn.__name__ in names
+    return type(op) is Call and type(op.fn) is Kernel and not op.fn.inside and op.fn.__name__ in names
 
 
-def inside(tape: Tape) -> Operation | None:
-    """Return the first call on a tape that nothing can look into, guards apart; None where there is none."""
-    return next((op for op in tape.ops if (is_kernel(op) and op.fn.inside) or (is_loop(op) and inside(op.fn.body) is not None)), None)  # type: ignore[attr-defined]
+def inside(tape: Tape) -> Any:
+    """Return the first call on a tape that nothing can look into, or loop with one; None where there is none."""
+    return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))), None)  # type: ignore[attr-defined]
 
 
 def everywhere(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
@@ -128,7 +146,7 @@ def holds_value(x: Any) -> bool:
 
 
 def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
-    """Return nested arguments with `fn(leaf, *its counterparts)` in the place of each leaf: a tuple, list, dict or slice is none."""
+    """Return nested arguments with `fn(leaf, *its counterparts)` for each leaf: what is no tuple, list, dict or slice."""
     if isinstance(x, (tuple, list)):
         parts = [mapped(part[0], fn, *part[1:]) for part in zip(x, *others)]
         return parts if isinstance(x, list) else tuple(parts)
@@ -148,7 +166,7 @@ def replaced(x: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def without(x: Any) -> Any:
-    """Return what stands for a value whose type alone is known; for what is neither a tensor nor one of Python's numbers, nothing is."""
+    """Return what stands for a value of which the type is known, if it is a tensor or one of Python's numbers."""
     if is_tensor(x):
         return _tensor(x.dtype, x.shape, x.stride(), x.device)
     return absent(FIXED[type(x)]) if type(x) in PYTHON else UNKNOWN
@@ -156,7 +174,8 @@ def without(x: Any) -> Any:
 
 @lru_cache(1 << 14)
 def _tensor(dtype: Any, shape: Any, strides: Any, device: Any) -> Any:
-    return absent(Spec(torch.Tensor, dtype, tuple(shape), tuple([step * dtype.itemsize for step in strides]), str(device)))
+    steps = tuple([step * dtype.itemsize for step in strides])
+    return absent(Spec(torch.Tensor, dtype, tuple(shape), steps, str(device)))
 
 
 def is_real(x: Any) -> bool:

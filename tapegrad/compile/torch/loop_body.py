@@ -12,7 +12,17 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.compile.torch.kernel import Kernel, arguments, call_of, holds_value, is_called, is_kernel, nest, values_in, without
+from tapegrad.compile.torch.kernel import (
+    Kernel,
+    arguments,
+    call_of,
+    holds_value,
+    is_called,
+    is_kernel,
+    nest,
+    values_in,
+    without,
+)
 from tapegrad.compile.torch.lower import Lowering, is_dense
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
@@ -26,7 +36,7 @@ SUMS = {"add": torch.Tensor.add_, "addcmul": torch.Tensor.addcmul_, "addmm": tor
 
 
 class Body(Lowering):
-    """Lowers a run of a loop to a `body`. `made` is what that returns; into the carried values that are `owned`, by number, it writes in place.
+    """Lowers a run of a loop to a `body`, which returns what is `made`, and writes to the carried values that are `owned`, by number.
 
     What stands for an input may be a constant: the body is for that alone.
     """
@@ -67,8 +77,8 @@ class Body(Lowering):
             call: Any = next(new for new in self.new.ops[mark:] if is_called(new, f"__{op.fn.__name__}__"))
             (x, index, *value), _ = arguments(call)
             begin = 2 if value else 1
-            new = call_of(call.fn.fn, (x, tuple([places.get(begin + i, part) for i, part in enumerate(index)]), *value), lies=call.fn.lies,
-                          writes=call.fn.writes)  # of x, the first
+            index = tuple([places.get(begin + i, part) for i, part in enumerate(index)])
+            new = call_of(call.fn.fn, (x, index, *value), lies=call.fn.lies, writes=call.fn.writes)  # of x, the first
             call.fn, call.args, call.val = new.fn, new.args, absent(call.spec)
 
     # -- the result
@@ -97,13 +107,15 @@ class Body(Lowering):
 
     @property
     def lies(self) -> tuple[int | None, ...]:
-        """Where the results of the loop lie: what is handed on in the loop's own memory, where nothing else can lie there."""
+        """Where the results of the loop lie: of what is handed on, in its own memory, where nothing else can lie there."""
         parts = self.body.result.args  # type: ignore[union-attr]
-        roots = Counter(root(x) for part in parts for x in (operands(part) if is_kernel(part, nest) else values_in(part)))
+        several = [operands(part) if is_kernel(part, nest) else values_in(part) for part in parts]
+        roots = Counter(root(x) for values in several for x in values)
 
         def is_own(i: int, x: Any) -> bool:
-            return i < self.loop.sizes[3] and isinstance(x, Operation) and (i in self.owned or not is_given(x)) and type(x) is not Constant \
-                and roots[root(x)] == 1
+            if not isinstance(x, Operation) or type(x) is Constant or i >= self.loop.sizes[3]:
+                return False
+            return roots[root(x)] == 1 and (i in self.owned or not is_given(x))
         return tuple([None if is_own(i, x) else ELSEWHERE for i, x in enumerate(parts)])
 
     def add_in_place(self) -> None:
@@ -112,10 +124,12 @@ class Body(Lowering):
         parts: list[Any] = list(result.args)  # type: ignore[union-attr]
         for j, x in enumerate(self.body.inputs[1 + self.first:]):
             out = parts[j]
-            if not is_called(out, *SUMS) or out.fn.form is not None or out.fn.writes or uses[x.id] != 1 or uses[out.id] != 1 or x not in out.args[:2]:
+            if not is_called(out, *SUMS) or out.fn.form is not None or out.fn.writes or x not in out.args[:2]:
+                continue
+            if uses[x.id] != 1 or uses[out.id] != 1 or x.spec.dtype is None or x.spec != out.spec:
                 continue
             args = out.args[::-1] if out.args[1] is x else out.args
-            if x.spec.dtype is not None and x.spec == out.spec and (args is out.args or (len(args) == 2 and not out.kwargs)):
+            if args is out.args or (len(args) == 2 and not out.kwargs):
                 out.fn, out.args = Kernel(SUMS[out.fn.__name__], lies=0, writes=(0,)), args
                 parts[j] = x
                 self.owned.add(j)

@@ -1,7 +1,7 @@
-"""loop_program: what a loop comes down to on torch: a loop of what its body does, found from the first run, which all others make too.
+"""loop_program: what a loop comes down to on torch: a loop of what its body does, as it is found from the first run.
 
-Where that does not serve, since what is handed on is of another kind from run to run, or what runs the tape knows no loops, the calls of the
-runs are there one by one.
+Where that does not serve, since what is handed on is of another kind from run to run, or what runs the tape knows no
+loops, the calls of the runs are there one by one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class _Call:
         plain = [i for i in range(len(values)) if i not in self.lists]
         if any(is_tensor(values[i]) for i in plain) or any(is_tensor(values[i][0]) for i in self.lists):
             for i in plain:
-                if isinstance(values[i], (np.ndarray, np.generic)) and (i >= self.first or isinstance(refs[i], Operation)):
+                free = i >= self.first or isinstance(refs[i], Operation)
+                if free and isinstance(values[i], (np.ndarray, np.generic)):
                     self.move(i)
         into = written(self.loop)
         self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into and is_tensor(values[self.first + j])}
@@ -60,7 +61,8 @@ class _Call:
         outer, ref = self.outer, self.refs[i]
         tensor = self.values[i] = to_tensor(self.values[i], outer.device, dtype)
         if isinstance(ref, Operation):
-            outer.known[tensor] = outer.step(self.op, to_tensor, ref, outer.device, dtype, inside=True, val=without(tensor))
+            made = outer.step(self.op, to_tensor, ref, outer.device, dtype, inside=True, val=without(tensor))
+            outer.known[tensor] = made
         self.refs[i] = outer.ref_of(tensor, self.op)
 
     def own(self, carried: set[int]) -> None:
@@ -116,7 +118,8 @@ class _Call:
         tape = Tape()
         call = tape.push(Call(self.lowered(body), tuple([tape.push(Input(label="x")) for _ in self.values]), val=None))
         put_results(tape, [tape.push(Call(getfield, (call, i), val=None)) for i in range(len(self.loop.results))])
-        return tuple([x.detach() if is_tensor(x) else x for x in function_of(tape)(*self.values)])  # it may be what was given
+        made = function_of(tape)(*self.values)
+        return tuple([x.detach() if is_tensor(x) else x for x in made])  # it may be what was given
 
     def lowered(self, body: Body) -> Loop:
         """Return the loop of what a run comes down to."""
@@ -164,11 +167,13 @@ class _Call:
     def element(self, i: int, k: int) -> Any:
         """Return what stands for an element of a sequence."""
         ref, x = self.refs[i], self.values[i][k]
-        return self.outer.push(Call(getfield, (ref, k), None, without(x)), self.op) if isinstance(ref, Operation) else ref[k]
+        if not isinstance(ref, Operation):
+            return ref[k]
+        return self.outer.push(Call(getfield, (ref, k), None, without(x)), self.op)
 
 
 def copied(outer: Lowering, body: Tape, refs: Sequence[Any]) -> list[Any]:
-    """Put the calls of a body on another tape, with something in the place of its inputs; return what stands for what it returns."""
+    """Put the calls of a body on another tape, with `refs` for its inputs; return what stands for what it returns."""
     at: dict[Operation, Any] = dict(zip(body.inputs[1:], refs))
 
     def bind(arg: Any) -> Any:

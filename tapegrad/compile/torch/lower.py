@@ -9,6 +9,7 @@ implementation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,12 +46,13 @@ PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divid
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])  # that no number changes
 
 
-def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True, loops: bool = True) -> tuple[Tape, list[Any]]:
-    """Return the tape of calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result for these.
+def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
+          loops: bool = True) -> tuple[Tape, list[Any]]:
+    """Return the calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result.
 
-    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`, Python's numbers may be others
-    in another call; else it is made for these alone. Without `loops` the calls of a loop's runs are there one by one. Raises GuardError
-    where the tape is not for these arguments, and what a replay raises.
+    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`, Python's
+    numbers may be others in another call; else it is made for these alone. Without `loops` the calls of a loop's runs are
+    there one by one. Raises GuardError where the tape is not for these arguments, and what a replay raises.
     """
     return Lowering(tape, leaves, device, numbers, loops).run()
 
@@ -61,7 +63,7 @@ Roots = set[Operation]  # in the class below, `set` is a method
 
 
 class Lowered(NamedTuple):
-    """What a tape comes down to for one kind of arguments on a device; `layouts` is what is asked of their memory, see memory_guards."""
+    """What a tape comes down to for one kind of arguments on a device; of their memory `layouts` ask: see memory_guards."""
 
     tape: Tape
     of: Tape
@@ -72,7 +74,7 @@ class Lowered(NamedTuple):
 class Lowering:
     """Runs a tape, and writes down what it calls on a new one.
 
-    The calls on that have the values that were found where these follow from constants alone, all others have the types.
+    The calls on that have the values that were found where these follow from constants alone, and all have types.
     """
 
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
@@ -83,7 +85,7 @@ class Lowering:
         self.new = tape.blank()
         self.known: Any = WeakIdKeyDictionary()  # the operation on the new tape that a tensor is the value of
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them there: operations, in tuples too, or constants
+        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them there: operations, nested, or constants
         self.parts: list[Any] = []  # of the result
         self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
@@ -116,7 +118,8 @@ class Lowering:
         except Exception as err:
             raise failed(tape, op, err, [self.value(arg) for arg in op.args] if isinstance(op, Call) else None) from err
         self.own_results(parts)
-        self.new.result = self.push(Call(ops.pack, tuple([self.operand(part, op) for part in self.parts]), {"into": into}, note="result"), op)
+        given = tuple([self.operand(part, op) for part in self.parts])
+        self.new.result = self.push(Call(ops.pack, given, {"into": into}, note="result"), op)
         return peephole(dce(fold(settled(self.new)))), parts
 
     # -- the new tape
@@ -246,7 +249,8 @@ class Lowering:
         """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
         made = self.calls.below.made
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
-        return any(id(part) not in shown and storage_of(part) in made and part not in self.known for part in tensors_in(x))
+        new = [part for part in tensors_in(x) if id(part) not in shown and storage_of(part) in made]
+        return any(part not in self.known for part in new)
 
     def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
         """Put the calls that were seen on the new tape."""
@@ -257,8 +261,9 @@ class Lowering:
             found = not seen.draws and all(map(has_value, values_in((args, kwargs))))
             nested = isinstance(result, (tuple, list))
             lies = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
-            val = UNKNOWN if result is None or (nested and not found) else without(result) if not found else tuple(result) if nested else result
-            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=[self.known[x] for x in seen.written], val=val), op)
+            writes = [self.known[x] for x in seen.written]
+            val = UNKNOWN if result is None else result if found else without(result)
+            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=writes, val=val), op)
             if nested:
                 parts = self.several(op, call, result if found else map(without, result))
                 self.known.update((x, part) for x, part in zip(result, parts) if x is not None)
@@ -267,7 +272,9 @@ class Lowering:
 
     def owner(self, tensor: Any, seen: Seen) -> Operation | None:
         """Return what a tensor shares memory with of what the call that made it was given."""
-        return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None) if is_tensor(tensor) else None
+        if not is_tensor(tensor):
+            return None
+        return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
 
     def named(self, x: Any, op: Call, numbers: list[tuple[Any, Operation]]) -> Any:
         """Return the arguments of a call with operations for its tensors, and for the numbers that an input decides."""
@@ -289,7 +296,7 @@ class Lowering:
     # -- calls that stay one
 
     def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
-        """Put one call of an implementation on the new tape, and return what stands for its result; of constants alone, that itself."""
+        """Put one call of an implementation on the new tape, and return what stands for its result."""
         fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
         if fixed and not tensors_in(y):
             return y
@@ -303,12 +310,14 @@ class Lowering:
         lies = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
         call = self.step(op, fn, *refs, lies=lies, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn)))
         out = self.several(op, call, [UNKNOWN] * len(y)) if flat else call
-        self.known.update((x, ref) for x, ref in zip(y if flat else [y], out if isinstance(out, tuple) else [out]) if is_tensor(x))
+        pairs = zip(y, out) if isinstance(out, tuple) else [(y, out)]
+        self.known.update((x, ref) for x, ref in pairs if is_tensor(x))
         return out
 
     def holder(self, y: Any, given: list[Any]) -> Any:
-        """Return where something lies that such a call made: in the memory of what it was given, or of anything else."""
-        return next((self.known[x] for x in tensors_in(given) if is_tensor(y) and x in self.known and share(x, y)), ELSEWHERE)
+        """Return where something lies that such a call made: with what it was given, or with anything else."""
+        givens = tensors_in(given) if is_tensor(y) else []
+        return next((self.known[x] for x in givens if x in self.known and share(x, y)), ELSEWHERE)
 
     def host_function(self, op: Call, fn: Any, given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
@@ -374,35 +383,37 @@ class Lowering:
         self.copy_where(is_shared, parts)
 
     def copy_where(self, wanted: Callable[[int, Operation, Any], bool], parts: list[Any]) -> None:
-        """Copy the tensors of the result of which `wanted(number, reference, value)` says so; the number of one in a nest is -1."""
-        for i, (ref, value) in enumerate(zip(self.parts, parts)):
-            copies: dict[Any, Any] = {}
+        """Copy those tensors of the result of which `wanted(number, reference, value)` says so; in a nest the number is -1."""
+        copies: dict[Any, Any] = {}
 
-            def own(x: Any, y: Any, at: int = i if isinstance(ref, Operation) else -1, copies: dict[Any, Any] = copies) -> Any:
-                if isinstance(x, Operation) and is_tensor(y) and wanted(at, x, y):
-                    x, y = self.copy(self.tape.result, x, y)  # type: ignore[arg-type]
-                    copies[x] = y
-                return x
+        def own(number: int, x: Any, y: Any) -> Any:
+            if isinstance(x, Operation) and is_tensor(y) and wanted(number, x, y):
+                x, y = self.copy(self.tape.result, x, y)  # type: ignore[arg-type]
+                copies[x] = y
+            return x
+        for i, (ref, value) in enumerate(zip(self.parts, parts)):
             if holds_value(ref):
-                self.parts[i] = mapped(ref, own, value)
-                parts[i] = mapped(self.parts[i], lambda x, y, copies=copies: copies.get(x, y) if isinstance(x, Operation) else y, value)
+                self.parts[i] = mapped(ref, partial(own, i if isinstance(ref, Operation) else -1), value)
+                parts[i] = mapped(self.parts[i], lambda x, y: copies.get(x, y) if isinstance(x, Operation) else y, value)
 
     def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
         """Put a copy, row by row in memory, on the new tape."""
         y = value.clone(memory_format=torch.contiguous_format)
-        out = self.known[y] = self.step(op, torch.Tensor.clone, ref, kwargs={"memory_format": torch.contiguous_format}, val=without(y))
+        dense = {"memory_format": torch.contiguous_format}
+        out = self.known[y] = self.step(op, torch.Tensor.clone, ref, kwargs=dense, val=without(y))
         return out, y
 
 
 def settled(tape: Tape) -> Tape:
-    """Return a tape without the values that are no constants: of what is written to, of a result, and of what these are needed for."""
+    """Return a tape without the values that are no constants: of what is written to, of results, of what is made of these."""
     changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
     for op in tape.ops:
         if type(op) is Call and has_value(op):
-            if op in kept or root(op) in changed or not all(has_value(x) and root(x) not in changed for x in operands(op)):
+            fixed = all(has_value(x) and root(x) not in changed for x in operands(op))
+            if not fixed or op in kept or root(op) in changed:
                 drop(op)
     return tape
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_kernel
+from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_kernel, is_plain
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import Lying
 from tapegrad.tape.spec import absent
@@ -36,8 +36,8 @@ class _Masks(Lying):
         if not any(is_kernel(op, torch.where) for op in self.old.ops):
             return self.old
         self.uses_of = count_uses(self.old)
-        self.numbers: dict[tuple[Operation, bool], Operation] = {}  # a mask of truth values, or its opposite, as numbers: on the new tape
-        self.parted: dict[Operation, tuple[Any, Any]] = {}  # where(x == 0, dy * k, dy): that x, and the call that it became
+        self.numbers: dict[tuple[Operation, bool], Operation] = {}  # a mask, or its opposite, as numbers on the new tape
+        self.parted: dict[Operation, tuple[Any, Any]] = {}  # where(x == 0, dy * k, dy): that x, and what became of it
         for op in self.old.ops:
             if not (is_kernel(op, torch.where) and self.selected(op)):
                 self.keep(op)
@@ -45,7 +45,7 @@ class _Masks(Lying):
 
     def selected(self, op: Any) -> bool:
         """Put the calls that a selection becomes on the new tape; return whether it was one."""
-        if op.fn.form is not None or len(op.args) != 3 or op.kwargs:
+        if not is_plain(op) or len(op.args) != 3:
             return False
         mask, a, b = op.args
         for x, other, holds in ((a, b, True), (b, a, False)):
@@ -57,7 +57,8 @@ class _Masks(Lying):
                 return True
             factor = self.factor(other, x)
             if factor is not None and (found := self.number_mask(mask, x, holds, op)) is not None:
-                made = instead(self, op, torch.ops.aten.leaky_relu_backward.default, (self.bind(x), found, factor, False))
+                leaky = torch.ops.aten.leaky_relu_backward.default
+                made = instead(self, op, leaky, (self.bind(x), found, factor, False))
                 if not holds and COMPARISONS[mask.fn.__name__] is torch.eq and self.is_zero(mask.args[1]):
                     self.parted[op] = mask.args[0], made
                 return True
@@ -70,7 +71,7 @@ class _Masks(Lying):
 
     def factor(self, product: Any, x: Operation) -> float | None:
         """Return the number that `product` is the multiple of `x` by, None where it is no such product."""
-        if not is_called(product, "mul") or product.fn.form is not None or product.kwargs or not (self.stays(product) and self.stays(x)):
+        if not is_called(product, "mul") or not is_plain(product) or not (self.stays(product) and self.stays(x)):
             return None
         k = product.args[-1]
         return k if product.args[0] is x and type(k) is float and math.isfinite(k) else None
@@ -78,23 +79,24 @@ class _Masks(Lying):
     def rectifier(self, mask: Any, dx: Any) -> None:
         """Let x itself say which parts are whole in `where(x == maximum(x, 0), where(x == 0, dy * k, dy), 0)`: what is negative is zero anyway."""
         x, made = self.parted.get(dx, (None, None))
-        if made is None or self.uses_of[dx.id] != 1 or COMPARISONS[mask.fn.__name__] is not torch.eq or mask.args[0] is not x:
+        if made is None or self.uses_of[dx.id] != 1 or COMPARISONS[mask.fn.__name__] is not torch.eq:
             return
-        larger = mask.args[1]
-        if is_called(larger, "maximum") and larger.args[0] is x and len(larger.args) == 2 and self.is_zero(larger.args[1]):
+        same, larger = mask.args
+        if same is x and is_called(larger, "maximum") and larger.args[0] is x and self.is_zero(larger.args[1]):
             made.args = (made.args[0], self.bind(x), *made.args[2:])
 
     def number_mask(self, mask: Any, x: Operation, holds: bool, at: Operation) -> Operation | None:
         """Return a tensor like x that is 1 where a mask is `holds`, and 0 elsewhere; None where the mask is no comparison of such tensors."""
         if (mask, holds) in self.numbers:
             return self.numbers[mask, holds]
-        if not is_called(mask, *COMPARISONS) or mask.fn.form is not None or len(mask.args) != 2 or mask.kwargs or not self.stays(mask):
+        if not is_called(mask, *COMPARISONS) or not is_plain(mask) or len(mask.args) != 2 or not self.stays(mask):
             return None
         fn, like = COMPARISONS[mask.fn.__name__], next((arg for arg in mask.args if _alike(arg, mask, x)), None)
         if like is None or not all(self.comparable(arg, x.spec.dtype) for arg in mask.args):
             return None
         if holds or fn in OPPOSITE:
-            return self.numbers.setdefault((mask, holds), self.filled(fn if holds else OPPOSITE[fn], self.args(mask), self.bind(like), at))
+            made = self.filled(fn if holds else OPPOSITE[fn], self.args(mask), self.bind(like), at)
+            return self.numbers.setdefault((mask, holds), made)
         found = self.number_mask(mask, x, True, at)
         assert found is not None
         return self.numbers.setdefault((mask, holds), self.filled(torch.eq, (found, 0), found, at))
@@ -113,6 +115,8 @@ class _Masks(Lying):
 
 def _alike(x: Any, mask: Any, out: Operation) -> bool:
     """True if x is a large real tensor of the shape of the mask and of what is selected, and of the dtype of that if it has numbers."""
-    if not isinstance(x, Operation) or not isinstance(mask, Operation) or x.spec.dtype not in (torch.float32, torch.float64):
+    if not isinstance(x, Operation) or not isinstance(mask, Operation):
+        return False
+    if x.spec.dtype not in (torch.float32, torch.float64):
         return False
     return x.spec.shape == mask.spec.shape == out.spec.shape and x.spec.dtype is out.spec.dtype and x.spec.size >= LARGE

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.kernel import Kernel, is_called, is_real
+from tapegrad.compile.torch.kernel import Kernel, is_called, is_plain, is_real
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import Lying
 from tapegrad.tape.tape import Call, Operation, Tape
@@ -15,7 +15,7 @@ Found = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 def peephole(tape: Tape) -> Tape:
-    """Return a tape with `a + b * c`, `b + x @ w`, `dy * (1 - y * y)`, `x / n.to(float)`, `1 - x` and `1 / x` of real tensors as one call each.
+    """Return a tape with a few calls on real tensors as one each: see the rules.
 
     What is computed later than it was lies in memory that nothing writes to. A sum of products may differ in the last bit.
     """
@@ -30,17 +30,12 @@ def peephole(tape: Tape) -> Tape:
     return dce(walk.done())
 
 
-def is_plain(op: Any) -> bool:
-    """True for a call that is looked into, of arguments that stand on the tape without others."""
-    return type(op) is Call and type(op.fn) is Kernel and op.fn.form is None and not (op.kwargs or op.fn.inside or op.fn.writes)
-
-
 class _Calls(Lying):
     """What the rules ask."""
 
     def alone(self, x: Any, *names: str) -> Any:
         """Return a plain call of one of these functions on two arguments, if nothing else uses what it gives."""
-        return x if isinstance(x, Operation) and self.once(x) and is_plain(x) and x.fn.__name__ in names and len(x.args) == 2 else None  # type: ignore[attr-defined]
+        return x if is_called(x, *names) and self.once(x) and is_plain(x) and len(x.args) == 2 else None
 
     def alike(self, *values: Any) -> bool:
         """True for real tensors of one dtype, in memory that nothing writes to."""
@@ -65,11 +60,12 @@ def _transposed(op: Call, walk: _Calls) -> Found | None:
 def _of_integers(op: Call, walk: _Calls) -> Found | None:
     """`x / n.to(x.dtype)` and its like, for integers n: torch converts them itself."""
     for x, n, place in ((*op.args, 1), (*op.args[::-1], 0)):
-        if not (is_called(n, "to") and walk.once(n)) or n.kwargs.keys() - {"copy"} or n.fn.form is not None or len(n.args) != 2:
+        if not is_called(n, "to") or not walk.once(n) or n.kwargs.keys() - {"copy"} or n.fn.form is not None:
             continue
         given = n.args[0]
-        whole = isinstance(given, Operation) and given.spec.dtype in (torch.int32, torch.int64) and given.spec.ndim and walk.stays(given)
-        if whole and walk.alike(x, n, op) and x.spec.ndim >= given.spec.ndim:
+        if len(n.args) != 2 or not isinstance(given, Operation) or given.spec.dtype not in (torch.int32, torch.int64):
+            continue
+        if given.spec.ndim and walk.stays(given) and walk.alike(x, n, op) and x.spec.ndim >= given.spec.ndim:
             return op.fn.fn, (x, given) if place else (given, x), {}
     return None
 
@@ -78,7 +74,7 @@ def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
     """`dy * (1 - y * y)`."""
     for dy, factor in (op.args, op.args[::-1]):
         rest = walk.alone(factor, "rsub")
-        square = walk.alone(rest.args[0], "mul") if rest is not None and type(rest.args[1]) in (int, float) and rest.args[1] == 1 else None
+        square = None if rest is None or rest.args[1] != 1 else walk.alone(rest.args[0], "mul")
         if square is None or square.args[0] is not square.args[1]:
             continue
         y = square.args[0]
@@ -101,6 +97,6 @@ def _product(op: Call, walk: _Calls) -> Found | None:
     return None
 
 
-RULES = {"__rsub__": (_of_one,), "__rdiv__": (_of_one,), "permute": (_transposed,), "mul": (_of_integers, _tanh_backward),
-         "add": (_of_integers, _product), "sub": (_of_integers, _product), "div": (_of_integers,)}
+RULES = {"__rsub__": (_of_one,), "__rdiv__": (_of_one,), "permute": (_transposed,), "div": (_of_integers,),
+         "mul": (_of_integers, _tanh_backward), "add": (_of_integers, _product), "sub": (_of_integers, _product)}
 """By the name of a function."""

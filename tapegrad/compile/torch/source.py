@@ -27,7 +27,7 @@ ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.tru
 
 
 class Text:
-    """The text of a tape: the names of its leaves, the lines of its body, the parts of its result, and what they refer to by name.
+    """The text of a tape: the names of its leaves, the lines of its body, the parts of its result, and what these refer to.
 
     `guards` are those that the body checks, by number; `names.objects` the rest.
     """
@@ -45,8 +45,8 @@ class Text:
         self.steps(tape)
         self.parts = self.results(tape)
 
-    def called(self, op: Operation, hint: str = "") -> str:
-        self.name[op] = name = self.names.fresh(hint or (op.label or "x" if type(op) is Input else op.note or f"v{op.id}"))
+    def called(self, op: Operation) -> str:
+        self.name[op] = name = self.names.fresh(op.label or "x" if type(op) is Input else op.note or f"v{op.id}")
         return name
 
     def results(self, tape: Tape) -> list[str]:
@@ -60,14 +60,17 @@ class Text:
         for op, numbers in zip(tape.ops, last_uses(tape)[1:]):
             dead = [x for number in numbers if (x := tape.ops[number - 1]) is op or x in made]
             if type(op) is Constant:
-                self.name[op] = self.names.bind(op.val, "constant") if isinstance(op.val, torch.Tensor) else self.text(op.val)
+                known = not isinstance(op.val, torch.Tensor)
+                self.name[op] = self.text(op.val) if known else self.names.bind(op.val, "constant")
             elif type(op) is Guard:
                 self.write(op, self.check(op))
                 self.drop([self.name[x] for x in dead if x in made])
             elif is_taken(op):
                 self.drop([self.name[x] for x in dead])
             elif type(op) is Call and op is not tape.result:
-                outs = [taken.get((op, i)) for i in range(len(op.fn.lies))] if is_several(op) else [None if op in dead else op]
+                outs = [None if op in dead else op]
+                if is_several(op):
+                    outs = [taken.get((op, i)) for i in range(len(op.fn.lies))]
                 made.update(outs)
                 self.step(op, outs, [x for x in dead if x is not op])
         return made
@@ -75,11 +78,12 @@ class Text:
     def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
         """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
         several, text = is_several(op), "" if is_loop(op) else self.call(op)
-        into = None if several or not op.fn.writes or outs[0] is None or type(op.fn.lies) is not int else op.args[op.fn.lies]
+        into = op.args[op.fn.lies] if op is outs[0] and type(getattr(op.fn, "lies", None)) is int and op.fn.writes else None
         if into in dead:  # it is written there, and goes on by the name that it has
             self.name[op], outs = self.name[into], []
             dead.remove(into)
-        names = [self.called(out) if out is not None else self.names.fresh("_") for out in outs if several or out is not None]
+        outs = outs if several else list(filter(None, outs))
+        names = [self.names.fresh("_") if out is None else self.called(out) for out in outs]
         gone = [self.name[x] for x in dead] + [name for name, out in zip(names, outs) if out is None]
         if is_loop(op):
             self.repeat(op, names)

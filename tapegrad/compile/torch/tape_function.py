@@ -92,7 +92,7 @@ class TapeOnTorch:
         if not all(stands_for(leaf, x.val) for leaf, x in zip(leaves, self.tape.inputs[1:])):
             raise Miss(self.tape, None)
         device = torch.empty(0, device=self.device or device_of(leaves)).device
-        leaves = [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
+        leaves = as_tensors(leaves, device)
         kinds = (device, *(leaf.dtype if is_tensor(leaf) else type(leaf) if self.numbers else leaf for leaf in leaves))
         if kinds in self.kinds:
             raise Miss(self.tape, None)
@@ -118,12 +118,18 @@ class TapeOnTorch:
 
 
 def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
-    """Return the tape of calls of torch's that a tape comes down to, for arguments like those that it was recorded with; see `Tape.lowered`."""
+    """Return what a tape comes down to for arguments like those that it was recorded with; see `Tape.lowered`."""
     best = optimise(flattened(tape))
     if not all(map(has_value, best.inputs)):
-        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None, "trace it again")
-    where = torch.empty(0, device=device).device
-    return lower(best, [x.val if (tensor := tensor_of(x.val, where)) is None else tensor for x in best.inputs[1:]], where, loops=loops)[0]
+        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None,
+                            "trace it again")
+    device = torch.empty(0, device=device).device
+    return lower(best, as_tensors([x.val for x in best.inputs[1:]], device), device, loops=loops)[0]
+
+
+def as_tensors(leaves: list[Any], device: Any) -> list[Any]:
+    """Return leaves with tensors of a device for arrays, NumPy's numbers and tensors."""
+    return [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
 
 
 def torch_sources(tape: Tape) -> list[Any]:
