@@ -59,7 +59,8 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
             inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
     """Make a call of a function with operations among its arguments; `lies` and `writes` name the operations."""
     form = None
-    if holds_value([*kwargs.values(), *(arg for arg in args if isinstance(arg, (tuple, list, dict, slice)))]):
+    nests = [arg for arg in args if isinstance(arg, (tuple, list, dict, slice))]
+    if (nests or kwargs) and holds_value((nests, kwargs)):
         given = values_in((args, kwargs))
         holes = map(V, count())
         form, args, kwargs = replaced((args, kwargs), lambda x: next(holes)), tuple(given), NO_KWARGS
@@ -148,7 +149,7 @@ def holds_value(x: Any) -> bool:
 def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
     """Return nested arguments with `fn(leaf, *its counterparts)` for each leaf: what is no tuple, list, dict or slice."""
     if isinstance(x, (tuple, list)):
-        parts = [mapped(part[0], fn, *part[1:]) for part in zip(x, *others)]
+        parts = [mapped(*part[:1], fn, *part[1:]) for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
         return parts if isinstance(x, list) else tuple(parts)
     if isinstance(x, dict):
         return {key: mapped(part, fn, *(other[key] for other in others)) for key, part in x.items()}

@@ -20,7 +20,7 @@ from tapegrad import ops
 from tapegrad.compile.numpy.call_source import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, varying
 from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
-from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, values_in, without
+from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, without
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
@@ -258,12 +258,12 @@ class Lowering:
         for seen in self.calls.seen:
             args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
             result: Any = None if any(seen.result is x for x in seen.written) else seen.result
-            found = not seen.draws and all(map(has_value, values_in((args, kwargs))))
             nested = isinstance(result, (tuple, list))
             lies = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            val = UNKNOWN if result is None else result if found else without(result)
-            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=writes, val=val), op)
+            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=writes), op)
+            found = not seen.draws and all(map(has_value, operands(call)))
+            call.val = UNKNOWN if result is None else result if found else without(result)
             if nested:
                 parts = self.several(op, call, result if found else map(without, result))
                 self.known.update((x, part) for x, part in zip(result, parts) if x is not None)
