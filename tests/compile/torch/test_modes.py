@@ -250,6 +250,11 @@ def test_a_program_goes_on_after_a_failure(graphs: str) -> None:
     step = compiled(tg.compile, f, "graph", graphs)
     for x in (HILL, HILL, HILL * 0, HILL, HILL * 0):
         close(step(x), f(x))
+    caught = tg.compile(tg.trace(f, HILL * 0)[1], backend="torch", mode="graph", **({"device": "cuda"} if graphs == "cuda" else {}))
+    for _ in range(3):
+        close(caught(HILL * 0), f(HILL * 0))
+    with pytest.raises(GuardError):
+        caught(HILL)
 
 
 @pytest.mark.skipif(CUDA, reason="there is CUDA here")
