@@ -11,15 +11,15 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.op import Op, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
-from tapegrad.trace.interposition import as_real
+from tapegrad.trace.interposition import as_python
 from tapegrad.trace.proxy import plain as value_of
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh), (math.atan, ops.atan),
     (math.atan2, ops.atan2), (math.atanh, ops.atanh), (math.cos, ops.cos), (math.cosh, ops.cosh), (math.exp, ops.exp),
-    (math.expm1, ops.expm1), (math.fabs, ops.abs), (math.fmod, ops.fmod), (math.log10, ops.log10), (math.log1p, ops.log1p),
+    (math.expm1, ops.expm1), (math.fmod, ops.fmod), (math.log10, ops.log10), (math.log1p, ops.log1p),
     (math.log2, ops.log2), (math.sin, ops.sin), (math.sinh, ops.sinh), (math.sqrt, ops.sqrt), (math.tan, ops.tan), (math.tanh, ops.tanh),
     (math.copysign, ops.copysign), (math.radians, ops.deg2rad), (math.degrees, ops.rad2deg), (math.ldexp, ops.ldexp),
     (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.float_power), (math.erf, ops.erf), (math.erfc, ops.erfc),
@@ -54,14 +54,18 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
 
 def number(x: Any) -> Any:
     """Return one of NumPy's numbers as Python's, which is what math computes with."""
-    x = as_real(x)
-    return ops.item(x) if isinstance(x, Traced) and isinstance(plain(x), np.generic) else float(x) if isinstance(x, np.floating) else x
+    return float(x) if isinstance(x, np.floating) and not isinstance(x, Traced) else as_python(x)
 
 
 def recorded(op: Op, name: str, *args: Any) -> Any:
     """Record an op with the value, a Python float, that math's function has."""
     tracer = tracer_of(args)
     return tracer.record(op, args, {}, getattr(math, name)(*[value_of(x, tracer) for x in args]))
+
+
+@means(math.fabs)
+def fabs(x: Any) -> Any:
+    return ops.abs(x if isinstance(plain(x), float) else x * 1.0)
 
 
 @means(math.log)

@@ -24,8 +24,6 @@ from tapegrad.trace.proxy import apply, plain, record_unary
 from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of
 
-_FLOATS = frozenset([float, np.float64, int])
-
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
 
@@ -37,12 +35,21 @@ def as_float(x: Any) -> Any:
 
 
 def as_real(x: Any) -> Any:
-    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers lose a part, with a warning."""
+    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers lose a part, with a warning,
+    and an array gives its number. Of an array NumPy's function would be called in a replay, which raises nothing.
+    """
     x = as_float(x)
-    if isinstance(x, Traced) and isinstance(val := behind(x), (np.ndarray, np.generic)) and val.dtype.kind == "c":
+    val = behind(x) if isinstance(x, Traced) else None
+    if isinstance(val, (np.ndarray, np.generic)) and val.dtype.kind == "c":
         float(val)  # which warns
-        return ops.real(x)
-    return x
+        x = ops.real(x)
+    return ops.item(x) if isinstance(val, np.ndarray) else x
+
+
+def as_python(x: Any) -> Any:
+    """Return a traced argument of math's functions as Python's number: an op that has no function of math's would compute in NumPy's precision."""
+    x = as_real(x)
+    return ops.item(x) if isinstance(x, Traced) and isinstance(behind(x), np.generic) else x
 
 
 def _listed(x: Any) -> Any:
@@ -52,7 +59,7 @@ def _listed(x: Any) -> Any:
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for `fn` that differs only when an argument is traced."""
-    once, argument = fn in ONCE, as_real if fn.__module__ == "math" else as_float
+    once, argument = fn in ONCE, as_float if fn.__module__ != "math" else as_real if getattr(meaning, "scalar", None) is fn else as_python
 
     @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +73,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
-                        x = arg if type(arg._val) in _FLOATS else argument(arg)
+                        x = arg if type(arg._val) is float else argument(arg)
                         return record_unary(x, meaning, shim)  # type: ignore[arg-type]
                     args = tuple(map(argument, args))  # what math computes with
                     tracer = tracer_of(args)

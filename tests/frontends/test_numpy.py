@@ -279,3 +279,20 @@ def test_a_zero_with_another_sign_is_another_number() -> None:
     with pytest.raises(tg.GuardError):
         tape.play(-0.0)
     assert not math.isclose(float("inf"), 1.0) and not tg.trace(lambda x: math.isclose(x, 1.0), float("inf"))[0]
+
+
+@pytest.mark.parametrize("f", [lambda x: math.sqrt(np.copy(x)), lambda x: math.log(x[()]), lambda x: math.fabs(x), lambda x: math.acos(x), lambda x: math.nextafter(x, 2.0)])
+@pytest.mark.parametrize("make", [np.array, np.float64, np.float32, lambda x: np.array([x], np.float32)[0:1].reshape(())])
+def test_math_takes_a_python_number_of_numpys(f: Any, make: Any) -> None:
+    def g(x: Any) -> Any:
+        return f(x) * 1.1
+    tape = tg.trace(g, make(0.3))[1]
+    for replay in (tape.play, tg.compile(tape), tg.compile(g, warmup=1)):
+        for x in (0.3, 0.3, 0.7, -4.0, 0.3):
+            try:
+                y = g(make(x))
+            except ValueError:
+                with pytest.raises(ValueError):
+                    replay(make(x))
+            else:
+                assert type(replay(make(x))) is float and math.isclose(replay(make(x)), y, rel_tol=1e-15)
