@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.formatting import plain
-from tapegrad.rules.op import Op, tracer_of
+from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
 from tapegrad.trace.interposition import as_python
 from tapegrad.trace.proxy import plain as value_of
