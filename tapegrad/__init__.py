@@ -9,6 +9,7 @@ from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
+    CallError,
     ConcretizationError,
     DuplicateRule,
     EscapedProxy,
@@ -43,9 +44,9 @@ from tapegrad.transforms.vmap import batchtape, vmap
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard", "GuardError",
-    "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError",
-    "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
+    "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
+    "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
+    "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
     "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hvp",
     "jacobian", "jvp", "laplacian", "linearize", "load", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll",
     "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",

@@ -33,6 +33,10 @@
 | an array of objects or records, by which to differentiate | ArgumentError |
 | x.shape = (4,) of an argument | UnknownFunction |
 | the sweep of a tape that was not rewritten | ArgumentError |
+| tg.grad(f) without the arguments | CallError |
+| tg.grad(x, f): no function first | CallError |
+| tg.value_and_grad(f, x): arguments before the call that takes them | ArgumentError |
+| tg.vmap(f, x) | ArgumentError |
 | a second rule | DuplicateRule |
 | a call that raises in a replay | ReplayError |
 """
@@ -199,6 +203,10 @@ class TapeError(Exception):
 
 class ArgumentError(TapeError, ValueError):
     """Arguments that a function of tapegrad cannot take: a missing seed, the wrong structure."""
+
+
+class CallError(ArgumentError, TypeError):
+    """A function that is called without its arguments, or something in its place that is none."""
 
 
 class UnknownFunction(TapeError, TypeError):

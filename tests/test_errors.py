@@ -121,6 +121,10 @@ TABLE = {
     "an array of objects or records, by which to differentiate": (lambda: tg.grad(lambda o: o[0], np.array([1.0, "a"], object)), "o is an array of objects"),
     "x.shape = (4,) of an argument": (lambda: tg.grad(_reshapes, SHARED), "changes the array itself"),
     "the sweep of a tape that was not rewritten": (lambda: tg.back(tg.trace(lambda x: np.sin(x) * 2, 1.0)[1]), "a call of sin"),
+    "tg.grad(f) without the arguments": (lambda: tg.grad(lambda x: x), "there are no arguments"),
+    "tg.grad(x, f): no function first": (lambda: tg.grad(1.0, math.sin), "no function"),  # type: ignore[arg-type]
+    "tg.value_and_grad(f, x): arguments before the call that takes them": (lambda: tg.value_and_grad(math.sin, np.ones(2)), "argument's number"),
+    "tg.vmap(f, x)": (lambda: tg.vmap(math.sin, np.ones(2)), "no axis"),
     "a second rule": (lambda: tg.rrule(np.sin)(lambda x: None), "registered already|has a rule already"),
     "a call that raises in a replay": (lambda: tg.trace(lambda x: np.linalg.inv(x), np.eye(2))[1].play(np.zeros((2, 2))), "Singular matrix"),
 }

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
-from tapegrad.errors import MutationError, TapeError, in_our_words
+from tapegrad.errors import CallError, MutationError, TapeError, in_our_words, user_location
+from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
@@ -34,7 +35,7 @@ from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed,
 SMALL = 4096  # bytes of an array of which all is looked at
 
 
-def trace(f: Callable[..., Any], *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
+def trace(f: Callable[..., Any], /, *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
     """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
 
     Numbers and arrays among the arguments, nested in tuples, lists, dicts, dataclasses or objects, become inputs, and
@@ -87,6 +88,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
     never `replays` has no guards.
     """
+    if not callable(f):
+        raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
@@ -150,6 +153,9 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 raise tracer.refusal from tracer.refusal.__cause__
             if (refusal := in_our_words(err)) is not None:
                 raise refusal from err
+            if isinstance(err, TypeError) and not given and err.__traceback__ is not None and err.__traceback__.tb_next is None:  # the call itself
+                raise CallError(f"there are no arguments: {err}", user_location(), "the function and its arguments in one call, "
+                                    "tg.grad(f, x); tg.value_and_grad(f) returns a function, to be called with them") from err
             raise
         finally:
             if observer is not None:

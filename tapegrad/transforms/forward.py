@@ -64,7 +64,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     return tape.result.val, Push(tape)  # type: ignore[union-attr]
 
 
-def forwardtape(f: Callable[..., Any] | Tape, *args: Any, **kwargs: Any) -> Tape:
+def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and its tangent: `play(*args, *tangents)` gives what `jvp` gives.
 
     Beside each operation stands its tangent; its note says of what. `f` may be a tape, as traced or edited by hand, or a gradient tape: then

@@ -17,7 +17,7 @@ from tapegrad.transforms.rewrite import rewrite
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 
 
-def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> tuple[Any, Any]:
+def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> tuple[Any, Any]:
     """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f` captured and by each argument.
 
     One forward and one reverse pass, no compilation. Gradients mirror the arguments' nesting, types, shapes and dtypes;
@@ -40,7 +40,7 @@ def grad(f: Callable[..., Any], *args: Any, seed: Any = 1, argnums: Argnums = No
         return value, gradients_of(tape, seed, economy=economy)
 
 
-def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
+def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
     """Return the gradient by each positional argument, and by nothing else.
 
     What `f` captured is constant here, so no work goes into its gradient.
@@ -54,7 +54,7 @@ def gradient(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) ->
         return gradients_of(tape, seed, economy=economy)[1:]  # type: ignore[no-any-return]
 
 
-def pullback(f: Callable[..., Any], *args: Any, argnums: Argnums = None, captured: bool = True,
+def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, captured: bool = True,
              **kwargs: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Return the value of `f(*args, **kwargs)` and a function from a seed to `(df, *dargs)`; `argnums` and `captured` are those of `grad`.
 
@@ -70,7 +70,7 @@ def pullback(f: Callable[..., Any], *args: Any, argnums: Argnums = None, capture
     return tape.result.val, back  # type: ignore[union-attr]
 
 
-def gradtape(f: Callable[..., Any] | Tape, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> Tape:
+def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 
     `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result gives what `grad` returns;

@@ -143,6 +143,8 @@ def start(y: Any, seed: Any) -> Any:
     shape = shape_of(y)
     if not has_gradient(y):
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
+    if type(seed) is int and seed == 1 and shape and set(shape) == {1} and getattr(dtype_of(y), "kind", "f") != "c":
+        seed = np.ones(shape)  # of one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_="seed= an array of that shape, or sum the output")

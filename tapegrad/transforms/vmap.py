@@ -63,7 +63,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     return batched
 
 
-def batchtape(f: Callable[..., Any], *args: Any, in_axes: Axes = 0, out_axes: Axes = 0, **kwargs: Any) -> Tape:
+def batchtape(f: Callable[..., Any], /, *args: Any, in_axes: Axes = 0, out_axes: Axes = 0, **kwargs: Any) -> Tape:
     """Return the tape that computes `vmap(f, in_axes, out_axes)(*args)`: each operation for the whole batch.
 
     >>> tape = batchtape(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
@@ -94,13 +94,14 @@ class _Axes:
             wrong = [
                 axis
                 for axis in optree.tree_leaves(axes, none_is_leaf=True, namespace=NAMESPACE)
-                if axis is not None and (isinstance(axis, bool) or not hasattr(type(axis), "__index__"))
+                if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer)))
             ]
             if wrong:
                 raise self._error(
                     name,
                     f"{what} holds {brief(wrong[0])}, which is no axis",
-                    f"integers, and None for what all members share: {what}=0",
+                    f"integers, and None for what all members share: {what}=0; the arguments go to the function "
+                    "that is returned, tg.vmap(f)(x)",
                 )
         self.in_axes, self.out_axes, self.name = (
             tuple(in_axes) if isinstance(in_axes, list) else in_axes,

@@ -39,10 +39,13 @@ def wanted(argnums: Any, captured: bool) -> Wanted:
 
 
 def _number(x: Any) -> int:
-    if not isinstance(x, bool) and hasattr(type(x), "__index__"):
-        return index(x)
-    raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None,
-                        "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
+    try:
+        if not isinstance(x, bool):
+            return index(x)
+    except TypeError:
+        pass
+    raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None, "argnums=0 for the first positional argument, argnums=(0, 1) "
+                        "for the first two; the arguments themselves go to the function that is returned: tg.value_and_grad(f)(x)")
 
 
 def _place(number: int, count: int) -> int:

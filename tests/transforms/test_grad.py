@@ -381,3 +381,20 @@ def test_a_function_of_maths_is_called_with_what_it_takes(f: Any) -> None:
     expected = tg.grad(f, 0.955)
     for played in (tape, tg.primitivize(tape), tg.flatgrad(tg.trace(f, 0.955)[1]), tg.optimise(tg.primitivize(tape))):
         assert played.play(0.955) == expected
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_an_output_of_one_element_needs_no_seed(shape: tuple[int, ...]) -> None:
+    def f(x: Any) -> Any:
+        return x ** 2
+    x = np.full(shape, 3.0)
+    for value, (_, dx) in (tg.grad(f, x), tg.value_and_grad(f, warmup=1)(x), tg.gradtape(f, x).play(x), tg.compile(tg.flatgrad(tg.trace(f, x)[1]))(x)):
+        np.testing.assert_array_equal(value, 9.0 * np.ones(shape))
+        np.testing.assert_array_equal(dx, 6.0 * np.ones(shape))
+    with pytest.raises(tg.ArgumentError, match="needs a seed"):
+        tg.grad(lambda x: x * 1j, x)
+
+
+def test_a_keyword_may_have_the_functions_name() -> None:
+    assert tg.grad(lambda x, f=1.0: x * f, 2.0, f=3.0) == (6.0, (None, 3.0))
+    assert tg.trace(lambda x, f=1.0: x * f, 2.0, f=3.0)[0] == tg.gradtape(lambda x, f=1.0: x * f, 2.0, f=3.0).play(2.0, f=3.0)[0] == 6.0
