@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ for _fn, _op in [
 ]:
     means(_fn)(_of_complex(_fn, _op))
 for _fn, _op in [(cmath.isfinite, ops.isfinite), (cmath.isinf, ops.isinf), (cmath.isnan, ops.isnan)]:
-    means(_fn, constant=True)(_op)
+    means(_fn, constant=True)(functools.partial(Op.__call__, _op))
 
 
 @means(cmath.log)

@@ -155,7 +155,7 @@ ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, _y, _a, _b
                         pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
-round_number = constant("round_number", builtins.round,
+round_number = constant("round_number", builtins.round, batch=False,
                         on_torch=lambda x, ndigits: builtins.round(x.item(), ndigits))
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape

@@ -22,7 +22,7 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.imported_names import holders
-from tapegrad.trace.interposition import stand_in
+from tapegrad.trace.interposition import original, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import Found
@@ -214,10 +214,11 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
         tape.result = out._op
         return
     leaves: list[Any] = []
-    structure = flatten(out, "", leaves, [], shared=False)
+    walks: list[Walk] = []
+    structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
     if structure.is_leaf or not leaves:
         lifted = tracer.lift(out)
-        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(out, "result"))
+        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(structure.build(leaves) if walks[0].restored else out, "result"))
         return
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
 

@@ -7,7 +7,7 @@ import functools
 import numbers
 import sys
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ReferenceType
@@ -271,10 +271,12 @@ def fixed(x: Any) -> Static:
     return Content(x) if changes(x) else Static(x)
 
 
-def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True, walks: list[Walk] | None = None) -> Structure:
+def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True, walks: list[Walk] | None = None,
+            original: Callable[[Any], Any] | None = None) -> Structure:
     """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested; add to `walks` what else was met.
 
-    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
+    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own. Of functions `original`
+    gives those that an output is to have.
     """
     start = len(leaves)
     if type(x) in _NUMBERS or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
@@ -283,7 +285,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
         if walks is not None:
             walks.append(_NOTHING)
         return Structure(Leaf(start), start, 1, {})
-    walk = Walk(leaves, labels, shared)
+    walk = Walk(leaves, labels, shared, original)
     if walks is not None:
         walks.append(walk)
     if type(x) is FunctionType and x.__closure__ is None and not x.__dict__:
@@ -327,10 +329,10 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "seen", "shared")
+    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "original", "restored", "seen", "shared")
 
-    def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True) -> None:
-        self.leaves, self.labels, self.shared = leaves, labels, shared
+    def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True, original: Callable[[Any], Any] | None = None) -> None:
+        self.leaves, self.labels, self.shared, self.original, self.restored = leaves, labels, shared, original, False
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
         self.opaque: list[tuple[str, Any]] = []
@@ -368,6 +370,9 @@ class Walk:
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
+        if self.original is not None and callable(x):
+            given, x = x, self.original(x)
+            self.restored = self.restored or x is not given
         found = self.take_apart(x, label)
         if found is None:
             if isinstance(x, (np.ndarray, array)) or is_sparse(x):
@@ -391,7 +396,7 @@ class Walk:
         if type(node) is Module:
             self.modules.pop()
         self.open.pop()
-        if not node.leafy and not node.volatile and not self.leads_out(node):
+        if not node.leafy and not node.volatile and not self.restored and not self.leads_out(node):
             self.seen[id(x)] = node = Static(x)
         if not self.shared:
             del self.seen[id(x)]

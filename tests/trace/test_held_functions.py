@@ -243,3 +243,13 @@ def test_compiled_code_gets_plain_arrays() -> None:
         a, b = map(rng.normal, [0.0, 1.0], [1.0, 1.0], [3, 3])  # compiled: makes its arrays by np.empty, and fills them
         return x * len(a) * len(list(map(rng.normal, [0.0], [1.0], [3]))) * len(getattr(rng, "normal")(size=3)) * len(b)  # noqa: B009
     assert tg.grad(f, 2.0)[1][1] == 27.0
+
+
+def test_what_a_program_returns_are_the_functions_themselves() -> None:
+    table = {"f": math.sin}
+
+    def f(x: Any) -> Any:
+        return [np.sin, x], (math.cos, np.zeros, x), (math.exp, "a"), {"f": table["f"]}, math.sin, np.add
+    for found in (tg.trace(f, 2.0)[0], tg.trace(f, 1.0)[1].play(2.0), tg.compile(f, warmup=1)(2.0)):
+        assert found == f(2.0) and found[4] is math.sin and found[1][1] is np.zeros
+    assert tg.trace(lambda x: math.sin, 1.0)[0] is math.sin and tg.trace(lambda x: (math.sin,), 1.0)[0][0] is math.sin

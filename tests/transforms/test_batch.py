@@ -60,6 +60,7 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "value_by",
     "wins",
     "zeros",
+    "round_number",
 }
 
 
