@@ -70,13 +70,13 @@ class Module(Record):
     plain attribute may hold one: torch would give them theirs.
     """
 
-    __slots__ = ("extra", "hooks", "label", "plain")
+    __slots__ = ("extra", "forward", "hooks", "label", "plain")
     volatile = True
 
     def __init__(self, module: Any, label: str) -> None:
         refuse(module, label)
         super().__init__(module, [])
-        self.leafy, self.label, self.hooks = True, label, hooks_of_all()
+        self.leafy, self.label, self.hooks, self.forward = True, label, hooks_of_all(), forward_of(self.cls)
         self.extra: list[tuple[str, Leaf]] = []
         self.plain: dict[Any, Any] = {}
 
@@ -102,7 +102,7 @@ class Module(Record):
             yield own[name], f"{self.label}.{name}" if self.label else name
 
     def kind(self) -> tuple[Any, ...]:
-        return (self.cls, self.plain, self.hooks)
+        return (self.cls, self.forward, self.plain, self.hooks)
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -174,6 +174,11 @@ def hooks_of_all() -> tuple[Any, ...]:
     """Return the hooks that torch runs around the call of any module."""
     own = vars(sys.modules["torch.nn.modules.module"])
     return (*own["_global_forward_pre_hooks"].values(), *own["_global_forward_hooks"].values())
+
+
+def forward_of(cls: Any) -> Any:
+    """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes, whose code is looked at."""
+    return getattr(cls, "forward", None) if cls.__module__.startswith("torch.") else None
 
 
 def is_proxy(x: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.tree.copies import class_of, slots_of
 from tapegrad.tree.flatten import Walk, is_empty
-from tapegrad.tree.modules import hooks_of_all, is_module
+from tapegrad.tree.modules import forward_of, hooks_of_all, is_module
 
 _CONTAINERS = frozenset([dict, OrderedDict, list, set])
 _OF_FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
@@ -29,7 +29,7 @@ class Unchanged:
     the leaves themselves are, their numbers and shapes, is not asked. Raises Intricate for other objects.
     """
 
-    __slots__ = ("cells", "classes", "empty", "functions", "hooks", "lists", "tables", "tensors")
+    __slots__ = ("cells", "classes", "empty", "forwards", "functions", "hooks", "lists", "tables", "tensors")
 
     def __init__(self, walks: Iterable[Walk]) -> None:
         self.tables: list[tuple[dict[Any, Any], list[Any], list[Any]]] = []
@@ -55,6 +55,7 @@ class Unchanged:
         self.tensors = tensors, list(map(_OF_TENSOR, tensors))
         if any(hooks for *_, before, after in self.tensors[1] for hooks in (before, after)):
             raise Intricate  # a table of hooks, to which others may come
+        self.forwards = [(cls, forward) for cls in {cls for x, cls in self.classes if is_module(x)} if (forward := forward_of(cls)) is not None]
         self.hooks = hooks_of_all() if any(is_module(x) for x, _ in self.classes) else None
 
     def _note(self, x: Any) -> None:
@@ -95,6 +96,9 @@ class Unchanged:
                 return False
         for x, cls in self.classes:
             if class_of(x) is not cls:
+                return False
+        for cls, forward in self.forwards:
+            if cls.forward is not forward:  # type: ignore[attr-defined]
                 return False
         for cell, content in self.cells:
             if is_empty(cell) or cell.cell_contents is not content:

@@ -88,6 +88,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "the class": lambda m: setattr(m, "__class__", Sub),
     "the instance's forward": lambda m: setattr(m.first, "forward", MethodType(lambda self, x: torch.ones(2, 4) * x.sum(), m.first)),
     "a forward of its own": lambda m: setattr(m, "forward", MethodType(other_forward, m)),
+    "the forward of a class of torch's": lambda m: setattr(nn.Linear, "forward", lambda self, x: x @ self.weight.T),
     "a hook": lambda m: m.second.register_forward_hook(lambda module, args, y: y * 2.0),
     "a hook of all": lambda m: HANDLES.append(nn.modules.module.register_module_forward_hook(lambda module, args, y: y * 1.5)),
     "training": lambda m: m.blocks.train(),
@@ -95,6 +96,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "an attribute gone": lambda m: delattr(m.settings, "scale") or setattr(type(m.settings), "scale", 7.0),
 }
 HANDLES: list[Any] = []
+LINEAR = nn.Linear.forward
 
 
 def loss(m: Any, x: Any, by: float = 1.0) -> Any:
@@ -108,6 +110,7 @@ def test_what_has_changed_in_a_module_is_seen(change: str, captured: bool, reque
         for handle in HANDLES:
             handle.remove()
         HANDLES.clear()
+        nn.Linear.forward = LINEAR  # type: ignore[method-assign]
         if "scale" in vars(Settings):
             del Settings.scale  # type: ignore[attr-defined]
     request.addfinalizer(undo)
