@@ -14,7 +14,7 @@ import numpy as np
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.registry import CONSTRUCTORS
-from tapegrad.trace.interposition import GENERATORS, numpy_module, stand_in
+from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
 from tapegrad.tree.flatten import is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
@@ -113,13 +113,16 @@ _seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}  # id of a large d
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
-    """Return what is to be replaced in a holder, by its places, and by what. A module is gone through again when it has grown."""
+    """Return what is to be replaced in a holder, by its places, and by what; of one that another trace has replaced, what stood there.
+
+    A module is gone through again when it has grown.
+    """
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
-        return {place: (value, there) for place, value in parts(holder)
-                if type(value) not in NEVER and (there := replacement(value, holder)) is not value}
+        return {place: (value, there) for place, now in parts(holder)
+                if type(now) not in NEVER and (there := replacement(value := original(now), holder)) is not value}
     count, known = _seen.get(id(holder), (-1, {}))
     if count != len(holder):
-        there = {place: (value, replacement(value, holder)) for place, value in parts(holder)}
+        there = {place: (value := original(now), replacement(value, holder)) for place, now in parts(holder)}
         foreign = str(holder.get("__name__")).startswith("scipy.")
         known = {place: pair for place, pair in there.items() if pair[0] is not pair[1] and not (foreign and _asks(pair[0]))}
         _seen[id(holder)] = len(holder), known
@@ -131,7 +134,7 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
 
 def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
     """Look again at what stands in places that had something to be replaced."""
-    pairs = {place: (now := holder.get(place), replacement(now, holder)) for place in known}
+    pairs = {place: (value := original(holder.get(place)), replacement(value, holder)) for place in known}
     return {place: pair for place, pair in pairs.items() if pair[0] is not pair[1]}
 
 

@@ -245,6 +245,19 @@ def test_compiled_code_gets_plain_arrays() -> None:
     assert tg.grad(f, 2.0)[1][1] == 27.0
 
 
+def test_what_another_trace_has_replaced_is_found_by_those_within() -> None:
+    namespace: dict[str, Any] = {"math": math, "tg": tg}
+    exec("T = {'a': (math.sin, [math.exp])}\n"
+         "def inner(x): return T['a'][0](x) * T['a'][1][0](x)\n"
+         "def outer(x): return T['a'][0](x) + tg.grad(inner, x)[1][1]\n", namespace)
+    T, inner, outer = namespace["T"], namespace["inner"], namespace["outer"]
+    tg.grad(outer, 0.7)  # finds what inner holds while that is replaced
+    value, (_, slope) = tg.grad(inner, 0.7)
+    assert value == inner(0.7)
+    np.testing.assert_allclose(slope, math.exp(0.7) * (math.sin(0.7) + math.cos(0.7)))
+    assert T["a"][0] is math.sin and T["a"][1][0] is math.exp
+
+
 def test_what_a_program_returns_are_the_functions_themselves() -> None:
     table = {"f": math.sin}
 
