@@ -193,9 +193,15 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 
 def detached(x: Any) -> Any:
-    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are."""
+    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are.
+
+    It has the attributes that the program has given the tensor: a traced value that lacked them would say so to hasattr, and is to refuse.
+    """
     if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
-        return x.detach()
+        plain = x.detach()
+        if x.__dict__:
+            plain.__dict__.update(x.__dict__)
+        return plain
     return x
 
 

@@ -72,6 +72,13 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
         self._tracer.specialise(self)
         return dtype_of(self._val)
 
+    def __getattr__(self, name: str) -> Any:
+        """Refuse an attribute that the program has given the tensor: hasattr would deny it."""
+        if name != "_is_param" and name in getattr(self.__dict__.get("_val"), "__dict__", ()):
+            raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor itself is no part of a tape",
+                                  user_location(), "keep it in the module, or in an argument of its own")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _stand(self, view: views.View) -> None:
         """Stand on a piece of memory that others may stand on."""
         self._view = view
