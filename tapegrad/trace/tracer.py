@@ -218,7 +218,8 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
     if structure.is_leaf or not leaves:
         lifted = tracer.lift(out)
-        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(structure.build(leaves) if walks[0].restored else out, "result"))
+        tape.result = lifted if isinstance(lifted, Operation) else \
+            tape.push(Constant(structure.build(leaves) if walks[0].restored else out, "result"))
         return
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
 
