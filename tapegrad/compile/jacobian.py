@@ -201,7 +201,7 @@ class Sweeps:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
         self.layout = Layout(self.tape, mode)
         largest = max([op.spec.nbytes for op in self.tape.ops], default=0)
-        self.chunk = max(ROOM // max(largest, 1), 1) if chunk is None else chunk
+        self.chunk = max(ROOM // max(largest, 1), 1) if chunk is None else plain(chunk)  # a compiled derivative captures it
 
     @property
     def value(self) -> Any:

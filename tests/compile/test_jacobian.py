@@ -189,6 +189,9 @@ def test_chunks(mode: str) -> None:
         np.testing.assert_allclose(tg.jacobian(f, mode=mode, chunk_size=size)(X), expected, 1e-13)
         np.testing.assert_allclose(tg.jacobian(lambda x: np.exp(1j * f(x)), mode=mode, chunk_size=size)(X), 1j * np.exp(1j * f(X))[:, None] * expected)
     np.testing.assert_allclose(tg.hessian(rosenbrock, chunk_size=2)(X), tg.hessian(rosenbrock)(X))
+    chunked = tg.jacobian(f, mode=mode, chunk_size=2)
+    for scale in (1.0, 1.0, 1.0, 0.5, 2.0):  # it is compiled where calls come often
+        np.testing.assert_allclose(chunked(scale * X), tg.jacobian(f, mode=mode)(scale * X), 1e-13)
     for wrong in (0, 2.5):
         with pytest.raises(tg.ArgumentError, match=f"chunk_size is {wrong}"):
             tg.jacobian(f, chunk_size=wrong)
