@@ -48,6 +48,7 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "ones",
     "pack",
     "permutation",
+    "round_number",
     "sinm",
     "sinhm",
     "solve_sylvester",
