@@ -19,8 +19,10 @@ from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, pack, stack, take
+from tapegrad.ops import all as all_true
+from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, isfinite, pack, stack, take
 from tapegrad.replay.interpreter import FACTS
+from tapegrad.replay.python_errors import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Traced
 from tapegrad.tape.error_context import failed
@@ -34,6 +36,7 @@ _STEADY = frozenset(
     [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"]
 )
 _KINDS = "buifc"
+_NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 _PYTHON = frozenset([int, float, complex, bool])
 
 
@@ -194,6 +197,8 @@ class Pass:
                 )
             return whole[args[1]], NOTE
         y, rule = op.val, rule_of(op.fn)
+        if type(y) is float and getattr(op.fn, "scalar", None) is not None:  # math computes with doubles
+            args = [x if dtype_of(x) not in _NARROW else astype(x, dtype=np.dtype(float)) for x in args]
         traced = any(isinstance(arg, Traced) for arg in args)
         exact = (
             type(y) in (int, float, complex) and not traced
@@ -205,8 +210,16 @@ class Pass:
         ):
             found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags, exact)
             found = found if found is NotImplemented else self._fitted(found, y)
-            if found is not NotImplemented and (not exact or bool(np.isfinite(plain(found)).all())):
+            if found is not NotImplemented and not (exact or (traced and raising(op, op.fn) is not None)):
                 return found, NOTE
+            if found is not NotImplemented and bool(np.isfinite(_array(found)).all()):
+                if traced:  # a replay in which a member raises is none of this trace
+                    _told(all_true(isfinite(found)), "bool", True)
+                return found, NOTE
+        if traced and raising(op, op.fn) is not None:
+            for x in args:
+                if isinstance(x, Traced):
+                    _told(x, "content", _content(x))
         return self._each(op, args, flags), NOTE_EACH
 
     def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool], exact: bool) -> Any:
@@ -244,7 +257,7 @@ class Pass:
     def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
         """Make a call for each member, and stack what they return; those of another type leave, or that raise."""
         made: list[Any] = []
-        agree = np.ones(self.size, bool)
+        agree, python = np.ones(self.size, bool), raising(op, op.fn)
         for i in range(self.size):
             given = [
                 member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg
@@ -252,6 +265,8 @@ class Pass:
             ]
             given = [as_recorded(x, value_of(arg)) for x, arg in zip(given, op.args)]
             try:
+                if python is not None:  # it raises where NumPy's function gives nan or inf
+                    python(*[_number(x) for x in given])
                 made.append(_run(op, given))
                 agree[i] = _alike(made[-1], op.val)
             except TapeError:
@@ -321,7 +336,8 @@ class Pass:
 
     def _holds(self, guard: Guard, value: Any, i: int) -> bool:
         if guard.fact == "raises":
-            return bool(guard.expected.happens(value.member(i)))
+            whole = Nest([plain(part) for part in value.parts], value.flags, value.into, value.ones)
+            return bool(guard.expected.happens(whole.member(i)))
         one = as_recorded(plain(value)[i], guard.args[0].val)
         if is_tensor(one):
             return bool(_fact_of(guard.fact, one) == guard.expected)
@@ -432,8 +448,18 @@ def _fact_of(fact: str, x: Any) -> Any:
 
 
 def _content(x: Any) -> bytes:
+    return _array(x).tobytes()
+
+
+def _array(x: Any) -> np.ndarray[Any, Any]:
     val = plain(x)
-    return (val.detach().cpu().numpy() if is_tensor(val) else np.asarray(val)).tobytes()  # type: ignore[no-any-return]
+    return val.detach().cpu().numpy() if is_tensor(val) else np.asarray(val)  # type: ignore[no-any-return]
+
+
+def _number(x: Any) -> Any:
+    """Return the number of a member as it is outside of traces, a tensor's as Python's."""
+    x = plain(x)
+    return x.item() if is_tensor(x) or (isinstance(x, np.ndarray) and not x.ndim) else x
 
 
 def _told(x: Any, fact: str, expected: Any) -> None:

@@ -420,3 +420,47 @@ def test_jax_matrix_jacobian_products() -> None:
     agrees(tg.vmap(lambda row: back(row)[1])(m), m @ tg.jacobian(f)(w))
     _, push = tg.linearize(f, w)
     agrees(tg.vmap(push)(np.eye(3)).T, tg.jacobian(f)(w))
+
+
+def _root(x: Any) -> Any:
+    try:
+        return math.sqrt(x)
+    except ValueError:
+        return -1.0
+
+
+def _growth(x: Any) -> Any:
+    try:
+        return math.exp(300 * x) * x
+    except OverflowError:
+        return 3.0 * x
+
+
+def _logarithm(x: Any) -> Any:
+    try:
+        return math.log(x.item(), 2) + x
+    except ValueError:
+        return 3.0 * x
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("f", [_root, _growth, _logarithm])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_members_for_which_math_raises_leave(f: Callable[..., Any], dtype: Any) -> None:
+    for batch in ([4.0, -2.0, 3.0, np.inf], [-4.0, 1.5, 0.0], [1.5, 2.5, 0.5], [0.1, 0.7, 0.3]):
+        x = np.array(batch, dtype)
+        for g in (tg.vmap(f), tg.compile(tg.vmap(f))):
+            for each in (np.array([0.1, 0.2, 0.3], dtype), x, -x, x / 3):
+                expected = np.array([f(number) for number in each])
+                y = g(each)
+                np.testing.assert_allclose(y, expected, 1e-15)
+                assert y.dtype == expected.dtype
+        if np.isfinite(x).all() and dtype is np.float64 and (f is not _root or 0 not in batch):
+            gradient = tg.gradient(lambda x: tg.vmap(f)(x).sum(), x)[0]
+            agrees(gradient, np.array([tg.gradient(f, number)[0] for number in x]))
+
+
+def test_what_math_raises_reaches_the_caller() -> None:
+    for f in (math.sqrt, math.log, math.asin, math.lgamma, math.exp, lambda x: math.pow(x, 0.5)):
+        with pytest.raises((ValueError, OverflowError)):
+            tg.vmap(lambda x, f=f: f(x))(np.array([0.5, 1.0, 1e3 if f is math.exp else -2.0]))
