@@ -92,6 +92,13 @@ def drawn(tracer: Tracer) -> None:
             observer.drawn(tracer)
 
 
+def written() -> None:
+    """Tell who observes this thread's trace that the program took the text of a number, which is on no tape."""
+    for observer in running.observers:
+        if hasattr(observer, "written"):
+            observer.written()
+
+
 def _hear(err: TapeError) -> None:
     if running.tracers:
         running.tracers[-1].refuse(err)

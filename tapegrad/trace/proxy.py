@@ -23,7 +23,7 @@ from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.call_arguments import asker, call_plainly, content, lost
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT, Tracer, written
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, into_out, shown
 from tapegrad.tree.flatten import is_generator, leaves_of
@@ -252,6 +252,7 @@ class Proxy(Slotted):
         if is_inert(op := views.peek(self)):
             return float(self._val) if self._tracer.independent(op) else self._steer("float", float)  # type: ignore[no-any-return]
         if formats(_getframe(1)):
+            written()
             return float(behind(self))
         raise lost(self, asker(_getframe(1)) + "float(x) or a C function asked for a plain float",
                     "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
@@ -300,6 +301,7 @@ class Proxy(Slotted):
 
     def _as_text(self, found: str) -> str:
         if not isinstance(behind(self), (int, np.integer, np.bool_)):
+            written()
             return text_of(self, found)
         if not self._tracer.closed:
             self._steer("int", int)

@@ -362,13 +362,16 @@ class _Axes:
 
 class _Listener:
     """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced
-    values, and numbers that torch draws in a trace inside, or beside one around.
+    values, their text, and numbers that torch draws in a trace inside, or beside one around.
     """
 
     def __init__(self) -> None:
         self.heard, self.depth = False, len(running.tracers)
 
     def refuse(self, what: str) -> None:
+        self.heard = True
+
+    def written(self) -> None:
         self.heard = True
 
     def drawn(self, tracer: Any) -> None:

@@ -464,3 +464,18 @@ def test_what_math_raises_reaches_the_caller() -> None:
     for f in (math.sqrt, math.log, math.asin, math.lgamma, math.exp, lambda x: math.pow(x, 0.5)):
         with pytest.raises((ValueError, OverflowError)):
             tg.vmap(lambda x, f=f: f(x))(np.array([0.5, 1.0, 1e3 if f is math.exp else -2.0]))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: {"1.0": 5.0}.get(str(x), x),
+        lambda x, form="%.1f": x * float(form % x),
+        lambda x: 1.0 if f"v{x}w" == "v1.0w" else x * 2,
+        lambda x: x * float(f"{x:.1f}0"),
+        lambda x: len(f"{9 * x:.1f}"),
+    ],
+)
+def test_a_member_has_its_own_text(f: Callable[[Any], Any]) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    agrees(tg.vmap(f)(x), np.array([f(number) for number in x]))
