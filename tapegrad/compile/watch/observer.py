@@ -115,6 +115,10 @@ class Observer:
             frame = user_frame(frame or sys._getframe(1))
             self.reason, self.where = what, Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
+    def written(self) -> None:
+        """Hear that the program took the text of a number: what it looks up by that is on no tape."""
+        self.refuse("it asks the text of a number")
+
     def note_rules(self, tape: Tape) -> None:
         """Take what the rules of the user's own functions read for read: what they compute by becomes constants of a compiled tape."""
         rules = {op.fn.rr for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None} if self.notes else ()
