@@ -92,7 +92,9 @@ def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
     kind = type(x)
     if kind in (list, tuple, dict):
         return depth > 0 and any(_is_or_holds(part, shim, depth - 1) for part in (x.values() if kind is dict else x))
-    return x is shim or (kind is staticmethod and x.__func__ is shim) or (kind is functools.partial and x.func is shim)
+    if kind is staticmethod or kind is functools.partial:
+        return _is_or_holds(x.__func__ if kind is staticmethod else x.func, shim, depth)
+    return getattr(kind, "__call__", None) is shim  # noqa: B004  (what stands in for the constructor is of a class that has it)
 
 
 # Instructions that go through an iterator: `a, b = map(np.array, rows)`

@@ -96,6 +96,44 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     return shim
 
 
+class StandIn:
+    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a key, in a pickle, to `==`.
+
+    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as fast as one that stands alone.
+    """
+
+    __slots__ = ("__wrapped__",)
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__wrapped__ = fn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.__wrapped__)
+
+    def __hash__(self) -> int:
+        return hash(self.__wrapped__)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self.__wrapped__ or other is self
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __reduce__(self) -> str:
+        return self.__wrapped__.__qualname__
+
+
+def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
+    """Return what stands in for a function, and calls another."""
+    own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__, "__module__": fn.__module__}
+    kind: type[StandIn] = type("StandIn", (StandIn,), own)
+    return kind(fn)
+
+
 def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class that it has while a trace runs."""
     return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
@@ -118,7 +156,7 @@ def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]
     shims: dict[str, Any] = {}
     for known, shim in kinds:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
-        made = {name: shim(fn, known[fn]) for name, fn in found.items()}
+        made = {name: standing_for(fn, shim(fn, known[fn])) for name, fn in found.items()}
         STAND_IN.update({fn: made[name] for name, fn in found.items()})
         FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})  # looked up by name in a trace
         shims |= made
@@ -251,8 +289,7 @@ def original(x: Any) -> Any:
         return np if x is numpy_module() else x
     if type(x) is Attribute:
         return x.value
-    fn = getattr(x, "__wrapped__", None) if type(x) is FunctionType else None
-    return fn if fn is not None and stand_in(fn) is x else x
+    return x.__wrapped__ if issubclass(type(x), StandIn) else x
 
 
 @functools.cache

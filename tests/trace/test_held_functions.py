@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import pickle
 import sys
 import threading
 import types
@@ -266,3 +268,20 @@ def test_what_a_program_returns_are_the_functions_themselves() -> None:
     for found in (tg.trace(f, 2.0)[0], tg.trace(f, 1.0)[1].play(2.0), tg.compile(f, warmup=1)(2.0)):
         assert found == f(2.0) and found[4] is math.sin and found[1][1] is np.zeros
     assert tg.trace(lambda x: math.sin, 1.0)[0] is math.sin and tg.trace(lambda x: (math.sin,), 1.0)[0][0] is math.sin
+
+
+SEEN = {math.sin, np.zeros}
+BY_FUNCTION = {math.sin: 2.0, np.sum: 3.0, np.exp: 5.0}
+
+
+def test_a_function_is_itself_in_sets_and_as_a_key() -> None:
+    shown = str(math.sin)
+
+    def f(x: Any, fn: Any = math.sin) -> Any:
+        assert isinstance(math.sin, types.BuiltinFunctionType) and str(math.sin) == shown and pickle.loads(pickle.dumps(math.sin)) == fn
+        assert math.sin.__name__ == "sin" and np.sum.__name__ == "sum" and inspect.signature(np.zeros_like).parameters
+        return fn(x) * (2.0 if fn in SEEN and np.zeros in SEEN else 1.0) * BY_FUNCTION[math.sin] * BY_FUNCTION.get(np.sum, 1.0) * BY_FUNCTION[np.exp]
+    assert f(0.7) == 60.0 * math.sin(0.7)
+    compiled = tg.value_and_grad(f, warmup=1)
+    for x in (0.7, 0.7, 0.9):
+        assert tg.grad(f, x)[0] == compiled(x)[0] == f(x)

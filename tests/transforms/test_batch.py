@@ -61,7 +61,6 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "value_by",
     "wins",
     "zeros",
-    "round_number",
 }
 
 
