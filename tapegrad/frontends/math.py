@@ -54,6 +54,8 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
 
 def number(x: Any) -> Any:
     """Return one of NumPy's numbers as Python's, which is what math computes with."""
+    if np.ndim(plain(x)):
+        return x  # a sequence, which fsum and dist go through
     return float(x) if isinstance(x, np.floating) and not isinstance(x, Traced) else as_python(x)
 
 

@@ -296,3 +296,13 @@ def test_math_takes_a_python_number_of_numpys(f: Any, make: Any) -> None:
                     replay(make(x))
             else:
                 assert type(replay(make(x))) is float and math.isclose(replay(make(x)), y, rel_tol=1e-15)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: math.fsum(x), lambda x: math.fsum(np.fromiter((t for t in [1.0, 2.0]), float)) * x[0], lambda x: math.dist(x, x[::-1]), lambda x: math.prod(x), lambda x: math.fsum(x[:1]),
+    lambda x: math.hypot(*x), lambda x: math.fsum(t * t for t in x),
+])
+def test_math_goes_through_arrays(f: Any) -> None:
+    x = np.array([0.3, 0.7, 1.5])
+    assert tg.trace(f, x)[0] == f(x)
+    check_grads(f, x)
