@@ -60,7 +60,7 @@ def along(value: Callable[[Callable[[Any], Any]], Any], toward: dict[Path, Any],
         return (at(h) - base) / h, (base - at(-h)) / h
     try:
         base = at(0.0)
-        pairs = list(map(pair, COARSE if coarse else STEPS))
+        pairs = [pair(h) for h in (COARSE if coarse else STEPS)]  # no map, which a StopIteration of the program's would end
     except Exception:
         return "kink"  # on one side of here the program raises
     slopes = np.array([(right + left) / 2 for right, left in pairs])
@@ -77,7 +77,10 @@ def along(value: Callable[[Callable[[Any], Any]], Any], toward: dict[Path, Any],
     error = abs(slopes[2] - claimed) if np.isfinite(claimed) else np.inf
     steady = agree[1] < 1e-2 * abs(slopes[2]) + 1e-6 * min(error, size) and agree[2] < 0.1 * error + 1e-6 * size
     if steady and agree[1] < 0.1 * error and sides[2] < max(0.1 * min(error, 1e9), 1e-3 * size):
-        near = [abs((right + left) / 2 - claimed) < 0.05 * error for right, left in map(pair, FINER)]
+        try:
+            near = [abs((right + left) / 2 - claimed) < 0.05 * error for right, left in [pair(h) for h in FINER]]
+        except Exception:
+            return "kink"
         if not any(map(operator.and_, near, near[1:])):  # between jumps it would be right
             return f"a slope of {claimed!r}, of differences {slopes.tolist()}"
     return "kink"
