@@ -40,9 +40,9 @@ def as_real(x: Any) -> Any:
     """
     x = as_float(x)
     val = behind(x) if isinstance(x, Traced) else None
-    if isinstance(val, (np.ndarray, np.generic)) and val.dtype.kind == "c":
-        float(val)  # which warns
-        x = ops.real(x)
+    if isinstance(val, (np.ndarray, np.generic)) and (val.ndim or val.dtype.kind == "c"):
+        float(val)  # which raises, or warns
+        x = ops.real(x) if val.dtype.kind == "c" else x
     return ops.item(x) if isinstance(val, np.ndarray) else x
 
 

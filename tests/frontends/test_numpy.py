@@ -303,6 +303,10 @@ def test_math_takes_a_python_number_of_numpys(f: Any, make: Any) -> None:
     lambda x: math.hypot(*x), lambda x: math.fsum(t * t for t in x),
 ])
 def test_math_goes_through_arrays(f: Any) -> None:
+    with pytest.raises(TypeError) as plain:
+        math.sqrt(np.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=re.escape(str(plain.value))):
+        tg.trace(lambda x: math.sqrt(x), np.ones(2))
     x = np.array([0.3, 0.7, 1.5])
     assert tg.trace(f, x)[0] == f(x)
     check_grads(f, x)
