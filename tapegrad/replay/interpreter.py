@@ -350,14 +350,25 @@ def verify(guard: Guard, value: Any) -> None:
     if guard.fact == "recorded":
         raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again", guard.where,
                          "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
-    found = fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
-    same = str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.") if guard.fact == "dtype" else found == guard.expected
-    if same and type(found) is float and not found:
-        same = math.copysign(1.0, found) == math.copysign(1.0, guard.expected)
-    if not same:
+    found = fact_of(guard, value)
+    if not is_as_recorded(guard, found):
         check_precision(guard)
         raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "
                          "and the program might take another path", guard.where, "trace the function again with these arguments")
+
+
+def fact_of(guard: Guard, value: Any) -> Any:
+    """Return a fact about a value, in what the guard asks about."""
+    return fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
+
+
+def is_as_recorded(guard: Guard, found: Any) -> bool:
+    """True for the fact that a guard was recorded with. A program can tell 0.0 from -0.0."""
+    if guard.fact == "dtype":
+        return str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.")
+    if type(found) is float and not found:
+        return bool(found == guard.expected) and math.copysign(1.0, found) == math.copysign(1.0, guard.expected)
+    return bool(found == guard.expected)
 
 
 def fact_of_tensor(guard: Guard, x: Any) -> Any:

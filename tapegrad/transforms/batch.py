@@ -21,7 +21,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import all as all_true
 from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, isfinite, pack, stack, take
-from tapegrad.replay.interpreter import FACTS
+from tapegrad.replay.interpreter import fact_of, is_as_recorded
 from tapegrad.replay.python_errors import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Traced
@@ -339,9 +339,7 @@ class Pass:
             whole = Nest([plain(part) for part in value.parts], value.flags, value.into, value.ones)
             return bool(guard.expected.happens(whole.member(i)))
         one = as_recorded(plain(value)[i], guard.args[0].val)
-        if is_tensor(one):
-            return bool(_fact_of(guard.fact, one) == guard.expected)
-        return bool(FACTS[guard.fact](one) == guard.expected)
+        return is_as_recorded(guard, fact_of(guard, one))
 
     def _depends_on_draws(self, op: Operation) -> bool:
         leads = leading(self.tape.ops, op.args)
@@ -441,10 +439,6 @@ def _stacked(made: list[Any], y: Any) -> Any:
 def _truth(x: Any, size: int) -> Any:
     x = x.detach().cpu().numpy() if is_tensor(x) else np.asarray(x)
     return x.reshape(size, -1)[:, 0].astype(bool)
-
-
-def _fact_of(fact: str, x: Any) -> Any:
-    return x.detach().cpu().numpy().tobytes() if fact == "content" else FACTS[fact](x.item())
 
 
 def _content(x: Any) -> bytes:

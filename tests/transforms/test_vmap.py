@@ -479,3 +479,11 @@ def test_what_math_raises_reaches_the_caller() -> None:
 def test_a_member_has_its_own_text(f: Callable[[Any], Any]) -> None:
     x = np.array([1.0, 2.0, 3.0])
     agrees(tg.vmap(f)(x), np.array([f(number) for number in x]))
+
+
+def test_a_zero_with_another_sign_goes_another_way() -> None:
+    def f(x: Any) -> Any:
+        return math.copysign(1.0, float(np.floor(x))) * (x + 1.0)
+
+    X = np.array([0.0, -0.0, 0.5, -0.0])
+    agrees(tg.vmap(f)(X), np.array([f(x) for x in X]))
