@@ -145,7 +145,7 @@ class Layout:
         self.size = len(values)
         self.places = [k for part in self.signature.asked for k in range(part.start, part.start + part.size) if has_gradient(values[k])]
         self.inputs = {k: values[k] for k in self.places}
-        if any(map(_is_complex, self.inputs.values())):
+        if any(map(ops.is_complex, self.inputs.values())):
             raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic", None,
                                 "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
@@ -174,7 +174,7 @@ class Layout:
             found: list[Any] = []
             if has_gradient(y):
                 found = sweep(i)(y)
-                if found and _is_complex(y):  # seeded by 1j, the gradient of the imaginary part
+                if found and ops.is_complex(y):  # seeded by 1j, the gradient of the imaginary part
                     found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
             rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
@@ -323,28 +323,18 @@ def argnums_of(asked: Wanted, args: Sequence[Any]) -> Any:
     return asked.among(len(args)).argnums
 
 
-def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex) or getattr(dtype_of(x), "kind", "") == "c"
-
-
 def units(x: Any) -> Iterator[Any]:
     """Yield for each number of a value what is 1 there, and 0 elsewhere."""
     shape, x = shape_of(x), plain(x)
-    dtype = dtype_of(x)
-    if is_tensor(x):
-        for k in range(x.numel()):
-            unit = torch.zeros(x.numel(), dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
-            unit[k] = 1
-            yield unit.reshape(shape)
+    if isinstance(x, np.ndarray) or is_tensor(x):
+        for k in range(math.prod(shape)):
+            yield unit_rows(x, k, k + 1).reshape(shape)
         return
-    kept = np.dtype(float) if dtype is None or dtype.kind not in "fc" else dtype
-    for k in range(math.prod(shape)):
-        if not isinstance(x, np.ndarray):
-            yield 1.0 + 0j if isinstance(x, complex) and dtype is None else 1.0 if dtype is None else kept.type(1)
-            continue
-        unit = np.zeros(math.prod(shape), kept)
-        unit[k] = 1
-        yield unit.reshape(shape)
+    dtype = dtype_of(x)
+    if dtype is None:
+        yield 1.0 + 0j if isinstance(x, complex) else 1.0
+    else:
+        yield (dtype if dtype.kind in "fc" else np.dtype(float)).type(1)
 
 
 def unit_rows(x: Any, start: int, stop: int) -> Any:

@@ -13,7 +13,7 @@ from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import assign
-from tapegrad.ops import astype, getfield, pack, setitem
+from tapegrad.ops import astype, getfield, is_complex, pack, setitem
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.rules.user import op_of
@@ -133,19 +133,15 @@ def fitted(t: Any, x: Input) -> Any:
     name, val = x.label or x.name, x.val
     if not has_gradient(val):
         raise ArgumentError(f"{name} is a {type_name(val)}, which has no tangent", None, "None as its tangent")
-    t = np.asarray(t, complex if _is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t) if isinstance(t, int) else t
+    t = np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t) if isinstance(t, int) else t
     if not is_leaf(t):
         raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None, "a tangent of its shape, or None")
     if shape_of(t) != shape_of(val):
         raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, and {name} {shape_of(val)}", None, "a tangent of its shape, or None")
-    if _is_complex(t) and not _is_complex(val):
+    if is_complex(t) and not is_complex(val):
         raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t
     return settled(astype(t, dtype=np.dtype(float)) if getattr(dtype_of(t), "kind", "f") in "biu" else t, val)
-
-
-def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex) or getattr(dtype_of(x), "kind", "") == "c"
 
 
 class Pass:
