@@ -24,7 +24,6 @@ HANDING = frozenset([
 
 def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for a constructor: called by Python code that is at work on traced values, it makes a traced array."""
-    @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if not tracers or not _is_called_by_program(sys._getframe(1), (*args, *kwargs.values()), fn.__name__, shim):

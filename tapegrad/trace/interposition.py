@@ -61,7 +61,6 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
     """Return a stand-in for `fn` that differs only when an argument is traced."""
     once, argument = fn in ONCE, as_float if fn.__module__ != "math" else as_real if getattr(meaning, "scalar", None) is fn else as_python
 
-    @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
         if once:
             args = tuple(map(_listed, args))
@@ -171,7 +170,6 @@ def _dispatched(module: Any) -> dict[Any, Any]:
 
 def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     """Return a stand-in for a function that dispatches on arrays: it dispatches on lists of traced values too, as np.sum([a, b])."""
-    @functools.wraps(fn)
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
@@ -187,40 +185,24 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
     return shim
 
 
-class Ufunc:
+class Ufunc(StandIn):
     """Stands in for a ufunc: of a list that holds traced values it is what it is of their array."""
 
-    __slots__ = ("_fn",)
-
-    def __init__(self, fn: Any) -> None:
-        self._fn = fn
+    __slots__ = ()
 
     def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        kind = type(x)
+        kind, fn = type(x), self.__wrapped__
         if kind in PROXIES and not kwargs and (not args or (len(args) == 1 and type(args[0]) in _DIRECT)):
-            return x.__array_ufunc__(self._fn, "__call__", x, *args)  # as NumPy would, a microsecond later
+            return x.__array_ufunc__(fn, "__call__", x, *args)  # as NumPy would, a microsecond later
         if kind in _LISTS or (args and type(args[0]) in _LISTS):
-            return self._fn(_array(x), *map(_array, args), **kwargs)
-        return self._fn(x, *args, **kwargs)
+            return fn(_array(x), *map(_array, args), **kwargs)
+        return fn(x, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._fn, name)
+        found = getattr(self.__wrapped__, name)
         if name not in ("reduce", "accumulate", "reduceat"):
             return found
         return functools.wraps(found)(lambda array, *args, **kwargs: found(_array(array), *args, **kwargs))
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return np.ufunc
-
-    def __hash__(self) -> int:
-        return hash(self._fn)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self._fn or other is self
-
-    def __repr__(self) -> str:
-        return repr(self._fn)
 
 
 _LISTS = frozenset([list, tuple])
@@ -283,8 +265,6 @@ def original(x: Any) -> Any:
         return INSTEAD[id(x)][1]
     if type(x) is GlobalGenerator:
         return x._generator
-    if type(x) is Ufunc:
-        return x._fn
     if type(x) is ModuleType:
         return np if x is numpy_module() else x
     if type(x) is Attribute:

@@ -10,7 +10,7 @@ from typing import Any
 from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.context import LISTENERS
 from tapegrad.trace.holders import NEVER, parts, put, replaced
-from tapegrad.trace.interposition import INSTEAD, StandIn, Ufunc, original, stand_in_code, stand_ins
+from tapegrad.trace.interposition import INSTEAD, StandIn, original, stand_in_code, stand_ins
 from tapegrad.tree.copies import CODE, Attribute, running
 
 _lock = threading.RLock()
@@ -75,7 +75,7 @@ class Interposition:
                     holder[place] = there
                 else:
                     put(holder, place, there)
-                if type(there) not in (ModuleType, Ufunc) and not issubclass(type(there), StandIn):
+                if type(there) is not ModuleType and not issubclass(type(there), StandIn):
                     INSTEAD[id(there)] = there, value
         self.held[id(holder)] = known, count + 1
 

@@ -20,7 +20,7 @@ from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import collector, flatten_call, record, trace
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Structure, flatten, is_generator, is_leaf
+from tapegrad.tree.flatten import Signature, Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
 
 Axes = Any
@@ -86,6 +86,27 @@ class _Group(NamedTuple):
     flags: list[bool]
 
 
+class _Program(NamedTuple):
+    """A function and its arguments, and how their leaves are nested."""
+
+    f: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    signature: Signature
+
+    def of_leaves(self, leaves: list[Any], changed: list[bool]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the function and its arguments with other leaves, where these have changed."""
+
+        def part(structure: Structure, x: Any) -> Any:
+            return structure.build(leaves) if any(changed[structure.start : structure.start + structure.size]) else x
+
+        return (
+            part(self.signature.function, self.f),
+            tuple(map(part, self.signature.args, self.args)),
+            {key: part(self.signature.kwargs[key], arg) for key, arg in self.kwargs.items()},
+        )
+
+
 class _Axes:
     """Where the members lie in what a function takes and returns."""
 
@@ -120,6 +141,7 @@ class _Axes:
     def call(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns for all members."""
         signature, leaves, labels = flatten_call(f, args, kwargs)
+        program = _Program(f, args, kwargs, signature)
         axes = self._of_leaves(signature, leaves, args, kwargs)
         size, leaves = self._fronted(leaves, labels, axes)
         flags = [axis is not None for axis in axes]
@@ -133,11 +155,9 @@ class _Axes:
                     if len(rows) == size
                     else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
                 )
-            tape = self._traced(f, args, kwargs, signature, given, flags, len(rows))
+            tape = self._traced(program, given, flags, len(rows))
             if tape is None:
-                groups += [
-                    self._alone(f, args, kwargs, signature, given, flags, i, row) for i, row in enumerate(rows.tolist())
-                ]
+                groups += [self._alone(program, given, flags, i, row) for i, row in enumerate(rows.tolist())]
                 continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
@@ -223,24 +243,14 @@ class _Axes:
             )
         return next(iter(sizes)), found
 
-    def _traced(
-        self,
-        f: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        signature: Any,
-        leaves: list[Any],
-        flags: list[bool],
-        size: int,
-    ) -> Tape | None:
+    def _traced(self, program: _Program, leaves: list[Any], flags: list[bool], size: int) -> Tape | None:
         """Record the function for the first member, as if there were no trace around; generators are set back.
 
         None where it cannot be recorded, or takes plain numbers that are of this member alone.
         """
         first = [_first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
-        fn, given, named = _built(
-            f, args, kwargs, signature, first, [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
-        )
+        changed = [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
+        fn, given, named = program.of_leaves(first, changed)
         found = Found(fn, given, named)
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
@@ -269,21 +279,10 @@ class _Axes:
         tape.name = self.name
         return tape
 
-    def _alone(
-        self,
-        f: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        signature: Any,
-        leaves: list[Any],
-        flags: list[bool],
-        i: int,
-        row: int,
-    ) -> _Group:
+    def _alone(self, program: _Program, leaves: list[Any], flags: list[bool], i: int, row: int) -> _Group:
         """Call the function for one member, as it is."""
-        fn, given, named = _built(
-            f, args, kwargs, signature, [member(x, i) if flag else x for x, flag in zip(leaves, flags)], flags
-        )
+        mine = [member(x, i) if flag else x for x, flag in zip(leaves, flags)]
+        fn, given, named = program.of_leaves(mine, flags)
         value = fn(*given, **named)
         parts: list[Any] = []
         into = flatten(value, "", parts, [], shared=False)
@@ -376,21 +375,6 @@ class _Listener:
 
     def drawn(self, tracer: Any) -> None:
         self.heard = self.heard or self.depth > 0 or running.tracers[0] is not tracer
-
-
-def _built(
-    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signature: Any, leaves: list[Any], changed: list[bool]
-) -> Any:
-    """Return a function and its arguments with other leaves, where these have changed."""
-
-    def part(structure: Structure, x: Any) -> Any:
-        return structure.build(leaves) if any(changed[structure.start : structure.start + structure.size]) else x
-
-    return (
-        part(signature.function, f),
-        tuple(map(part, signature.args, args)),
-        {key: part(signature.kwargs[key], arg) for key, arg in kwargs.items()},
-    )
 
 
 class _Slot:

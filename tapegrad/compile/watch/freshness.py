@@ -65,7 +65,7 @@ class Freshness:
     It is asked at every call, so what is asked most is sorted by how it is told soonest.
     """
 
-    __slots__ = ("absent", "exact", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
+    __slots__ = ("exact", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
         self.places, self.shapes, self.names = list(places), list(shapes), names
@@ -80,12 +80,12 @@ class Freshness:
         for place in self.places:
             self._sort(*place[:4], held, absent)
         self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts) for name, parts in held.items() if parts]
-        self.absent = [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
         self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
         counted = [shape for shape in self.shapes if shape.keys is None]
         self.sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
         # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
         self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted if shape.size != shape.known]
+        self.some += [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
 
     def _sort(self, namespace: Any, name: Any, value: Any, same: Check, held: dict[str, list[tuple[Any, Any, Check]]],
               absent: dict[int, tuple[Any, set[Any]]]) -> None:
@@ -130,9 +130,6 @@ class Freshness:
                     found = code_of(fn) if fetch is _CODE else fetch(fn)
                     if found is not value and not same(found):
                         return False
-        for keys, lacking in self.absent:  # goes through the fewer
-            if not keys.isdisjoint(lacking):
-                return False
         for namespace, name, value, same in self.various:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
@@ -140,7 +137,7 @@ class Freshness:
         for namespace, size in self.sizes:
             if len(namespace) != size:
                 return False
-        for keys, lacking in self.some:
+        for keys, lacking in self.some:  # goes through the fewer
             if not keys.isdisjoint(lacking):
                 return False
         for names, known in self.exact:

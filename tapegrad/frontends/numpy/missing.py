@@ -9,9 +9,9 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.numeric import as_dtype
-from tapegrad.frontends.numpy.reduce import how, kind_of
+from tapegrad.frontends.numpy.reduce import how, joined_axes, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
-from tapegrad.frontends.numpy.sort import _leading, _plain, median, percent, quantile
+from tapegrad.frontends.numpy.sort import _plain, median, percent, quantile
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means, refused
@@ -19,7 +19,7 @@ from tapegrad.rules.registry import means, refused
 
 def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """Return the numbers in order along the first axis, nan last, the rank of the largest, and the shape that keeps all axes."""
-    x, kept = _leading(a, axis)
+    x, kept = joined_axes(a, axis)
     x = ops.sort(x, axis=0)
     return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first
 

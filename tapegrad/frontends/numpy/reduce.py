@@ -117,13 +117,23 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, w
 
 def _extremum_of_none(op: Op, x: Any, axis: Any, keepdims: Any, initial: Any) -> Any:
     """Reduce an empty array, with `initial` as one more element: a replay, in which there may be others, compares them all."""
+    rows, kept = joined_axes(x, axis)
+    y = op(ops.concat(rows, ops.broadcast_to(initial, (1, *shape_of(rows)[1:])), axis=0), axis=0)
+    return ops.reshape(y, kept) if keepdims else y
+
+
+def joined_axes(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return an array with the axes to be reduced joined into the first, and the shape that keeps them, of length 1."""
+    x = as_array(a)
     sizes = shape_of(x)
-    axes = normalize_axis_tuple(range(len(sizes)) if axis is None else static(axis), len(sizes))
-    kept = [i for i in range(len(sizes)) if i not in axes]
-    outer = tuple(sizes[i] for i in kept)
-    rows = ops.reshape(ops.permute_dims(x, axes=(*kept, *axes)), (*outer, 0 if 0 in outer else -1))
-    y = op(ops.concat(rows, ops.broadcast_to(initial, (*shape_of(rows)[:-1], 1)), axis=-1), axis=-1)
-    return ops.expand_dims(y, axis=axes) if keepdims else y
+    n = len(sizes)
+    axes = tuple(range(n)) if axis is None else normalize_axis_tuple(static(axis), n)
+    others = tuple(i for i in range(n) if i not in axes)
+    if (*axes, *others) != tuple(range(n)):
+        x = ops.permute_dims(x, axes=(*axes, *others))
+    rest = tuple(sizes[i] for i in others)
+    kept = tuple(1 if i in axes else size for i, size in enumerate(sizes))
+    return (x if len(axes) == 1 else ops.reshape(x, (math.prod(sizes[i] for i in axes) if 0 in rest else -1, *rest))), kept
 
 
 @means(np.max, np.amax, np.ndarray.max)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, kept, keywords, laid, static
-from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.frontends.numpy.reduce import joined_axes, kind_of
+from tapegrad.frontends.numpy.shape import ravel
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
@@ -79,18 +78,6 @@ def partition_in_place(a: Any, kth: Any, axis: int = -1, kind: str = "introselec
 # -- ranks
 
 
-def _leading(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return an array with the axes to be reduced joined into the first, and the shape that keeps them, of length 1."""
-    x = as_array(a)
-    n = rank(x)
-    axes = tuple(range(n)) if axis is None else normalize_axis_tuple(static(axis), n)
-    kept = tuple(1 if i in axes else size for i, size in enumerate(shape_of(x)))
-    order = (*axes, *(i for i in range(n) if i not in axes))
-    if order != tuple(range(n)):
-        x = ops.permute_dims(x, axes=order)
-    return (x if len(axes) == 1 else ops.reshape(x, (-1, *shape_of(x)[len(axes):]))), kept
-
-
 def _ranked(x: Any, ranks: Sequence[int]) -> Any:
     """Return the elements of these ranks along the first axis; where one is nan, which ranks last, that for all of them."""
     return ops.take_along_axis(x, ops.argrank(x, ranks=tuple(ranks)), axis=0)
@@ -98,7 +85,7 @@ def _ranked(x: Any, ranks: Sequence[int]) -> Any:
 
 @means(np.median)
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
-    x, kept = _leading(a, axis)
+    x, kept = joined_axes(a, axis)
     n = shape_of(x)[0]
     middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
     y = ops.mean(middle, axis=0)
@@ -112,7 +99,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input:
              keepdims: Any = False, *, weights: Any = None) -> Any:
     if method != "linear" or weights is not None:
         raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
-    x, kept = _leading(a, axis)
+    x, kept = joined_axes(a, axis)
     if kind_of(x) == "c":
         raise TypeError("a must be an array of real numbers")
     parts = _plain(q)
