@@ -8,6 +8,8 @@ An elementwise value stays what it was to an ulp or two, also where it is infini
 another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors become one where none of them undoes what the
 other did to numbers at the ends of the range. Sums, products of matrices and solutions are linear up to rounding, as their order of summation
 is: a factor passes them, and the sign of a zero that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
+
+What a guard compares is computed as it was recorded, to the last bit.
 """
 
 from __future__ import annotations
@@ -46,8 +48,10 @@ from tapegrad.ops import (
     where,
 )
 from tapegrad.rules.op import Op
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN, Spec, same_type
-from tapegrad.tape.tape import Call, Operation, Tape, has_value
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
+from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, count_uses, pure
 
 MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])  # the numbers of the first argument
@@ -77,7 +81,8 @@ def factors(tape: Tape) -> Tape:
     Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
     and pays for it with no more elements than it saves.
     """
-    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING else None for op in tape.ops]
+    exact = leading(tape.ops, [op.args[0] for op in tape.ops if type(op) is Guard and op.fact not in FIXED])
+    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING and not exact[op.id] else None for op in tape.ops]
     if not any(found):
         return tape
     walk = Walk(tape, learn=True)

@@ -474,6 +474,7 @@ def replace(x: Traced, value: Any) -> None:
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
+        x._tracer.specialise(value)  # of other shapes NumPy would broadcast it, or raise
         _guard_writable(view.storage, x._tracer)
         view.storage.check_writable()
         put(x, value._op, val, owned=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from sys import getrefcount
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from tapegrad.tree.flatten import ValueAndGradients, flatten, is_leaf
 _FLOATS = frozenset([float, np.float64])
 _OPERATIONS = frozenset([Call, Input, Constant])
 _LAZY = frozenset([Scatter, Accumulator])
+_PLAIN = ORDINARY | {FunctionType, MethodType}  # kinds of values that need no rules of their own
 _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not know, and must not record
 
 
@@ -187,7 +189,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     op: Any = tape.result
     assert op is not None
     cot[op.id] = seed if active[op.id] else None
-    kinds = {type(op.val) for op in tape.ops} - ORDINARY
+    kinds = {type(op.val) for op in tape.ops} - _PLAIN
     # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
     whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of(tape.ops, kinds)))
     try:

@@ -500,3 +500,19 @@ def test_arguments_that_share_memory_are_refused_by_each_form_of_a_tape() -> Non
         assert np.ndim(form.play(x, x.copy())[0] if form is not tape else form.play(x, x.copy())) == 0
         with pytest.raises(tg.GuardError):
             form.play(x, x)
+
+
+TABLE, RATE = np.array([2.0, 1.0]), [0.1]
+
+
+def test_what_a_guard_compares_is_computed_to_the_last_bit() -> None:
+    def f() -> Any:
+        scaled = TABLE * RATE[0]
+        scaled[0] /= np.random.normal() * math.sin(RATE[0])  # a number that is handed out, and guarded
+        return 0.0
+    for seed in range(40):
+        RATE[0] = 0.1 + seed / 61
+        np.random.seed(seed)
+        tape = optimise(tg.trace(f)[1])
+        np.random.seed(seed)
+        assert tape.play() == 0.0

@@ -507,3 +507,38 @@ def test_copies_of_arrays_lie_as_they_do(name: str) -> None:
             step = np.zeros(x.shape)
             step[at] = 1e-6
             assert found[at] == pytest.approx((through_views(there(x + step)) - through_views(there(x - step))) / 2e-6, 1e-5)
+
+
+def test_a_result_is_written_whole_only_where_it_has_the_arrays_shape() -> None:
+    def kept(x: Any) -> Any:
+        into = np.zeros(3)
+        np.multiply(np.unique(x), 0.7, out=into)
+        return into.sum()
+
+    def added(x: Any, y: Any) -> Any:
+        total = x * 1.0
+        total += y
+        return total.sum()
+
+    for f, recorded, others in ((kept, (np.arange(3.0),), [(np.array([1.0, 1.0, 2.0]),), (np.ones(3),)]),
+                                (added, (np.ones(1), np.ones(1)), [(np.ones(1), np.ones(3))])):
+        tape = tg.trace(f, *recorded)[1]
+        assert tape.play(*recorded) == f(*recorded)
+        for args in others:
+            for play in (tape.play, tg.optimise(tape).play, tg.compile(tape)):
+                with pytest.raises(tg.GuardError):
+                    play(*args)
+
+
+def test_a_view_that_can_only_be_read_raises_on_every_replay() -> None:
+    def f(x: Any) -> Any:
+        view = np.diagonal(x * 2.0)
+        try:
+            view[0] = 1.0  # type: ignore[index]
+        except ValueError:
+            return view.sum()
+        return 0.0
+    x = np.arange(4.0).reshape(2, 2)
+    tape = tg.trace(f, x)[1]
+    for play in (tape.play, tg.optimise(tape).play, tg.compile(tape), tg.compile(f, warmup=1), tg.compile(f, backend="torch", warmup=1)):
+        assert float(play(x + 1.0)) == f(x + 1.0) == 10.0
