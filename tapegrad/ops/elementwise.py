@@ -311,8 +311,8 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), means=(np.real,), view=True, linear=(0,), torch=lambda x: x.real, batch=batching.elementwise)
-imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), means=(np.imag,), view=True, linear=(0,),
+real = define("real", np.real, (lambda dy, _y, _x: dy,), view=True, linear=(0,), torch=lambda x: x.real, batch=batching.elementwise)
+imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), view=True, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
                    means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)  # Python's number stays one

@@ -140,7 +140,7 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
 def axes(x: Any, axis: Any) -> tuple[int, ...]:
     """Return the axes that a reduction of `x` along `axis` removes, counted from the front."""
     ndim = len(shape(x))
-    return tuple(range(ndim)) if axis is None else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))))
+    return tuple(range(ndim)) if axis is None or not ndim else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))))
 
 
 def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:

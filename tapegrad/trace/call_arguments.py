@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import linecache
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, ModuleType
@@ -51,6 +52,20 @@ def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str
     for x in sharing:
         views.place(x).storage.relate(views.place(y).storage)
     return y
+
+
+def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function takes these arguments, where what it means here does not: it is called on copies of them, in silence."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), "", leaves, [])
+    args, kwargs = structure.build([duplicate(behind(x)) if isinstance(behind(x), np.ndarray) else behind(x) for x in leaves])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            func(*args, **kwargs)
+    except Exception:
+        return False
+    return True
 
 
 def asker(frame: FrameType) -> str:

@@ -191,11 +191,12 @@ class Ufunc(StandIn):
     __slots__ = ()
 
     def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        kind, fn = type(x), self.__wrapped__
+        kind = type(x)
+        fn: Any = self.__wrapped__
         if kind in PROXIES and not kwargs and (not args or (len(args) == 1 and type(args[0]) in _DIRECT)):
             return x.__array_ufunc__(fn, "__call__", x, *args)  # as NumPy would, a microsecond later
         if kind in _LISTS or (args and type(args[0]) in _LISTS):
-            return fn(_array(x), *map(_array, args), **kwargs)
+            return fn(_array(x), *map(_array, args[:fn.nin - 1]), *args[fn.nin - 1:], **kwargs)
         return fn(x, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

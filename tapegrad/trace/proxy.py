@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import INTERNAL, one, unknown
+from tapegrad.errors import INTERNAL, UnknownFunction, one, unknown, user_location
 from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.formatting import spelled
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
@@ -22,7 +23,7 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import asker, call_plainly, content, lost
+from tapegrad.trace.call_arguments import asker, call_plainly, content, lost, takes
 from tapegrad.trace.context import DEFAULT, Tracer, written
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, into_out, shown
@@ -425,8 +426,11 @@ def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         try:
             return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else into_out(func, meaning, args, kwargs)
         except Exception as err:
+            if type(err) is TypeError and "argument" in str(err) and takes(plainly or func, args, kwargs):
+                err = UnknownFunction(f"this call of {spelled(func)} cannot be recorded: {err}", user_location(),
+                                      "the same without that argument; tg.primitive makes a function of yours one operation")
             tracer.raised(func, args, kwargs, err)
-            raise
+            raise err
     if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
         return call_plainly(tracer, plainly or func, args, kwargs)
     try:

@@ -470,11 +470,13 @@ def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:
 
 def replace(x: Traced, value: Any) -> None:
     """Record that `x` now holds `value`, of its shape and dtype or cast to it: `x[...] = value`, for what was computed from `x`."""
+    for known in (x, value):
+        if isinstance(known, Traced):
+            known._tracer.specialise(known)  # of other shapes NumPy would broadcast the value, or raise; of other dtypes cast it, or raise
     view = place(x)
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
-        x._tracer.specialise(value)  # of other shapes NumPy would broadcast it, or raise
         _guard_writable(view.storage, x._tracer)
         view.storage.check_writable()
         put(x, value._op, val, owned=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import cmath
+import inspect
 import math
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -310,3 +312,62 @@ def test_math_goes_through_arrays(f: Any) -> None:
     x = np.array([0.3, 0.7, 1.5])
     assert tg.trace(f, x)[0] == f(x)
     check_grads(f, x)
+
+
+@pytest.mark.parametrize("x", [1.5, np.float64(1.5), np.float32(1.5)], ids=["a float", "np.float64", "np.float32"])
+@pytest.mark.parametrize("f", [
+    lambda x: np.shape([x, 2.0]), lambda x: np.ndim([[x]]), lambda x: np.size([x, 2.0]), lambda x: np.isrealobj([x, 1j]),
+    lambda x: np.iscomplexobj([x, 1j]), lambda x: np.full_like([x, 2.0], 3.0), lambda x: np.trapezoid([x, 2.0]), lambda x: np.real([x, 2j]),
+    lambda x: np.imag([x, 2j]), lambda x: np.concatenate((x, 2.0), None), lambda x: np.append(x, 2.0), lambda x: np.union1d(x, 2.0),
+    lambda x: np.clip(1.75, x, 2.0), lambda x: np.asarray_chkfinite(x), lambda x: np.cov([x, 2.0], dtype=np.float32), lambda x: np.diff([x], 0),
+    lambda x: np.shares_memory([x], [x]), lambda x: np.nanquantile([x, -np.inf, np.nan], [0, 1]), lambda x: np.nanmedian([[x]] * 0),
+])
+def test_lists_and_python_numbers_mean_what_they_mean_to_numpy(f: Any, x: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted, found = f(x), tg.trace(f, x)[0]
+    assert type(wanted) is type(found)
+    assert np.array_equal(wanted, found, equal_nan=True) and np.asarray(wanted).dtype == np.asarray(found).dtype
+
+
+def test_an_array_without_axes_is_not_written_to_while_numpy_is_asked_what_it_would_write() -> None:
+    x = np.array(0.84)
+    assert tg.trace(lambda x: np.logical_not(2.0, x), x)[0] == 0.0 and x == 0.84
+    assert tg.trace(lambda x: np.fix(2.5, x), x)[0] == 2.0 and x == 0.84
+
+
+def test_where_there_was_nothing_to_write_a_replay_asks_again() -> None:
+    for f in (lambda x: np.negative(2.0, x), lambda x: np.floor(2.0, x)):
+        tape = tg.trace(f, np.zeros((0, 3)))[1]
+        with pytest.raises(tg.GuardError):
+            tape.play(np.ones((2, 3)))
+    with pytest.raises(tg.GuardError):
+        tg.trace(lambda x: np.floor(2.0, x), np.ones(2))[1].play(np.ones(2, bool))
+
+
+def test_what_numpy_puts_in_no_order_is_refused() -> None:
+    if "sorted" in inspect.signature(np.unique).parameters:
+        with pytest.raises(tg.UnknownFunction, match="hash table"):
+            tg.trace(np.unique_values, np.ones(3))
+
+
+def test_a_call_that_numpy_takes_and_its_meaning_does_not_is_refused_in_our_words() -> None:
+    with pytest.raises(tg.UnknownFunction, match="this call of np.clip cannot be recorded"):
+        tg.trace(lambda x: np.clip(x, 0, 1, dtype=np.float32), np.ones(3, np.float32))
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        tg.trace(lambda x: np.clip(x, 0, 1, nothing=3), np.ones(3))
+
+
+def test_a_planar_vector_has_no_third_component() -> None:
+    x = np.array([[np.inf, 1.0, 2.0], [1.0, np.nan, 3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for f in (lambda x: np.cross(x, [0.5, 2.0]), lambda x: np.cross([0.5, 2.0], x)):
+            np.testing.assert_array_equal(f(x), tg.trace(f, x)[0])
+
+
+def test_text_of_a_number_is_made_at_each_call() -> None:
+    f = tg.compile(lambda x: (np.format_float_positional(x), x * 2.0), warmup=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.RetraceWarning)
+        assert [str(f(x)[0]) for x in (1.5, 2.5, 3.5, 4.5)] == ["1.5", "2.5", "3.5", "4.5"]

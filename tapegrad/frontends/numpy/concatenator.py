@@ -8,7 +8,8 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype
+from tapegrad.frontends.numpy.numeric import as_dtype
+from tapegrad.frontends.numpy.shape import common_dtype
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.registry import means
 

@@ -184,7 +184,8 @@ for _fn in _LIKE:
 
 @means(np.full_like)
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
-    value, shape = as_array(fill_value), shape_of(a) if shape is None else integers(shape)
+    a, value = as_array(a), as_array(fill_value)
+    shape = shape_of(a) if shape is None else integers(shape)
     dtype = numpy_dtype(a) if dtype is None else np.dtype(dtype)
     if not isinstance(value, Traced):
         return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})

@@ -15,7 +15,7 @@ from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.rules.registry import FOREIGN, means, refused, register
 from tapegrad.trace import views
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
@@ -112,6 +112,7 @@ def divmod(x1: Any, x2: Any) -> Any:
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
+    y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # an array of NumPy's making
     if low is None and high is None:
         return numpys(ops.positive(y))  # a copy
     if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None or y.__class__ is bool):
@@ -136,7 +137,8 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 @means(np.fix, constant=True)
 def fix(x: Any, out: Any = None) -> Any:
-    return ops.trunc(as_array(x))
+    y = ops.trunc(as_array(x))
+    return y if out is None else FOREIGN["out"](out, y, np.fix, ((x,), {"out": out}))
 
 
 @means(np.where)
@@ -191,6 +193,10 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     return y if shape_of(y) else ops.read(y, ())  # a scalar
 
 
+register(np.real, lambda val: ops.real(as_array(val)))
+register(np.imag, lambda val: ops.imag(as_array(val)))
+
+
 @means(np.real_if_close)
 def real_if_close(a: Any, tol: Any = 100) -> Any:
     x = as_array(a)
@@ -204,6 +210,8 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
 
 @means(np.ndarray.conj, np.ndarray.conjugate)
 def conj(x: Any, out: Any = None) -> Any:
+    if out is not None:
+        return np.conjugate(x, out)
     return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)  # NumPy returns a real array itself
 
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, numpys
-from tapegrad.frontends.numpy.numeric import common_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.shape import numpy_dtype, rank
+from tapegrad.frontends.numpy.shape import common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
+from tapegrad.trace.context import written
 
 # -- dtypes
 
@@ -39,12 +39,12 @@ def common_type(*arrays: Any) -> Any:
 
 @means(np.iscomplexobj, constant=True)
 def iscomplexobj(x: Any) -> bool:
-    return kind_of(x) == "c"
+    return kind_of(as_array(x)) == "c"
 
 
 @means(np.isrealobj, constant=True)
 def isrealobj(x: Any) -> bool:
-    return kind_of(x) != "c"
+    return kind_of(as_array(x)) != "c"
 
 
 # -- what each number is
@@ -111,6 +111,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 def _text(fn: Callable[..., str]) -> Callable[..., str]:
     def of(*args: Any, **kwargs: Any) -> str:
         traced = next(x for x in (*args, *kwargs.values()) if isinstance(x, Traced))
+        written()
         return text_of(traced, fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()}))
     return of
 
@@ -158,7 +159,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
     x = x if dtype is None else ops.astype(x, dtype=np.dtype(dtype))
     if not ops.all(ops.isfinite(x)):
         raise ValueError("array must not contain infs or NaNs")
-    return x
+    return x if isinstance(plain(x), np.ndarray) else ops.array(x)
 
 
 @means(np.astype)
@@ -170,6 +171,8 @@ def _overlaps(fn: Any) -> Any:
     """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as its arguments lie apart."""
     def meaning(a: Any, b: Any, /, max_work: Any = None) -> bool:
         arrays = [x for x in (a, b) if isinstance(x, Traced)]
+        if not arrays:  # lists, of which NumPy makes arrays
+            return False
         plainly = [x for x in (a, b) if not isinstance(x, Traced) and isinstance(x, np.ndarray)]
         given = [plain(op.val) for op in tracer_of(arrays).tape.inputs if isinstance(plain(op.val), np.ndarray)]
         inputs = [x for x in given if any(np.may_share_memory(x, plain(y)) for y in arrays)]

@@ -10,10 +10,10 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype
+from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.running import diff
-from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank, ravel
+from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.registry import means, refused
 

@@ -12,6 +12,7 @@ from tapegrad.frontends.common import as_array, columns, laid, static
 from tapegrad.frontends.numpy.shape import (
     along_axis,
     atleast,
+    common_dtype,
     integers,
     moveaxis,
     numpy_dtype,
@@ -41,7 +42,10 @@ def converted(arrays: Any, dtype: Any, casting: Any) -> list[Any]:
 @means(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
     xs = converted(arrays, dtype, casting)
-    return ops.concat(*map(ravel, xs), axis=0) if axis is None else ops.concat(*xs, axis=static(axis))
+    if axis is None:  # where Python's numbers take the dtype that they leave to the others
+        dtype = common_dtype(*xs)
+        return ops.concat(*[ravel(x if dtype_of(x) is not None else ops.astype(x, dtype=dtype)) for x in xs], axis=0)
+    return ops.concat(*xs, axis=static(axis))
 
 
 @means(np.stack)
@@ -101,7 +105,8 @@ def _depth(arrays: Any, blocks: list[Any]) -> int:
 
 @means(np.append)
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    return concatenate((as_array(arr), as_array(values)), axis)
+    parts = as_array(arr), as_array(values)
+    return ops.concat(*map(ravel, parts), axis=0) if axis is None else concatenate(parts, axis)
 
 
 def _places(obj: Any) -> Any:

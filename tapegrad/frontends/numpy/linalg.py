@@ -87,8 +87,13 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     c2 = a0 * b1 - a1 * b0
     if len(planar) == 2:
         return c2
-    a2, b2 = (x[..., 2] if shape_of(x)[-1] == 3 else 0 * x[..., 0] for x in (a, b))
-    return moveaxis(ops.stack(a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, c2, axis=-1), -1, axisc)
+    if shape_of(a)[-1] == 2:  # a component that is missing is no zero, which times inf would be nan
+        c0, c1 = a1 * b[..., 2], -(a0 * b[..., 2])
+    elif shape_of(b)[-1] == 2:
+        c0, c1 = -(a[..., 2] * b1), a[..., 2] * b0
+    else:
+        c0, c1 = a1 * b[..., 2] - a[..., 2] * b1, a[..., 2] * b0 - a0 * b[..., 2]
+    return moveaxis(ops.stack(c0, c1, c2, axis=-1), -1, axisc)
 
 
 @means(np.linalg.cross)

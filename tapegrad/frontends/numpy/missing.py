@@ -20,7 +20,7 @@ from tapegrad.rules.registry import means, refused
 def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """Return the numbers in order along the first axis, nan last, the rank of the largest, and the shape that keeps all axes."""
     x, kept = joined_axes(a, axis)
-    x = ops.sort(x, axis=0)
+    x = ops.sort(x, axis=0) if shape_of(x)[0] else np.full((1, *shape_of(x)[1:]), np.nan)  # of nothing nan
     return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first
 
 
@@ -52,12 +52,13 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_inp
     rest = shape_of(x)[1:]
     place = last * parts.reshape((-1,) + (1,) * len(rest))
     below = ops.astype(ops.floor(place), dtype=np.dtype(np.intp))
-    above = ops.minimum(below + 1, last)
-    part = place - below
-    part = as_dtype(part, numpy_dtype(x)) if type(q) in (int, float) else part
-    late = ops.greater_equal(part, 0.5)  # measured from the nearer neighbour, so that both ends are exact
-    low, high = _ranked(x, below), _ranked(x, above)
-    y = ops.where(late, high - (high - low) * (1 - part), low + (high - low) * part)
+    low = y = _ranked(x, below)
+    if parts.dtype.kind == "f":  # else there is nothing to interpolate
+        part = place - below
+        part = as_dtype(part, numpy_dtype(x)) if type(q) in (int, float) else part
+        late = ops.greater_equal(part, 0.5)  # measured from the nearer neighbour, so that both ends are exact
+        high = _ranked(x, ops.minimum(below + 1, last))
+        y = ops.where(late, high - (high - low) * (1 - part), low + (high - low) * part)
     y = y if parts.ndim else y[0]
     return ops.reshape(y, parts.shape + (kept if keepdims else rest)) if keepdims or parts.ndim > 1 else y
 

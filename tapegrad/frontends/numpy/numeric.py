@@ -16,9 +16,8 @@ from tapegrad.frontends.numpy.elementwise import clip
 from tapegrad.frontends.numpy.linalg import diagonal, dot
 from tapegrad.frontends.numpy.reduce import average, kind_of
 from tapegrad.frontends.numpy.running import diff
-from tapegrad.frontends.numpy.shape import atleast, moveaxis, numpy_dtype, rank
-from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.frontends.numpy.shape import atleast, common_dtype, moveaxis, numpy_dtype, rank
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
@@ -27,18 +26,6 @@ from tapegrad.rules.registry import means
 def as_dtype(x: Any, dtype: Any) -> Any:
     """Return an array in a dtype, itself where it has that."""
     return x if numpy_dtype(x) == dtype else ops.astype(x, dtype=np.dtype(dtype))
-
-
-def common_dtype(*xs: Any) -> Any:
-    """Return the dtype that NumPy's arithmetic gives: plain numbers adapt to arrays."""
-    return np.result_type(*map(_kind, xs))
-
-
-def _kind(x: Any) -> Any:
-    if not isinstance(x, (Traced, np.ndarray, np.generic)):
-        return x  # a plain number, or a dtype
-    dtype = dtype_of(x)
-    return plain(x).__class__(0) if dtype is None else dtype
 
 
 # -- convolution
@@ -214,7 +201,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: An
         freedom = 0.0
     far = x - ops.expand_dims(mean, axis=1)
     c = dot(far, ops.conj(ops.permute_dims(far if w is None else far * w)))
-    return ops.squeeze(c * np.true_divide(1, freedom))
+    return ops.squeeze(as_dtype(c * np.true_divide(1, freedom), numpy_dtype(c)))
 
 
 def _weights(weights: Any, n: int, name: str) -> Any:

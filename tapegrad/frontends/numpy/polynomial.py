@@ -12,9 +12,9 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, kept, laid, static
-from tapegrad.frontends.numpy.numeric import as_dtype, common_dtype, vander
+from tapegrad.frontends.numpy.numeric import as_dtype, vander
 from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank
+from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.registry import means
 

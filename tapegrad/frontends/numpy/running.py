@@ -85,7 +85,7 @@ if hasattr(np, "cumulative_sum"):  # from NumPy 2.1 on
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     x, n, axis = as_array(a), static(n), static(axis)
     if n == 0:
-        return x
+        return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
     if not rank(x):
@@ -115,7 +115,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @means(np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    y, axis = as_array(y), normalize_axis_index(static(axis), rank(y))
+    y = as_array(y)
+    axis = normalize_axis_index(static(axis), rank(y))
     if x is None:
         d = as_array(dx)
     else:

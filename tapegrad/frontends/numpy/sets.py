@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.join import concatenate
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.rules.registry import means
+from tapegrad.rules.registry import means, refused
 
 
 @means(np.unique)
 def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None, *,
            equal_nan: bool = True, sorted: bool = True) -> Any:
+    if not sorted:
+        raise refused("np.unique(x, sorted=False)", "the values then stand in the order of a hash table", "np.unique(x), in ascending order")
     x, axis = as_array(ar), static(axis)
     places, inverse, counts = ops.unique(x, **({} if axis is None else {"axis": axis}), **({} if equal_nan else {"equal_nan": False}))
     y = ops.take(ravel(x), places) if axis is None else ops.take(x, places, axis=axis)
@@ -32,13 +35,13 @@ def _standard(fn: Any, **asked: bool) -> None:
     @means(fn)
     def found(x: Any) -> Any:
         y = unique(x, **asked, equal_nan=False)
-        return kind(*y) if asked else y
+        return kind(*y) if kind is not np.ndarray else y
 
 
 _standard(np.unique_all, return_index=True, return_inverse=True, return_counts=True)
 _standard(np.unique_counts, return_counts=True)
 _standard(np.unique_inverse, return_inverse=True)
-_standard(np.unique_values)
+_standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)  # since NumPy 2.3 they are in no order
 
 
 @means(np.union1d)

@@ -20,6 +20,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
 from tapegrad.trace import views
+from tapegrad.trace.views import peek
 
 
 def rank(x: Any) -> int:
@@ -33,7 +34,26 @@ def rank(x: Any) -> int:
 def numpy_dtype(x: Any) -> Any:
     """Return the dtype of an array, and that of the array NumPy makes of a plain number."""
     dtype = dtype_of(x)
-    return np.dtype(x.__class__) if dtype is None else dtype
+    return dtype if dtype is not None else np.dtype(x.__class__) if not isinstance(x, Traced) else number_dtype(x)
+
+
+def number_dtype(x: Any) -> Any:
+    """Return the dtype that NumPy gives a traced number of Python's, which has no attribute that would guard it."""
+    dtype = np.dtype(x.__class__)
+    x._tracer.guard(peek(x), "dtype", dtype)
+    return dtype
+
+
+def common_dtype(*xs: Any) -> Any:
+    """Return the dtype that NumPy's arithmetic gives: plain numbers adapt to arrays."""
+    return np.result_type(*map(_kind, xs))
+
+
+def _kind(x: Any) -> Any:
+    if not isinstance(x, (Traced, np.ndarray, np.generic)):
+        return x  # a plain number, or a dtype
+    dtype = dtype_of(x)
+    return number_dtype(x).type(0).item() if dtype is None else dtype
 
 
 def integers(x: Any) -> Any:
@@ -52,16 +72,18 @@ def along_axis(a: Any, axis: Any) -> tuple[Any, int]:
 
 @means(np.shape, constant=True)
 def shape(a: Any) -> tuple[int, ...]:
+    a = as_array(a)
     return a.shape if rank(a) else ()
 
 
 @means(np.ndim, constant=True)
 def ndim(a: Any) -> int:
-    return rank(a)
+    return rank(as_array(a))
 
 
 @means(np.size, constant=True)
 def size(a: Any, axis: Any = None) -> int:
+    a = as_array(a)
     axes = range(rank(a)) if axis is None else normalize_axis_tuple(static(axis), rank(a))
     return math.prod(shape(a)[i] for i in axes)
 

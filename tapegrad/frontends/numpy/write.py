@@ -53,6 +53,9 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     """
     if isinstance(out, tuple):
         if isinstance(result, tuple):
+            shape = np.broadcast_shapes(*(shape_of(one) for one in out if one is not None))  # of those that are made as well
+            result = [part if one is not None or shape_of(part) == shape else ops.copy(ops.broadcast_to(part, shape))
+                      for one, part in zip(out, result)]
             return tuple(into(one, part, fn, given) for one, part in zip(out, result))
         (out,) = out
     if out is None:
@@ -67,6 +70,7 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
         written = rehearse(fn, *given)
         if not holder.size:
+            out._tracer.specialise(out)  # of another shape there would be something to write
             return out
         result = fitting(result, holder)
         whole = type(written) is tuple or holder.shape == found.shape
@@ -98,7 +102,7 @@ def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     """Return what NumPy's function gives of plain values, and of copies of what it writes to: it raises and warns as it does."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [], shared=False)
-    args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and shape_of(plain(x)) else plain(x) for x in leaves])
+    args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and isinstance(plain(x), np.ndarray) else plain(x) for x in leaves])
     return fn(*args, **kwargs)
 
 
