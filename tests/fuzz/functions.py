@@ -167,6 +167,8 @@ def examine(seed: int, name: str | None = None) -> tuple[list[Find], int]:
     def of(mode: str, plain: Outcome, found: Outcome) -> Find:
         return Find(name, form, (kind, other), mode, told(plain), told(found))
     given = KINDS[kind](draw), KINDS[other](draw)
+    if name.startswith("np.linalg") and not all(np.isfinite(x).all() for x in given):  # some of LAPACK's then never end
+        return [], 0
     plain = run(program, *map(own, given))
     if plain.error is not None:
         return [], 0
@@ -179,7 +181,8 @@ def examine(seed: int, name: str | None = None) -> tuple[list[Find], int]:
         finds.append(of("the caller's arrays", Outcome(before), Outcome(given)))
     if finds or name in OPEN or any(op.kind == "call" and op.fn.__name__ == "draw" for op in tape):
         return [find for find in finds if name not in OPEN], 1
-    calls = [given, (KINDS[kind](draw), KINDS[other](draw)), (KINDS[random.choice(list(KINDS))](draw), given[1])]
+    finite = list(KINDS) if not name.startswith("np.linalg") else [kind, other]
+    calls = [given, (KINDS[kind](draw), KINDS[other](draw)), (KINDS[random.choice(finite)](draw), given[1])]
     count = 1
     for mode, make in MODES.items():
         if ("torch" in mode and name in UNORDERED) or (isinstance(value, str) and mode != "compile"):  # text is on no tape
