@@ -371,3 +371,12 @@ def test_text_of_a_number_is_made_at_each_call() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tg.RetraceWarning)
         assert [str(f(x)[0]) for x in (1.5, 2.5, 3.5, 4.5)] == ["1.5", "2.5", "3.5", "4.5"]
+
+
+@pytest.mark.parametrize("f", [lambda x: np.cumsum(x, 1), lambda x: np.nancumprod(x, axis=-2), lambda x: np.cumulative_sum([[x], [x]])])
+def test_a_running_total_of_a_number_is_that_of_a_row_of_one(f: Any) -> None:
+    with pytest.raises(ValueError, match="axis"):
+        f(2.0)
+    with pytest.raises(ValueError, match="axis"):
+        tg.trace(f, 2.0)
+    assert tg.grad(lambda x: np.cumsum(x, 0)[0], 2.0) == (2.0, (None, 1.0))

@@ -24,6 +24,8 @@ from tapegrad.rules.registry import means
 def running(op: Op, a: Any, axis: Any, dtype: Any, **options: Any) -> Any:
     """Apply a running total along an axis, over all elements if there is none."""
     x = as_array(a)
+    if axis is not None and not rank(x):
+        normalize_axis_index(static(axis), 1)  # AxisError, in NumPy's words: to it a number is one of a row
     x, axis = (ravel(x) if rank(x) != 1 else x, 0) if axis is None or not rank(x) else (x, axis)
     return op(x, **keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), **options))
 
@@ -68,6 +70,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
 def _standard(op: Op) -> Callable[..., Any]:
     """Return a running total as the array API standard spells it."""
     def total(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+        x = as_array(x)
         if axis is None and rank(x) > 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
         return running(op, x, axis, dtype, include_initial=include_initial)
