@@ -23,10 +23,10 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_product import solve_members
-from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, imag, is_complex, logical_and, real, sign, where
+from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, greater, imag, is_complex, less_equal, logical_and, real, sign, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
-from tapegrad.ops.reduce import cumulative_prod, restore
+from tapegrad.ops.reduce import any, cumulative_prod, max, restore
 from tapegrad.ops.shape import concat, flip
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching
@@ -121,9 +121,26 @@ def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool 
     # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems: at constant rank
     if hermitian:
         x = _hermitian(x)
+    if rcond is not None:
+        _refuse_cut(x, rcond)
     h, dh = adjoint(y), adjoint(dy)
     dx = -h @ dy @ h + (dh - x @ (y @ dh)) @ y @ h + h @ y @ (dh - (dh @ y) @ x)
     return _on_triangle(dx, upper=False) if hermitian else dx
+
+
+def _refuse_cut(x: Any, rcond: Any) -> None:
+    """Raise MissingRule where a cut-off leaves out singular values that are not zero: the matrix that is inverted is then another, of lower rank,
+    which turns as the directions that were left out do.
+    """
+    if 0 in shape_of(x):
+        return
+    s = svdvals(x)
+    largest = max(s, axis=-1, keepdims=True)
+    least = float(np.finfo(dtype_of(s)).eps) * builtins.max(shape_of(x)[-2:])
+    bound = rcond[..., None] if shape_of(rcond) else rcond
+    if any(logical_and(less_equal(s, bound * largest), greater(s, least * largest))):
+        raise MissingRule("the cut-off leaves out singular values that are not zero: the derivative of what is left is not known", user_location(),
+                          "a smaller rcond, or U, s, Vh = np.linalg.svd(a), and what is wanted of these")
 
 
 def _pinv(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
@@ -165,6 +182,8 @@ def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
         da: Any = ZERO
         db: Any = ZERO
         if type(dx) is not ZeroTangent:  # x = pinv(a) b
+            if rcond:
+                _refuse_cut(a, _cutoff(a, *rcond))
             p = pinv(a, _cutoff(a, *rcond))
             db = adjoint(p) @ dx
             da = error @ adjoint(p @ db) + adjoint(p) @ x @ adjoint(dx - p @ (a @ dx)) - db @ adjoint(x)
@@ -179,7 +198,7 @@ def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
 
 def _cutoff(a: Any, rcond: Any = None) -> Any:
     eps = float(np.finfo(float).eps)
-    return eps * max(shape_of(a)) if rcond is None else eps if plain(rcond) < 0 else rcond
+    return eps * builtins.max(shape_of(a)) if rcond is None else eps if plain(rcond) < 0 else rcond
 
 
 def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:

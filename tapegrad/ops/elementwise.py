@@ -148,7 +148,8 @@ def _by_base(_y: Any, x: Any, p: Any) -> Any:
 def _by_exponent(y: Any, x: Any, _p: Any) -> Any:
     if system(y) is not None:
         return _exactly_by_exponent(y, number_like(y, x))  # the logarithm of an integer would be a float
-    return where(equal(x, 0), 0.0, y * log(where(equal(x, 0), 1, x)))
+    base = where(equal(x, 0), 1, x)
+    return where(equal(x, 0), 0.0, y * log(base + 0j if is_complex(y) and not is_complex(x) else base))
 
 
 def _exactly_by_exponent(y: Any, x: Any) -> Any:

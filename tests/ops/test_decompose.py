@@ -100,3 +100,21 @@ def test_flat_gradient_tapes(f: Callable[..., Any]) -> None:
     flat = primitivize(tg.gradtape(f, x))
     for at in (x, other):
         np.testing.assert_allclose(flat.play(at)[1][1], tg.gradient(f, at)[0], 1e-9, 1e-10)
+
+
+@pytest.mark.parametrize("f", [lambda x: np.linalg.pinv(x, 0.5).sum(), lambda x: np.linalg.lstsq(x, np.ones(3), 0.5)[0].sum()])
+def test_a_cut_off_that_leaves_out_what_is_not_zero_is_refused(f: Any) -> None:
+    whole, steep = np.eye(3)[:, :2], np.array([[1.0, 2.0], [3.0, 4.0], [0.1, 0.3]])
+    g = tg.value_and_grad(f, warmup=1)
+    assert [g(whole)[0] for _ in range(3)] == [f(whole)] * 3
+    for gradient in (g, lambda x: tg.gradient(f, x), lambda x: tg.jvp(f, (x,), (x,))):
+        with pytest.raises(tg.MissingRule, match="cut-off"):
+            gradient(steep)
+
+
+@pytest.mark.parametrize("power", [lambda x, y: (x ** y).real, lambda x, y: np.real(np.float_power(x, y))])
+def test_a_negative_number_to_a_complex_power_has_the_complex_logarithm(power: Any) -> None:
+    x, y, step = -2.0, 1.5 + 0.3j, 1e-6
+    dx, dy = tg.gradient(power, x, y)
+    slopes = [(power(x + a, y + b) - power(x - a, y - b)) / (2 * step) for a, b in ((step, 0), (0, step), (0, 1j * step))]
+    assert (dx, dy.real, dy.imag) == pytest.approx(slopes, rel=1e-6)
