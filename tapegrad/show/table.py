@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
-from rich.table import Table
 from rich.text import Text
 
 from tapegrad.show import summary
 from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
 from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
-from tapegrad.show.row import cell, fit, legend, mark, nowhere, place, style
-from tapegrad.show.styles import STYLES, dots, empty
+from tapegrad.show.row import BETWEEN, cell, fit, legend, mark, nowhere, place, style
+from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
 
 WHOLE = 200  # a tape of so many lines is shown whole
@@ -52,11 +51,11 @@ def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[st
           show_header: bool = True) -> Iterator[Any]:
     """Yield the table of some operations, or one below each heading of a group."""
     if group is None:
-        yield _table([row for op in ops for row in rows[op]], size, options.ascii_only, show_header)
+        yield from _table([row for op in ops for row in rows[op]], size, options.ascii_only, show_header)
         return
     for number, (found, members) in enumerate(sections(ops, group)):
         yield from title(found, number == 0, options)
-        yield _table([row for op in members for row in rows[op]], size, options.ascii_only, show_header=False)
+        yield from _table([row for op in members for row in rows[op]], size, options.ascii_only, show_header=False)
 
 
 def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
@@ -74,22 +73,26 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
         yield found
 
 
-def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Table:
-    table: Table = empty(ascii_only, show_header)
-    wide: dict[str, int] = {}
-    for name, width in size.items():
-        header = HEADERS.get(name, name)
-        wide[name] = max(width, len(header) if show_header else 0)
-        table.add_column(_placed(header, name, wide), width=wide[name], no_wrap=True, overflow="crop")
-    for number, row in enumerate(_without_repeats(rows), 1):
-        cells = (Text(_placed(cell(row, name, width, ascii_only), name, wide), style(name, row.role)) for name, width in size.items())
-        table.add_row(*cells, end_section=show_header and number < len(rows) and rows[number].role == "seed")
-    return table
+def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Iterator[Text]:
+    """Yield the lines of a table. A Table of rich's lays out each cell anew, which takes more than twice as long."""
+    names = {name: HEADERS.get(name, name) for name in size if show_header}
+    wide = {name: max(width, len(names.get(name, ""))) for name, width in size.items()}
+    if names:
+        yield _line({name: (header, STYLES["header"]) for name, header in names.items()}, wide)
+        yield Text(("-" if ascii_only else "─") * (sum(wide.values()) + BETWEEN * (len(wide) - 1)), STYLES["rule"])
+    for number, row in enumerate(_without_repeats(rows)):
+        if show_header and number and row.role == "seed":
+            yield Text("")
+        yield _line({name: (cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items()}, wide)
 
 
-def _placed(text: str, name: str, wide: dict[str, int]) -> str:
-    """Return a cell, that of a variable at the right; rich itself would move a lone bar there."""
-    return text.rjust(wide[name]) if name == "variable" else text
+def _line(cells: dict[str, tuple[str, str]], wide: dict[str, int]) -> Text:
+    found = Text(no_wrap=True, overflow="crop")
+    for name, (content, look) in cells.items():
+        found.append(content.rjust(wide[name]) if name == "variable" else content.ljust(wide[name]), look)
+        found.append(" " * BETWEEN)
+    found.rstrip()
+    return found
 
 
 def _without_repeats(rows: list[Line]) -> Iterator[Line]:
