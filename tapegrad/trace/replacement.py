@@ -27,6 +27,7 @@ class Interposition:
         self.held: dict[int, tuple[dict[Any, tuple[Any, Any]], int]] = {}  # id of a holder: what stood there and does now, how many traces want it
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
+        self.own: dict[FunctionType, CodeType] = {}  # of these
 
     def enter(self, tracer: Any, holders: Sequence[Any], functions: Sequence[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function that finds others in these holders, and of these functions as primitives; return how to end it."""
@@ -36,12 +37,14 @@ class Interposition:
                     module.__class__ = replacing
                 if len(self.known) < len(PYTHON):
                     self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
-                for fn, own, code in self.known:
-                    CODE[fn], fn.__code__ = own, code
+                    self.own = {fn: own for fn, own, _ in self.known}
+                CODE.update(self.own)  # and there they stay, for no trace changes them: some 170 with SciPy and torch, twice in every trace
+                for fn, _, code in self.known:
+                    fn.__code__ = code
             self.depth += 1
             for holder in holders:
                 self.replace_held(holder)
-            functions = [fn for fn in functions if not any(fn is known for known, _, _ in self.known)] if functions else ()
+            functions = [fn for fn in functions if fn not in self.own]
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -62,7 +65,6 @@ class Interposition:
                         module.__class__ = cls
                     for fn, own, _ in self.known:
                         fn.__code__ = own
-                        CODE.pop(fn, None)
         return leave
 
     def replace_held(self, holder: Any) -> None:
