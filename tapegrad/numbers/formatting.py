@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,10 @@ def type_text(kind: type, dtype: Any = None, shape: Any = (), device: Any = "cpu
     if dtype is None:
         return kind.__name__
     dims = f"[{','.join(map(str, shape))}]" if shape or not issubclass(kind, np.generic) else ""
-    return f"{dtype}{dims}" + (f"@{device}" if str(device) != "cpu" else "")
+    return f"{_name(dtype)}{dims}" + (f"@{device}" if str(device) != "cpu" else "")
+
+
+_name = functools.lru_cache(maxsize=256)(str)  # of a dtype: NumPy makes it anew each time, in Python
 
 
 def brief(value: Any, limit: int = 48) -> str:
