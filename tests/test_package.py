@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,8 +29,13 @@ def name_of(path: Path) -> str:
 FILES = {name_of(path): path for path in ROOT.rglob("*.py")}
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports anywhere, in functions and for types as well."""
+@functools.cache
+def imported(path: Path) -> list[str]:
+    """Return the modules that a file imports anywhere, in functions and for types as well."""
+    return list(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)

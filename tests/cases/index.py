@@ -53,7 +53,7 @@ CASES = [
     both("each", each), reads("negative step", lambda x: x[::-1, ::-2]), reads("range", lambda x: x[range(2), 1:].T * x[range(1, -1, -1), [0]]),
     reads("list", lambda x: x[[0, 0, 2]], np.ones((1, 4))),
     reads("empty list", lambda x: x[[]]), reads("tuple", lambda x: x[(0, 1), (1, 1)]),
-    reads("split", lambda x: x[None, TWICE, ..., TWICE, None]), reads("ix", lambda x: x[np.ix_([0, 2, 2], [True, False, True, True])]),
+    reads("split_indices", lambda x: x[None, TWICE, ..., TWICE, None]), reads("ix", lambda x: x[np.ix_([0, 2, 2], [True, False, True, True])]),
     reads("bools", lambda x: x[True, 1:] * x[None, :-1]),
     reads("iteration", lambda x: sum(a * b for row in x for a, b in zip(row, row[::-1]))),
     reads("loop", lambda x: sum(x[i, i] * x[i % 2] for i in range(3))),

@@ -14,6 +14,7 @@ from tapegrad.numbers.tensors import torch_dtype
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case
+from tests.close import assert_close
 
 TOLERANCES = {"float64": (1e-10, 1e-11), "float32": (2e-4, 2e-5), "complex128": (1e-9, 1e-10)}
 
@@ -49,7 +50,7 @@ def agree(found: Any, expected: Any, dtype: str, device: str, tensors: bool = Tr
             a = a.cpu().numpy()
         else:
             assert type(a) is type(b)
-        np.testing.assert_allclose(a, b, rtol, atol)
+        assert_close(a, b, rtol, atol)
 
 
 def replayed(tape: tg.Tape, args: tuple[Any, ...], dtype: str, device: str) -> None:

@@ -16,6 +16,8 @@ from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 from tests.ops.test_ops import differentiable
 
 ROWS = [pytest.param(case, id=case.name) for case in CASES]
@@ -30,7 +32,7 @@ def same(found: Any, expected: Any, tolerance: float = 1e-11) -> None:
         assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype, (a, b)
         if np.asarray(a).dtype.kind in "fc":
             loose = 1e-4 if np.asarray(a).dtype.itemsize <= 4 * (1 + (np.asarray(a).dtype.kind == "c")) else tolerance
-            np.testing.assert_allclose(a, b, loose, loose)
+            assert_close(a, b, loose, loose)
         else:
             np.testing.assert_array_equal(a, b)
 
@@ -49,7 +51,7 @@ def served_by_one_trace(case: Case, args: tuple[Any, ...]) -> None:
 STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests: then no tape serves that lacks a call which may warn
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case(case: Case) -> None:
     for args in case.samples:
         value, tape = tg.trace(case.fn, *args)

@@ -17,6 +17,7 @@ from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import same
 from tests.ops.test_ops import differentiable
 
@@ -30,7 +31,7 @@ def module(text: str) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case(case: Case) -> None:
     for args in case.samples[:4]:
         if not differentiable(case, args):

@@ -17,6 +17,7 @@ from tapegrad.transforms.walk import own
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import STANDS_ASIDE, same
 from tests.ops.test_ops import differentiable
 
@@ -37,7 +38,7 @@ def owns_what_it_returns(tape: Tape) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+@over([pytest.param(case, id=case.name) for case in CASES])
 def test_an_op_that_is_no_view_returns_memory_of_its_own(case: Case) -> None:
     for args in case.samples[:4]:
         tape = tg.trace(case.fn, *args)[1]

@@ -20,6 +20,8 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 from tests.compile.test_compile import ROWS, same
 from tests.lazily import lazy
 from tests.ops.test_ops import differentiable
@@ -125,7 +127,7 @@ def refills(g: Callable[..., Any], args: tuple[Any, ...]) -> None:
                 for op, then in zip(tape.ops, other.ops):
                     if type(op) is Call and not rewritten(op):
                         for a, b in zip(leaves_of(op.val), leaves_of(then.val), strict=True):
-                            np.testing.assert_allclose(a, b, 1e-13, 1e-13)  # SciPy's kernels and NumPy's differ by a bit
+                            assert_close(a, b, 1e-13, 1e-13)  # SciPy's kernels and NumPy's differ by a bit
                             assert np.shape(a) == np.shape(b) and getattr(a, "strides", None) == getattr(b, "strides", None)
                 found, expected = tg.flatgrad(tape), tg.flatgrad(other)
                 assert text(found) == text(expected)
@@ -133,7 +135,7 @@ def refills(g: Callable[..., Any], args: tuple[Any, ...]) -> None:
             assert at is not args
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_a_refilled_tape_is_one_recorded_there(case: Case) -> None:
     def g(*xs: Any, fn: Any = case.fn) -> Any:  # by default: what it captured would be an input too
         return contract(fn(*xs))

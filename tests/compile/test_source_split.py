@@ -12,6 +12,7 @@ import tapegrad as tg
 from tapegrad.compile import source_split as split
 from tapegrad.compile.numpy.function import Miss
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import ROWS, same, served_by_one_trace
 from tests.threads import at_once
 
@@ -33,7 +34,7 @@ def chain(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case(case: Case) -> None:
     for args in case.samples[:1]:
         served_by_one_trace(case, args)

@@ -15,6 +15,8 @@ from tapegrad.testing import check_grads, contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import FAMILIES
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 
 Args = tuple[Any, ...]
 Sample = tuple[Case, Args]
@@ -100,7 +102,7 @@ def weighted(case: Case) -> Callable[..., Any]:
 
 def close(found: Any, expected: Any, tolerance: float = 1e-14) -> None:
     for a, b in zip(leaves_of(found), leaves_of(expected), strict=True):
-        np.testing.assert_allclose(a, b, tolerance, 1e-14)
+        assert_close(a, b, tolerance, 1e-14)
 
 
 def alike(found: Any, expected: Any) -> None:
@@ -109,7 +111,7 @@ def alike(found: Any, expected: Any) -> None:
         assert isinstance(a, type(b)) and np.shape(a) == np.shape(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None), (a, b)
 
 
-@pytest.mark.parametrize(("case", "chosen"), rows(TAKEN))
+@over(rows(TAKEN))
 def test_value_replay_and_gradient(case: Case, chosen: list[Args]) -> None:
     for args in chosen:
         with quiet():
@@ -128,14 +130,14 @@ def test_value_replay_and_gradient(case: Case, chosen: list[Args]) -> None:
             alike(*zip(*[(dx, x) for x, dx in zip(args, swept) if is_complex(x)]))
 
 
-@pytest.mark.parametrize(("case", "chosen"), rows(REFUSED))
+@over(rows(REFUSED))
 def test_refuses_what_numpy_refuses(case: Case, chosen: list[Args]) -> None:
     for args in chosen:
         with pytest.raises(TypeError), quiet():
             tg.grad(weighted(case), *args)
 
 
-@pytest.mark.parametrize(("case", "chosen"), rows(MIXED))
+@over(rows(MIXED))
 def test_a_real_argument_among_complex_ones_has_a_real_gradient(case: Case, chosen: list[Args]) -> None:
     for args in chosen:
         if not differentiable(case, args):
@@ -148,7 +150,7 @@ def test_a_real_argument_among_complex_ones_has_a_real_gradient(case: Case, chos
             alike(*zip(*[(dx, x) for x, dx in zip(args, swept) if is_real(x) or is_complex(x)]))
 
 
-@pytest.mark.parametrize(("case", "chosen"), rows(TAKEN))
+@over(rows(TAKEN))
 def test_complex64_in_complex64_out(case: Case, chosen: list[Args]) -> None:
     for args in chosen[:3]:
         if not differentiable(case, args):
@@ -163,7 +165,7 @@ def test_complex64_in_complex64_out(case: Case, chosen: list[Args]) -> None:
                 np.testing.assert_allclose(dx, expected, 2e-3, 2e-4)
 
 
-@pytest.mark.parametrize(("case", "chosen"), rows(TAKEN, lambda case: case.smooth))
+@over(rows(TAKEN, lambda case: case.smooth))
 def test_second_order(case: Case, chosen: list[Args]) -> None:
     for args in chosen[:2]:
         if differentiable(case, args):

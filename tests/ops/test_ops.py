@@ -14,6 +14,7 @@ from tapegrad.testing import check_grads, check_rule, contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES, FAMILIES
 from tests.cases.case import Case
+from tests.cases.over import over
 
 FIRST = {id(cases[0]) for cases in FAMILIES.values()}
 ROWS = [pytest.param(case, id=case.name, marks=[pytest.mark.quick] if id(case) in FIRST else []) for case in CASES]
@@ -28,13 +29,13 @@ def differentiable(case: Case, args: tuple[Any, ...]) -> bool:
     return bool(floats(args)) and any(np.asarray(leaf).dtype.kind in "fc" for leaf in leaves_of(case.fn(*args)))
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_value_replay_and_gradient(case: Case) -> None:
     for args in case.samples:
         check_rule(case.fn, *args)
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_second_order(case: Case) -> None:
     if case.smooth:
         for args in case.samples[:3]:
@@ -42,7 +43,7 @@ def test_second_order(case: Case) -> None:
                 check_grads(case.fn, *args, order=2)
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_float32_in_float32_out(case: Case) -> None:
     for args in case.samples:
         if not differentiable(case, args):
@@ -56,7 +57,7 @@ def test_float32_in_float32_out(case: Case) -> None:
                 np.testing.assert_allclose(dx, expected, 2e-3, 2e-4)
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].torch is not None])
+@over([row for row in ROWS if row.values[0].torch is not None])
 def test_torch_agrees(case: Case) -> None:
     for args in case.samples:
         which = floats(args)
@@ -75,7 +76,7 @@ def test_torch_agrees(case: Case) -> None:
             np.testing.assert_allclose(found[i], 0.0 if dx is None else dx.numpy(), 1e-9, 1e-12)
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].errors])
+@over([row for row in ROWS if row.values[0].errors])
 def test_refuses_what_numpy_refuses(case: Case) -> None:
     for args, error in case.errors:
         with pytest.raises(error):

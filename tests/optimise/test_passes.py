@@ -31,6 +31,8 @@ from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 from tests.ops.test_ops import differentiable
 from tests.test_promises import POINTS, kept, random_program, weigh
 
@@ -53,7 +55,7 @@ def agree(found: Any, expected: Any, rtol: float = 1e-12) -> None:
     for a, b in zip(found, expected):
         if isinstance(b, (np.ndarray, np.generic, float, complex)):
             assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
-            np.testing.assert_allclose(a, b, rtol, rtol * np.abs(b, where=np.isfinite(b), out=np.zeros(np.shape(b))).max(initial=1e-3))
+            assert_close(a, b, rtol, rtol * np.abs(b, where=np.isfinite(b), out=np.zeros(np.shape(b))).max(initial=1e-3))
 
 
 def optimised_agrees(f: Callable[..., Any], *args: Any, rtol: float = 1e-12) -> None:
@@ -70,7 +72,7 @@ def flat_agrees(flat: tg.Tape, *args: Any, rtol: float) -> None:
         agree(best.play(*copy.deepcopy(args)), expected, rtol)
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case(case: Case) -> None:
     def f(*xs: Any, fn: Any = case.fn) -> Any:  # by default: what it captured would be an input too
         return contract(fn(*xs))

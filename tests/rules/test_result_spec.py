@@ -13,6 +13,7 @@ from tapegrad.rules.result_spec import array_spec
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Tape
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import ROWS
 
 X = np.arange(1.0, 7.0).reshape(2, 3)
@@ -27,7 +28,7 @@ def compare(tape: Tape) -> None:
             assert made is None or made == op.spec, (op, op.spec.strides, str(made))
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].samples])
+@over([row for row in ROWS if row.values[0].samples])
 def test_an_op_returns_what_it_says(case: Case) -> None:
     for args in case.samples:
         compare(tg.trace(case.fn, *args)[1])

@@ -14,6 +14,7 @@ from tapegrad.tape.tape import Call, Constant, Input, Tape, call, drop, has_valu
 from tapegrad.testing import contract
 from tapegrad.transforms.walk import copy_tape
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import ROWS, same
 from tests.ops.test_ops import differentiable
 
@@ -36,7 +37,7 @@ def lines(tape: Tape) -> list[str]:
     return [repr(op) for op in tape]
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].samples])
+@over([row for row in ROWS if row.values[0].samples])
 def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, tmp_path: Path) -> None:
     args = case.samples[0]
     value, tape = tg.trace(case.fn, *args)
@@ -53,7 +54,7 @@ def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, t
     assert not any(has_value(op) for op in bare if type(op) is Call and op.fn.__name__ != "draw")
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].samples])
+@over([row for row in ROWS if row.values[0].samples])
 def test_a_tape_without_values_is_differentiated(case: Case) -> None:
     args = case.samples[0]
     if not differentiable(case, args):

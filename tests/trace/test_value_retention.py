@@ -20,6 +20,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import same
 from tests.ops.test_ops import differentiable
 
@@ -36,7 +37,7 @@ def both(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> tuple[Any,
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     def f(*xs: Any, fn: Any = case.fn) -> Any:
         return contract(fn(*xs))
@@ -45,7 +46,7 @@ def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case_summed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     def f(*xs: Any, fn: Any = case.fn) -> Any:  # so that its cotangents are one number all over
         leaves = [leaf for leaf in leaves_of(fn(*xs)) if isinstance(leaf, (float, complex)) or np.result_type(leaf).kind in "fc"]
@@ -55,7 +56,7 @@ def test_every_case_summed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
             same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case_of_second_order(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     def f(*xs: Any, fn: Any = case.fn) -> Any:
         return contract(fn(*xs))

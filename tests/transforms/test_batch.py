@@ -17,6 +17,8 @@ from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES, FAMILIES
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 
 FIRST = {id(cases[0]) for cases in FAMILIES.values()}
 SINGLY = {  # ops that have no rule, and are called once for each member
@@ -110,7 +112,7 @@ def check(fn: Callable[..., Any], args: tuple[Any, ...], size: int, tolerance: f
                 if whole.dtype.kind in "fc"
                 else 1.0
             )
-            np.testing.assert_allclose(y, whole, tolerance, tolerance * scale)
+            assert_close(y, whole, tolerance, tolerance * scale)
 
 
 def check_gradient(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -137,7 +139,7 @@ def check_gradient(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
 ROWS = [pytest.param(case, id=case.name, marks=[pytest.mark.quick] if id(case) in FIRST else []) for case in CASES]
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_a_batch_is_a_loop(case: Case) -> None:
     if "draw" in case.ops or "default_rng" in case.ops:
         return  # tests/transforms/test_vmap.py
@@ -162,7 +164,7 @@ def test_every_op_has_a_rule_or_is_called_for_each_member() -> None:
     assert {name for name, op in OPS.items() if rule_of(op) is None} == SINGLY & set(OPS)
 
 
-@pytest.mark.parametrize("case", [row for row in ROWS if row.values[0].torch is not None])
+@over([row for row in ROWS if row.values[0].torch is not None])
 def test_a_batch_of_tensors_is_a_loop(case: Case) -> None:
     args = case.samples[0]
     axes = list(ways(args))[-1:]

@@ -20,6 +20,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.transforms import dropping
 from tapegrad.transforms.dropping import drop_large
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.compile.test_compile import ROWS, same, served_by_one_trace
 from tests.lazily import lazy
 
@@ -27,7 +28,7 @@ SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence":
          "gp": {"n": 20}, "mlp": {"batch": 4}, "mlp32": {"batch": 4}, "fft_filter": {"n": 64}}
 
 
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case_with_all_values_dropped(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dropping, "LARGE", 0)
     for args in case.samples[:1]:

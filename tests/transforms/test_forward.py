@@ -16,6 +16,8 @@ from tapegrad.testing import contract, weights
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
+from tests.close import assert_close
 from tests.ops.test_complex import MIXED, TAKEN, quiet
 
 ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples]
@@ -80,7 +82,7 @@ def agrees(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         assert forward == pytest.approx((there - back) / (2 * EPS), rel=1e-5, abs=1e-5)
     tape = tg.forwardtape(fn, *copied(args)).check()
     for a, b in zip(leaves_of(tape.play(*copied(args), *[d if is_inexact(arg) else zeros(arg) for arg, d in zip(args, v)])), leaves_of((y, t)), strict=True):
-        np.testing.assert_allclose(a, b, 1e-6 if narrow else 1e-12, 1e-6 if narrow else 1e-12)
+        assert_close(a, b, *(1e-6, 1e-6) if narrow else (1e-12, 1e-12))
 
 
 def copied(args: tuple[Any, ...]) -> list[Any]:
@@ -96,13 +98,13 @@ def zeros(x: Any) -> Any:
     return 0.0 if isinstance(x, (int, np.integer)) and not isinstance(x, bool) else None
 
 
-@pytest.mark.parametrize(("case", "samples"), ROWS)
+@over(ROWS)
 def test_the_tangent_is_the_adjoint_of_the_gradient(case: Case, samples: Any) -> None:
     for args in samples:
         agrees(case.fn, args)
 
 
-@pytest.mark.parametrize(("case", "samples"), COMPLEX)
+@over(COMPLEX)
 def test_the_tangent_is_the_adjoint_of_the_gradient_of_complex_numbers(case: Case, samples: Any) -> None:
     with quiet():
         for args in samples:

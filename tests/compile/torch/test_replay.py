@@ -18,6 +18,7 @@ from tapegrad.numbers.tensors import torch_dtype
 from tapegrad.rules.op import OPS
 from tests.cases import CASES
 from tests.cases.case import Case, draw
+from tests.cases.over import over
 from tests.cases.replay import TOLERANCES, agree, check, fresh, replayed
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -26,7 +27,7 @@ ROWS = [pytest.param(case, id=case.name) for case in CASES]
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("case", ROWS)
+@over(ROWS)
 def test_every_case_replays_on_tensors(case: Case, dtype: str, device: str) -> None:
     check(case, dtype, device)
 
