@@ -1,4 +1,4 @@
-"""The checker is checked: wrong rules must fail."""
+"""The checker is checked: wrong rules must fail, and each row of a table that does is named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.testing import check_grads, check_rule
+from tests.cases.over import over
 
 
 def wrong(pullback: Any, forward: Any = np.sin) -> Any:
@@ -53,3 +54,19 @@ def test_a_wrong_conjugate_fails() -> None:
 def test_a_forward_pass_of_another_value_fails() -> None:
     with pytest.raises(AssertionError):
         check_rule(wrong(lambda dy, x: dy * np.cos(x), forward=lambda x: np.sin(x) + 1e-9 * x ** 2), np.linspace(0, 1, 3), rtol=1e-12, atol=0)
+
+
+def test_rows_that_fail_are_named_and_the_others_run() -> None:
+    ran = []
+
+    @over([pytest.param(n, id=f"row {n}", marks=[pytest.mark.quick] if n == 3 else []) for n in range(4)])
+    def check(n: int, dtype: str) -> None:
+        ran.append((n, dtype))
+        assert n == 1, f"{n} is wrong"
+    (mark,) = check.pytestmark  # type: ignore[attr-defined]
+    first, alone = mark.args[1]
+    assert (first.id, alone.id, len(first.marks), len(alone.marks)) == ("row 0,row 1,row 2", "row 3", 0, 1)
+    with pytest.raises(AssertionError, match="2 of 3 rows fail: row 0, row 2\n") as caught:
+        check(*first.values, dtype="f")  # type: ignore[call-arg]
+    assert "[row 2]" in str(caught.value) and "AssertionError: 2 is wrong" in str(caught.value)
+    assert ran == [(0, "f"), (1, "f"), (2, "f")]

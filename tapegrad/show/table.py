@@ -83,7 +83,8 @@ def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header
     for number, row in enumerate(_without_repeats(rows)):
         if show_header and number and row.role == "seed":
             yield Text("")
-        yield _line({name: (cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items()}, wide)
+        cells = {name: (cell(row, name, width, ascii_only), style(name, row.role)) for name, width in size.items()}
+        yield _line(cells, wide)
 
 
 def _line(cells: dict[str, tuple[str, str]], wide: dict[str, int]) -> Text:

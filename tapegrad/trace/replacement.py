@@ -38,7 +38,7 @@ class Interposition:
                 if len(self.known) < len(PYTHON):
                     self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
                     self.own = {fn: own for fn, own, _ in self.known}
-                CODE.update(self.own)  # and there they stay, for no trace changes them: some 170 with SciPy and torch, twice in every trace
+                CODE.update(self.own)  # and there they stay, for no trace changes them: with SciPy and torch they are 170
                 for fn, _, code in self.known:
                     fn.__code__ = code
             self.depth += 1

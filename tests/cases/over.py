@@ -14,10 +14,11 @@ MOST = 8  # rows in an item
 
 
 def over(rows: Sequence[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test for rows (`pytest.param`, with an id each), as pytest.mark.parametrize does, whose values are the test's first arguments.
+    """Run a test for rows as pytest.mark.parametrize does: `pytest.param`s with ids, whose values are its first arguments.
 
-    An item of pytest's takes more than a millisecond in all processes together, as long as many a check, so that an item has several rows,
-    which its id names. Each of them is run, and the error names those that fail, each with its own. A row with marks is alone.
+    An item of pytest's takes more than a millisecond in all processes together, as long as many a check, so that an
+    item has several rows, which its id names. Each of them is run, and the error names those that fail, each with its
+    own. A row with marks is alone.
     """
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(test)
@@ -33,8 +34,10 @@ def over(rows: Sequence[Any]) -> Callable[[Callable[..., None]], Callable[..., N
                     failed.append((row.id, err))
             if failed:
                 told = "\n".join(f"[{name}]\n{''.join(traceback.format_exception(err))}" for name, err in failed)
-                raise AssertionError(f"{len(failed)} of {len(rows)} rows fail: {', '.join(name for name, _ in failed)}\n{told}")
-        run.__signature__ = signature.replace(parameters=[inspect.Parameter("rows", inspect.Parameter.POSITIONAL_OR_KEYWORD), *rest])  # type: ignore[attr-defined]
+                names = ", ".join(name for name, _ in failed)
+                raise AssertionError(f"{len(failed)} of {len(rows)} rows fail: {names}\n{told}")
+        first = inspect.Parameter("rows", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = signature.replace(parameters=[first, *rest])  # type: ignore[attr-defined]
         items = [pytest.param(part, id=",".join(row.id for row in part), marks=part[0].marks) for part in _parts(rows)]
         return pytest.mark.parametrize("rows", items)(run)  # type: ignore[no-any-return]
     return decorate
