@@ -35,6 +35,7 @@ from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.forward import forwardtape, jvp, linearize
 from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
+from tapegrad.transforms.implicit import implicit
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
@@ -48,6 +49,7 @@ __all__ = [
     "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
     "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
     "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hvp",
+    "implicit",
     "jacobian", "jvp", "laplacian", "linearize", "load", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll",
     "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
 ]

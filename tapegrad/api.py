@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import tapegrad.transforms.integral  # noqa: F401  (gives integrals their rule)
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -19,6 +21,7 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
+        self.aside: list[tuple[list[Any], str]] = []  # tracers that are set aside while plain code runs, and who must not read what they copied
 
 
 running = _Running()
@@ -35,6 +38,10 @@ class Refused:
 
 def current(x: Any) -> Any:
     """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace inside; `x` itself elsewhere."""
+    for tracers, reader in running.aside:
+        if any(id(x) in tracer.copies for tracer in tracers):
+            raise MutationError(f"an object that the trace has a copy of is read {reader}, by another name than that of the argument", user_location(),
+                                "read it by the argument's name, or pass it to that function")
     for tracer in running.tracers:
         if tracer.copies:
             found = tracer.copies.get(id(x))
@@ -44,6 +51,18 @@ def current(x: Any) -> Any:
                 tracer.rerouting.used[id(x)] = x
                 x = found
     return x
+
+
+@contextlib.contextmanager
+def apart(reader: str) -> Iterator[None]:
+    """Run plain code in no trace: the objects that the traces of this thread have copied are not to be read there by their own names."""
+    tracers, running.tracers = running.tracers, []
+    running.aside.append((tracers, reader))
+    try:
+        yield
+    finally:
+        running.aside.pop()
+        running.tracers = tracers
 
 
 def class_of(x: Any) -> type:

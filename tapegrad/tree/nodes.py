@@ -282,7 +282,7 @@ class Bound(Record):
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         fn, owner = (child.build(leaves, memo) for child in self.children)
-        return MethodType(fn, owner)
+        return memo.setdefault(id(self), MethodType(fn, owner))
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return self.children[1].mirror(leaves, memo)
@@ -295,4 +295,4 @@ class Partial(Record):
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         fn, args, keywords = (child.build(leaves, memo) for child in self.children)
-        return functools.partial(fn, *args, **keywords)
+        return memo.setdefault(id(self), functools.partial(fn, *args, **keywords))

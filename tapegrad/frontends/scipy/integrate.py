@@ -1,7 +1,9 @@
-"""scipy.integrate: rules of quadrature; the solvers, whose steps depend on values, are refused."""
+"""scipy.integrate: rules of quadrature, and integrals, which are differentiated as such; the solvers of differential equations are refused."""
 
 from __future__ import annotations
 
+import functools
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.shape import along
-from tapegrad.rules.registry import means, refuse
+from tapegrad.ops.solver import Limits, Solver
+from tapegrad.rules.registry import means, refuse, refused
 
 
 def widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
@@ -80,7 +83,85 @@ def ratio(a: Any, b: Any) -> Any:
     return ops.where(apart, a / ops.where(apart, b, 1.0), 0.0)
 
 
+# -- quadrature
+
+
+def _integrand(x: Any, given: dict[str, Any]) -> Any:
+    args = given.get("args", ())
+    return given["func"](x, *(args if isinstance(args, tuple) else (args,)))
+
+
+def _limits(given: dict[str, Any]) -> Limits:
+    return Limits(given["a"], given["b"], given.get("points"))
+
+
+_QUAD = Solver("quad", lambda given: si.quad(**given), _integrand, "integral", facts=True, limits=_limits)
+_SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad)}  # while a trace runs they have other code
+
+
+def _bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return dict(_SIGNATURES[fn].bind(*args, **kwargs).arguments)
+
+
+@means(si.quad)
+def quad(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.quad, args, kwargs)
+    for name in ("full_output", "weight", "complex_func"):
+        if given.get(name):
+            raise refused(f"quad with {name}", "of it only the integral of a real function and its error are on a tape",
+                          f"a call without {name}, with the weight, or the real and the imaginary part, in the integrand")
+    return _QUAD(given)
+
+
+def _nested(given: dict[str, Any]) -> Any:
+    """Return an integral over several variables as integrals of integrals, as `nquad` computes it."""
+    func, ranges, options = given["func"], given["ranges"], given.get("opts")
+    options = list(options) if isinstance(options, (list, tuple)) else [{} if options is None else options] * len(ranges)
+
+    def integral(depth: int, *at: Any) -> Any:
+        limits, option = (x(*at) if callable(x) else x for x in (ranges[depth], options[depth]))
+        option = dict(option)
+        if "points" in option:
+            option["points"] = [x for x in option["points"] if limits[0] <= x <= limits[1]]
+        return quad(functools.partial(integral, depth - 1) if depth else func, *limits, args=at, **option)[0]
+    return integral(len(ranges) - 1, *(given.get("args") or ()))
+
+
+_NQUAD = Solver("nquad", lambda given: si.nquad(**given), _nested, "composite", facts=True)
+
+
+@means(si.nquad)
+def nquad(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.nquad, args, kwargs)
+    if given.get("full_output"):
+        raise refused("nquad with full_output", "of it only the integral and its error are on a tape", "a call without full_output")
+    return _NQUAD(given)
+
+
+def _at(limit: Any, *at: Any) -> Any:
+    return limit(*at) if callable(limit) else limit
+
+
+def _between(low: Any, high: Any, count: int) -> Any:
+    """Return the range of a variable whose limits are numbers, or functions of those `count` that stand outside."""
+    return lambda *at: [_at(low, *at[:count][::-1]), _at(high, *at[:count][::-1])]
+
+
+@means(si.dblquad)
+def dblquad(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.dblquad, args, kwargs)
+    ranges = [_between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]]
+    return nquad(given.pop("func"), ranges, args=given.pop("args", ()), opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+
+
+@means(si.tplquad)
+def tplquad(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.tplquad, args, kwargs)
+    ranges = [_between(given.pop("qfun"), given.pop("rfun"), 2), _between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]]
+    return nquad(given.pop("func"), ranges, args=given.pop("args", ()), opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+
+
 refuse(si.odeint, si.solve_ivp, si.solve_bvp, why="the steps of the solver depend on values", derivative=True,
        try_="write the steps of the solver in NumPy, as a loop: they are recorded")
-refuse(si.quad, si.dblquad, si.tplquad, si.nquad, si.quad_vec, si.fixed_quad, why="it runs other code on plain numbers", derivative=True,
+refuse(si.quad_vec, why="it runs other code on plain numbers", derivative=True,
        try_="a fixed rule: np.polynomial.legendre.leggauss gives nodes and weights, and the sum is recorded")

@@ -1,11 +1,245 @@
-"""scipy.optimize: called from outside, with gradients from tapegrad, it needs nothing; inside a trace it is refused."""
+"""scipy.optimize: what a solver finds has the derivative that follows from what it solves; the solver itself runs on plain numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy as np
 import scipy.optimize as so
 
-from tapegrad.rules.registry import refuse
+from tapegrad import ops
+from tapegrad.frontends.common import as_array
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.ops.solver import Solver
+from tapegrad.rules.registry import means, refuse, refused
 
-refuse(so.minimize, so.minimize_scalar, so.root, so.root_scalar, so.least_squares, so.fsolve, so.brentq, so.bisect, so.newton, so.curve_fit,
-       so.linprog, why="the steps of the solver depend on values", derivative=True,
-       try_="call it with tg.value(x), and differentiate its solution by a rule of your own (@tg.primitive, and the implicit function theorem)")
+SIGNATURES = {fn: signature(fn) for fn in (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748, so.newton, so.root_scalar, so.root, so.fsolve,
+                                            so.fixed_point, so.minimize, so.minimize_scalar, so.least_squares, so.curve_fit)}  # while a trace runs they have other code
+Named = dict[str, Any]
+"""The arguments of a call of a solver, by their names."""
+
+STEPS = frozenset(["nit", "nfev", "njev", "nhev", "iterations", "function_calls", "flag", "method", "message", "status", "jac", "hess", "hess_inv", "grad",
+                   "lowest_optimization_result", "final_simplex", "direc", "optimality", "qtf", "r"])
+
+
+class Found(so.OptimizeResult):  # type: ignore[misc]
+    """What a solver found, differentiable; what else SciPy tells of its steps is on no tape."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in STEPS and name not in self:
+            raise refused(f"the result's {name}", "the steps of a solver are on no tape", "x, fun and success; or the solver outside of the trace")
+        return super().__getattr__(name)
+
+
+def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named:
+    """Return the arguments of a call by their names; raise what a wrong call raises."""
+    return dict(SIGNATURES[fn].bind(*args, **kwargs).arguments)
+
+
+def value(given: Named, x: Any, function: str, with_jac: str = "jac") -> Any:
+    """Return what the user's function is at x; of one that returns its derivative too, the function's value alone."""
+    args = given.get("args", ())
+    found = given[function](x, *(args if isinstance(args, tuple) else (args,)), **given.get("kwargs", {}))
+    return found[0] if plain(given.get(with_jac)) is True else found
+
+
+def converged(name: str, found: Any, message: Any = None) -> Any:
+    """Return what a solver found; refuse what it gave up on."""
+    if not np.all(found.success if message is None else found):
+        raise refused(name, f"it has not converged: {found.message if message is None else message}",
+                      "more iterations, a better start, or a looser tolerance")
+    return found
+
+
+# -- roots of a function of one number
+
+
+def _bracketing(fn: Callable[..., Any]) -> None:
+    def find(given: Named) -> Any:
+        return fn(**{**given, "full_output": False, "disp": True})
+    solver = Solver(fn.__name__, find, lambda x, given: value(given, x, "f"))
+
+    @means(fn)
+    def root(*args: Any, **kwargs: Any) -> Any:
+        given = named(fn, args, kwargs)
+        x = solver(given)
+        return (x, Found(root=x, converged=True)) if given.get("full_output") else x
+
+
+for _fn in (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748):
+    _bracketing(_fn)
+
+
+def _newton(given: Named) -> Any:
+    found = so.newton(**{**given, "full_output": True, "disp": True})
+    if np.ndim(found[0]):
+        converged("newton", found[1], "some of the numbers are no roots yet")
+    return found[0]
+
+
+_NEWTON = Solver("newton", _newton, lambda x, given: value(given, x, "func"))
+
+
+@means(so.newton)
+def newton(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.newton, args, kwargs)
+    x = _NEWTON(given)
+    if not given.get("full_output"):
+        return x
+    if shape_of(x):
+        return x, np.ones(shape_of(x), bool), np.zeros(shape_of(x), bool)
+    return x, Found(root=x, converged=True)
+
+
+def _root_scalar(given: Named) -> Any:
+    found = so.root_scalar(**given)
+    return converged("root_scalar", found.converged, found.flag) and found.root
+
+
+_ROOT_SCALAR = Solver("root_scalar", _root_scalar, lambda x, given: value(given, x, "f", "fprime"))
+
+
+@means(so.root_scalar)
+def root_scalar(*args: Any, **kwargs: Any) -> Any:
+    return Found(root=_ROOT_SCALAR(named(so.root_scalar, args, kwargs)), converged=True)
+
+
+# -- roots of systems
+
+
+_ROOT = Solver("root", lambda given: converged("root", so.root(**given)).x, lambda x, given: value(given, x, "fun"))
+
+
+@means(so.root)
+def root(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.root, args, kwargs)
+    x = _ROOT(given)
+    return Found(x=x, success=True, fun=as_array(value(given, x, "fun")))
+
+
+def _fsolve(given: Named) -> Any:
+    x, _, ier, message = so.fsolve(**{**given, "full_output": True})
+    converged("fsolve", ier == 1, message)
+    return x
+
+
+_FSOLVE = Solver("fsolve", _fsolve, lambda x, given: value(given, x, "func"))
+
+
+@means(so.fsolve)
+def fsolve(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.fsolve, args, kwargs)
+    x = _FSOLVE(given)
+    return (x, {"fvec": as_array(value(given, x, "func"))}, 1, "The solution converged.") if given.get("full_output") else x
+
+
+def _fixed_residual(x: Any, given: Named) -> Any:
+    return as_array(value(given, x, "func")) - x
+
+
+_FIXED_POINT = Solver("fixed_point", lambda given: so.fixed_point(**given), _fixed_residual)
+
+
+@means(so.fixed_point)
+def fixed_point(*args: Any, **kwargs: Any) -> Any:
+    return _FIXED_POINT(named(so.fixed_point, args, kwargs))
+
+
+# -- minima
+
+
+def _minimize(given: Named) -> Any:
+    return converged("minimize", so.minimize(**given)).x
+
+
+def _minimize_scalar(given: Named) -> Any:
+    return converged("minimize_scalar", so.minimize_scalar(**given)).x
+
+
+def _objective(x: Any, given: Named) -> Any:
+    found = as_array(value(given, x, "fun"))
+    return ops.reshape(found, ()) if shape_of(found) else found
+
+
+_MINIMIZE = Solver("minimize", _minimize, _objective, "minimum")
+_MINIMIZE_SCALAR = Solver("minimize_scalar", _minimize_scalar, _objective, "minimum")
+
+
+@means(so.minimize)
+def minimize(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.minimize, args, kwargs)
+    if np.size(given.get("constraints", ())):
+        raise refused("minimize", "the derivative of a solution under constraints depends on which of them hold it",
+                      "an objective without them: by substitution, or a penalty")
+    x = _MINIMIZE(given)
+    return Found(x=x, fun=value(given, x, "fun"), success=True)
+
+
+@means(so.minimize_scalar)
+def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.minimize_scalar, args, kwargs)
+    x = _MINIMIZE_SCALAR(given)
+    return Found(x=x, fun=value(given, x, "fun"), success=True)
+
+
+# -- least squares
+
+LOSSES: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda z: z, "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1), "cauchy": lambda z: np.log1p(z), "arctan": lambda z: np.arctan(z),
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1)}
+"""SciPy's functions of the squared residuals, by which it counts outliers less."""
+
+
+def _cost(x: Any, given: Named) -> Any:
+    scale = given.get("f_scale", 1.0)
+    squares = (as_array(value(given, x, "fun")) / scale) ** 2
+    return 0.5 * scale ** 2 * ops.sum(LOSSES[given.get("loss", "linear")](squares))
+
+
+_LEAST_SQUARES = Solver("least_squares", lambda given: converged("least_squares", so.least_squares(**given)).x, _cost, "minimum")
+
+
+@means(so.least_squares)
+def least_squares(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.least_squares, args, kwargs)
+    if callable(given.get("loss")):
+        raise refused("least_squares with a loss of the program's", "it gives the loss and its derivatives together", f"one of {', '.join(LOSSES)}")
+    x = _LEAST_SQUARES(given)
+    return Found(x=x, cost=_cost(x, given), fun=np.atleast_1d(as_array(value(given, x, "fun"))), success=True)
+
+
+def _curve_fit(given: Named) -> Any:
+    given = {**given, **given.get("kwargs", {})}
+    given.pop("kwargs", None)
+    popt, pcov = so.curve_fit(**{**given, "full_output": False})
+    return popt, pcov
+
+
+def _misfits(p: Any, given: Named) -> Any:
+    """Return the residuals in units of their standard deviations, or turned so that they vary apart."""
+    y, sigma = as_array(given["ydata"]), as_array(given.get("sigma"))
+    r = ops.reshape(given["f"](as_array(given["xdata"]), *[p[i] for i in range(shape_of(p)[0])]) - y, (-1,))
+    return r if sigma is None else ops.solve_triangular(ops.cholesky(sigma), r, lower=True) if len(shape_of(sigma)) == 2 else r / sigma
+
+
+_CURVE_FIT = Solver("curve_fit", _curve_fit, lambda p, given: 0.5 * ops.sum(_misfits(p, given) ** 2), "minimum", facts=True)
+
+
+@means(so.curve_fit)
+def curve_fit(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.curve_fit, args, kwargs)
+    if given.get("full_output") or given.get("nan_policy"):
+        raise refused("curve_fit with full_output or nan_policy", "the steps of a solver are on no tape", "a call without them")
+    popt, pcov = _CURVE_FIT(given)
+    rows = Solver.jacobian(lambda p: _misfits(p, given), popt)
+    covariance = np.linalg.inv(rows.T @ rows)
+    if not plain(given.get("absolute_sigma")):
+        covariance = covariance * ops.sum(_misfits(popt, given) ** 2) / (rows.shape[0] - rows.shape[1])
+    return popt, pcov + (covariance - ops.stop_gradient(covariance))  # SciPy's, by its differences, with the derivative of the formula
+
+
+refuse(so.linprog, why="the steps of the solver depend on values", derivative=True,
+       try_="call it with tg.value(x), and differentiate its solution by tg.implicit(residual)(solution, *params)")

@@ -1,0 +1,100 @@
+"""solver: a function that searches for its result, as one call on a tape, whose derivative follows from what it solves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.cotangents import ZERO, Absorbing
+from tapegrad.numbers.tensors import duplicates, is_memory
+from tapegrad.ops.elementwise import stop_gradient
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import refused
+from tapegrad.tree.copies import apart
+from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, leaves_of
+
+
+Jacobian = Callable[[Callable[[Any], Any], Any], Any]
+RULES: dict[str, Callable[..., list[Any]]] = {}
+"""By the kinds of solvers: `(solver, y, dy, given, wrt) -> gradients` by the leaves in these places of what was given. They trace, and stand above."""
+
+
+class Limits(NamedTuple):
+    """From where to where an integral goes, and the points between at which to halt."""
+
+    a: Any
+    b: Any
+    points: Any = None
+
+
+class Solver:
+    """A function of nested values, among them the user's functions with what these captured, that finds a number or an array.
+
+    `find(*given)` is called on plain values, at every replay anew. With the kind "residual" it returns x where `residual(x, *given)` is zero; with
+    "minimum", where that, a real number, is stationary; with "integral", the integral of it over x between the `limits(*given)`; with "composite",
+    what `residual(*given)` computes in ops. With `facts` it returns a tuple of that, and of what else it says, which is constant to every gradient.
+    """
+
+    jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
+
+    def __init__(self, name: str, find: Callable[..., Any], residual: Callable[..., Any], kind: str = "residual", facts: bool = False,
+                 limits: Callable[..., Limits] | None = None) -> None:
+        self.name, self.find, self.residual, self.kind, self.facts, self.limits = name, find, residual, kind, facts, limits
+        self.op = Op(name, self.run, dynamic=True, torch=self.run)
+        self.op.rr = self._forward
+
+    def __repr__(self) -> str:
+        return f"<solver {self.name}>"
+
+    def __call__(self, *given: Any) -> Any:
+        """Record the search for what these nested values define."""
+        leaves: list[Any] = []
+        labels: list[str] = []
+        into = flatten(given, "", leaves, labels)
+        if any(map(is_generator, leaves)):
+            raise refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
+        wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced)])
+        y = self.op(*leaves, into=into, wrt=wrt)
+        return (y[0], *map(stop_gradient, y[1:])) if self.facts else y
+
+    def run(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
+        """Search, outside of every trace. The user's functions are copies, which hold plain values: what they change is refused."""
+        held, memo = duplicates(list(leaves)), dict[int, Any]()
+        before = duplicates(held)
+        given = into.build(held, memo)
+        with apart(f"by a function that {self.name} calls"):
+            found = self.find(*given)
+        if any(is_memory(x) and not _same(x, then) for x, then in zip(held, before)) or _rebound(into, held, memo):
+            raise MutationError(f"a function that {self.name} calls changes what it captured, or its arguments", user_location(),
+                                "a function that only reads; what it computes can be computed again from the solution")
+        if any(isinstance(x, Traced) for x in leaves_of(found)):
+            raise refused(self.name, "a function that it calls reaches a traced value by another way than its arguments and what it captured",
+                          "a closure's variable or args=, not a default or a global")
+        return found
+
+    def _forward(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> tuple[Any, Any]:
+        y = self.op(*leaves, into=into, wrt=wrt)
+
+        def solver_pullback(dy: Any) -> tuple[Any, ...]:
+            dxs: list[Any] = [ZERO] * len(leaves)
+            x, dx = (y[0], dy[0]) if self.facts else (y, dy)
+            if wrt and not (dx is None or isinstance(dx, Absorbing)):
+                for i, found in zip(wrt, RULES[self.kind](self, x, dx, into.build(list(leaves)), wrt)):
+                    dxs[i] = found
+            return tuple(dxs)
+        return y, solver_pullback
+
+
+def _rebound(into: Structure, held: list[Any], memo: dict[int, Any]) -> bool:
+    """Return whether a list, a dict, an object or a captured variable among what was built has something else in it."""
+    for key, part in into.seen.items():
+        if getattr(part, "volatile", False) and id(part) in memo and changed(part, memo[id(part)], held, memo):
+            return True
+        if key in memo and memo[key].cell_contents is not part.build(held, memo):
+            return True
+    return False
+
+
+def _same(x: Any, then: Any) -> bool:
+    return bool(((x == then) | (x != x)).all())

@@ -1,0 +1,231 @@
+"""implicit: what a solver finds is differentiated by what it solves, not step by step.
+
+Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system, and pulls its solution back
+through r, traced at the solution: recorded, it is differentiated as anything else, to any order, and its branches are guarded.
+A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15; J. Nocedal, S. Wright, "Numerical Optimization" (2006), for a minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.frontends.common import as_array
+from tapegrad.ops.solver import RULES, Solver
+from tapegrad.rules.activity import activity
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import refused
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.reverse import start, sweep, taken
+from tapegrad.transforms.vmap import vmap
+from tapegrad.tree.flatten import is_leaf
+
+DENSE = 512  # unknowns, above which no matrix is made of the derivative
+FEW = 3  # rows of it, below which it does not pay to make them in one batch
+TOLERANCE = 1e-3  # what a Newton step may change of a solution
+
+
+def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function `(solution, *params)` that returns the solution of `residual(x, *params) = 0`, differentiable by the params.
+
+    The solution is found by `solution`, a function of the params: it runs on plain numbers, of which nothing is recorded, and again at every
+    replay. Or it is x itself, of which the gradient is dropped: a Newton loop that was traced is not unrolled. Residual and solution are
+    numbers, arrays or lists, of as many numbers; params may be nested. What `residual` captured is differentiated as well.
+    Raises UnknownFunction where the derivative by x is singular, or x is no solution.
+
+    >>> import tapegrad as tg
+    >>> def sqrt(a):
+    ...     x = 1.0
+    ...     while abs(x * x - a) > 1e-12:
+    ...         x = (x + a / x) / 2
+    ...     return x
+    >>> tg.grad(lambda a: implicit(lambda x, a: x * x - a)(sqrt, a), 4.0)
+    (2.0, (None, 0.25))
+    """
+    if not callable(residual):
+        raise ArgumentError(f"the residual is {residual!r}, no function", None, "tg.implicit(residual)(solution, *params)")
+
+    def at(solution: Any, *params: Any) -> Any:
+        if callable(solution) and not is_leaf(solution):
+            return _FOUND(residual, solution, params)
+        return _GIVEN(residual, solution, params)
+    at.__name__ = getattr(residual, "__name__", type(residual).__name__)
+    return at
+
+
+class Unknowns:
+    """The numbers of a solution as a vector of real numbers, a single one as that number, and back."""
+
+    def __init__(self, y: Any) -> None:
+        self.shape, self.complex = shape_of(y), ops.is_complex(y)
+        self.single = not self.shape and not self.complex
+        self.size = math.prod(self.shape) * (1 + self.complex)
+
+    def vector(self, y: Any) -> Any:
+        """Return the numbers of a solution, of a cotangent of one, or of what is zero there: the real ones before the imaginary ones."""
+        size = math.prod(shape_of(y))
+        if self.single and size == 1 and not ops.is_complex(y):
+            return ops.reshape(y, ()) if shape_of(y) else y
+        y = ops.reshape(y, (size,)) if dtype_of(y) is not None else np.ones(1) * y
+        return ops.concat(ops.real(y), ops.imag(y), axis=0) if self.complex else y
+
+    def solution(self, u: Any) -> Any:
+        """Return the solution that has these numbers."""
+        if self.single:
+            return u
+        half = self.size // 2
+        return ops.reshape(u[:half] + 1j * u[half:] if self.complex else u, self.shape)
+
+
+class Equations:
+    """What is zero at a solution, as a function of its numbers and of what the solver was given."""
+
+    def __init__(self, solver: Solver, unknowns: Unknowns) -> None:
+        self.solver, self.unknowns = solver, unknowns
+
+    def __call__(self, u: Any, given: Any) -> Any:
+        if self.solver.kind == "minimum":
+            tape = record(Objective(self), (u, given), {}, DEFAULT, grad=True, replays=False)
+            return pulled(tape, 1, {1})[0]
+        return self.unknowns.vector(as_array(self.solver.residual(self.unknowns.solution(u), *given)))
+
+
+class Objective:
+    """What is stationary at a solution, as such a function."""
+
+    def __init__(self, equations: Equations) -> None:
+        self.equations = equations
+
+    def __call__(self, u: Any, given: Any) -> Any:
+        solver, unknowns = self.equations.solver, self.equations.unknowns
+        return solver.residual(unknowns.solution(u), *given)
+
+
+def pulled(tape: Tape, seed: Any, places: Collection[int]) -> list[Any]:
+    """Return the gradients of a tape's result, times a seed, by the inputs in these places."""
+    assert tape.result is not None
+    cot = sweep(tape, start(tape.result.val, seed), activity(tape, places))
+    return [taken(cot, x.id, x.val) for k, x in enumerate(tape.inputs) if k in places]
+
+
+def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+    unknowns = Unknowns(y)
+    if not unknowns.size:
+        return [ZERO] * len(wrt)
+    tape = _traced(Equations(solver, unknowns), unknowns.vector(y), given)
+    w = _solved(solver, tape, y, given, unknowns.vector(dy))
+    return pulled(tape, -w, {i + 2 for i in wrt})
+
+
+class Composite:
+    """What a solver computes, written in ops, as a function of what it was given."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+
+    def __call__(self, given: Any) -> Any:
+        return self.solver.residual(*given)
+
+
+def _composite_gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+    return pulled(record(Composite(solver), (given,), {}, DEFAULT, grad=True, replays=False), dy, {i + 1 for i in wrt})
+
+
+def _traced(equations: Equations, u: Any, given: Any) -> Tape:
+    tape = record(equations, (u, given), {}, DEFAULT, grad=True, replays=False)
+    found = tape.result.val  # type: ignore[union-attr]
+    if shape_of(found) != shape_of(u):
+        raise refused(equations.solver.name, f"there are {math.prod(shape_of(u))} unknowns, and {math.prod(shape_of(found))} equations",
+                      "as many equations as unknowns")
+    return tape
+
+
+def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
+    """Return w of (dr/dx)ᵀ w = dy."""
+    if math.prod(shape_of(dy)) > DENSE:
+        return _LINEAR(solver, y, given, dy)
+    rows, rest, single = _jacobian(tape, dy), tape.result.val, not shape_of(dy)  # type: ignore[union-attr]
+    if single and not plain(rows):
+        raise _singular(solver)
+    try:
+        w, step = (dy / rows, rest / rows) if single else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
+    except np.linalg.LinAlgError:
+        raise _singular(solver) from None
+    return _settled(w, step, tape.inputs[1].val, solver=solver)
+
+
+def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
+    """Return w, unless a Newton step would still change the solution."""
+    most, size = np.abs(step).max(), np.abs(u).max()
+    if not most <= TOLERANCE * max(size, 1.0 if solver.kind == "minimum" else TOLERANCE):  # not a number either
+        raise refused(solver.name, f"the solution {'is no optimum inside the bounds' if solver.kind == 'minimum' else 'does not solve the equations'}: "
+                      f"a Newton step changes it by {most:.2g}", "a closer tolerance or more iterations; at a bound, the value of that bound instead")
+    return w
+
+
+_settled = Op("settled", _check_step, (lambda dy, _y, _w, _step, _u, solver: dy, None, None), linear=(0,), torch=_check_step)
+
+
+def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
+    """Return the derivative of what a tape returns, a number or a vector like y, by the input in a place."""
+    def row(seed: Any) -> Any:
+        return pulled(tape, seed, {place})[0]
+    if not shape_of(y):
+        return row(1.0)
+    size = shape_of(y)[0]
+    units = np.eye(size, dtype=dtype_of(y))
+    return vmap(row)(units) if size >= FEW else ops.stack(*map(row, units), axis=0)
+
+
+def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
+    """Return the derivative of a function that takes and returns a vector: a row for each number that it returns."""
+    tape = record(f, (x,), {}, DEFAULT, grad=True, replays=False)
+    return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # type: ignore[union-attr]  # behind what f captured
+
+
+def _singular(solver: Solver) -> Exception:
+    return refused(solver.name, "the derivative of what it solves is singular at the solution, which has no derivative there",
+                   "a problem of which each solution stands alone")
+
+
+# -- many unknowns: the linear system is solved by products with the derivative, and that is a solver as well
+
+
+def _find_linear(solver: Solver, y: Any, given: Any, dy: Any) -> Any:
+    from scipy.sparse.linalg import LinearOperator, cg, gmres
+    unknowns = Unknowns(y)
+    tape = _traced(Equations(solver, unknowns), unknowns.vector(y), given)
+    product = LinearOperator((dy.size, dy.size), lambda v: pulled(tape, v.ravel(), {1})[0], dtype=dy.dtype)
+    w, failed = cg(product, dy, rtol=1e-12, maxiter=20 * dy.size) if solver.kind == "minimum" else \
+        gmres(product, dy, rtol=1e-12, restart=200, maxiter=20)
+    if failed:
+        raise refused(solver.name, "the linear system of its derivative was not solved by iteration", "fewer unknowns, or a problem better scaled")
+    return w
+
+
+def _linear_residual(w: Any, solver: Solver, y: Any, given: Any, dy: Any) -> Any:
+    unknowns = Unknowns(y)
+    return pulled(_traced(Equations(solver, unknowns), unknowns.vector(y), given), w, {1})[0] - dy
+
+
+# -- tg.implicit
+
+
+def _residual(x: Any, residual: Any, solution: Any, params: Any) -> Any:
+    return residual(x, *params)
+
+
+Solver.jacobian = staticmethod(jacobian)
+RULES.update(residual=_gradients, minimum=_gradients, composite=_composite_gradients)
+_LINEAR = Solver("solve_linear", _find_linear, _linear_residual)
+_FOUND = Solver("implicit", lambda residual, solution, params: solution(*params), _residual)
+_GIVEN = Solver("implicit", lambda residual, solution, params: solution, _residual)

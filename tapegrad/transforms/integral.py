@@ -1,0 +1,74 @@
+"""integral: what a quadrature computes is differentiated by its integrand and its limits (Leibniz's rule), not point by point.
+
+The derivative by what the integrand reads is the integral of its gradient, all numbers in one: a call of a solver again, of which there is a
+derivative likewise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.ops.solver import RULES, Limits, Solver
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import refused
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.implicit import pulled
+from tapegrad.tree.flatten import flatten
+
+ACCURACY = 1e-10  # of the integrals that are derivatives
+
+
+class Integrand:
+    """An integrand as a function of what the solver was given."""
+
+    def __init__(self, solver: Solver, x: Any) -> None:
+        self.solver, self.x = solver, x
+
+    def __call__(self, given: Any) -> Any:
+        return as_array(self.solver.residual(self.x, *given))
+
+
+def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+    leaves: list[Any] = []
+    into = flatten(given, "", leaves, [])
+    limits: Limits = solver.limits(*given)  # type: ignore[misc]
+    shapes = [shape_of(leaves[i]) for i in wrt]
+    sizes = [math.prod(shape) for shape in shapes]
+    total = _PULLED(solver, dy, given, tuple(wrt), limits)
+    ends = np.cumsum([0, *sizes])
+    found = [ops.reshape(total[start:end], shape) for start, end, shape in zip(ends, ends[1:], shapes)]
+    at: Limits = solver.limits(*into.build(list(range(len(leaves)))))  # type: ignore[misc]  # the places of the limits
+    for sign, x, place in ((-1.0, limits.a, at.a), (1.0, limits.b, at.b)):
+        if place in wrt and math.isfinite(plain(x)):
+            found[wrt.index(place)] = found[wrt.index(place)] + sign * ops.sum(dy * as_array(solver.residual(x, *given)))
+    return found
+
+
+def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
+    """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
+    tape = record(Integrand(solver, x), (given,), {}, DEFAULT, grad=True, replays=False)
+    dxs = pulled(tape, dy, {i + 1 for i in map(plain, wrt)})
+    flat = [ops.reshape(dx, (math.prod(shape_of(dx)),)) if isinstance(dx, (np.ndarray, np.generic, Traced)) else np.ones(1) * dx for dx in dxs]
+    return ops.concat(*flat, axis=0) if len(flat) > 1 else flat[0]
+
+
+def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
+    from scipy.integrate import quad_vec
+    found, _, info = quad_vec(lambda x: _pulled(x, solver, dy, given, wrt, limits), limits.a, limits.b, epsabs=ACCURACY, epsrel=ACCURACY,
+                              norm="max", points=limits.points, full_output=True)
+    if not info.success and info.status != 2:  # rounding is no failure
+        raise refused(solver.name, f"the integral of the integrand's gradient has not converged: {info.message}", "fewer singularities, or points=")
+    return found
+
+
+_PULLED = Solver("integral_of_gradient", _find, _pulled, "integral", limits=lambda solver, dy, given, wrt, limits: limits)
+RULES.update(integral=_gradients)
