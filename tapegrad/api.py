@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tapegrad.transforms.integral  # noqa: F401  (gives integrals their rule)
+import tapegrad.transforms.ode  # noqa: F401  (gives differential equations theirs)
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does

@@ -11,8 +11,9 @@ from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
-from tapegrad.tree.copies import apart
+from tapegrad.tree.copies import apart, check_apart
 from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, leaves_of
+from tapegrad.tree.nodes import Closure
 
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
@@ -33,7 +34,8 @@ class Solver:
 
     `find(*given)` is called on plain values, at every replay anew. With the kind "residual" it returns x where `residual(x, *given)` is zero; with
     "minimum", where that, a real number, is stationary; with "integral", the integral of it over x between the `limits(*given)`; with "composite",
-    what `residual(*given)` computes in ops. With `facts` it returns a tuple of that, and of what else it says, which is constant to every gradient.
+    what `residual(*given)` computes in ops; with "ode", of a start, a vector, and times, the values there, a row each, where `residual(t, y, *rest)` of
+    the rest that is given is the slope. With `facts` it returns a tuple of that, and of what else it says, which is constant to every gradient.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
@@ -63,7 +65,10 @@ class Solver:
         held, memo = duplicates(list(leaves)), dict[int, Any]()
         before = duplicates(held)
         given = into.build(held, memo)
-        with apart(f"by a function that {self.name} calls"):
+        with apart(f"a function that {self.name} calls"):
+            for part in into.seen.values():
+                if type(part) is Closure:
+                    check_apart(part.prototype)
             found = self.find(*given)
         if any(is_memory(x) and not _same(x, then) for x, then in zip(held, before)) or _rebound(into, held, memo):
             raise MutationError(f"a function that {self.name} calls changes what it captured, or its arguments", user_location(),

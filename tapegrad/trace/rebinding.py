@@ -20,7 +20,7 @@ from tapegrad.trace import redirection
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
 from tapegrad.trace.replacement import interposition
-from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, current, running
+from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, check_apart, current, running
 from tapegrad.tree.flatten import FOREIGN_PACKAGES, Reached, Walk, is_empty
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance
@@ -287,6 +287,7 @@ def _id(x: Any) -> int:
 def _run(fn: FunctionType, code: CodeType, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function; in a thread that traces, one with the same code that reads copies."""
     if not running.tracers:
+        check_apart(fn)
         new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
         new.__kwdefaults__ = fn.__kwdefaults__
         return new(*args, **kwargs)

@@ -48,12 +48,14 @@ class Interposition:
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
+        running.open.append(tracer)
         ends = [listen(tracer) for listen in LISTENERS]
 
         def leave() -> None:
             for end in reversed(ends):
                 end()
             running.tracers = outer
+            running.open.remove(tracer)
             with _lock:
                 for holder in reversed(holders):
                     self.restore_held(holder)

@@ -117,6 +117,12 @@ def pulled(tape: Tape, seed: Any, places: Collection[int]) -> list[Any]:
     return [taken(cot, x.id, x.val) for k, x in enumerate(tape.inputs) if k in places]
 
 
+def flat(dxs: Sequence[Any]) -> Any:
+    """Return gradients as one vector."""
+    parts = [ops.reshape(dx, (math.prod(shape_of(dx)),)) if dtype_of(dx) is not None else np.ones(1) * dx for dx in dxs]
+    return ops.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+
 def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
     unknowns = Unknowns(y)
     if not unknowns.size:
@@ -167,8 +173,9 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
     """Return w, unless a Newton step would still change the solution."""
     most, size = np.abs(step).max(), np.abs(u).max()
     if not most <= TOLERANCE * max(size, 1.0 if solver.kind == "minimum" else TOLERANCE):  # not a number either
-        raise refused(solver.name, f"the solution {'is no optimum inside the bounds' if solver.kind == 'minimum' else 'does not solve the equations'}: "
-                      f"a Newton step changes it by {most:.2g}", "a closer tolerance or more iterations; at a bound, the value of that bound instead")
+        raise refused(solver.name, f"its solution {'is no optimum inside the bounds' if solver.kind == 'minimum' else 'does not solve the equations'}: "
+                      f"a Newton step changes it by {most:.2g}", "a closer tolerance or more iterations" +
+                      ("; at a bound, the value of that bound" if solver.kind == "minimum" else ""))
     return w
 
 

@@ -17,11 +17,10 @@ from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import RULES, Limits, Solver
-from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import pulled
+from tapegrad.transforms.implicit import flat, pulled
 from tapegrad.tree.flatten import flatten
 
 ACCURACY = 1e-10  # of the integrals that are derivatives
@@ -56,9 +55,7 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
 def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
     tape = record(Integrand(solver, x), (given,), {}, DEFAULT, grad=True, replays=False)
-    dxs = pulled(tape, dy, {i + 1 for i in map(plain, wrt)})
-    flat = [ops.reshape(dx, (math.prod(shape_of(dx)),)) if isinstance(dx, (np.ndarray, np.generic, Traced)) else np.ones(1) * dx for dx in dxs]
-    return ops.concat(*flat, axis=0) if len(flat) > 1 else flat[0]
+    return flat(pulled(tape, dy, {i + 1 for i in map(plain, wrt)}))
 
 
 def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:

@@ -21,7 +21,8 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
-        self.aside: list[tuple[list[Any], str]] = []  # tracers that are set aside while plain code runs, and who must not read what they copied
+        self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
+        self.aside: list[tuple[list[Any], str]] = []  # those that are set aside while plain code runs, and whose code that is
 
 
 running = _Running()
@@ -38,10 +39,7 @@ class Refused:
 
 def current(x: Any) -> Any:
     """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace inside; `x` itself elsewhere."""
-    for tracers, reader in running.aside:
-        if any(id(x) in tracer.copies for tracer in tracers):
-            raise MutationError(f"an object that the trace has a copy of is read {reader}, by another name than that of the argument", user_location(),
-                                "read it by the argument's name, or pass it to that function")
+    check_apart(x)
     for tracer in running.tracers:
         if tracer.copies:
             found = tracer.copies.get(id(x))
@@ -54,15 +52,24 @@ def current(x: Any) -> Any:
 
 
 @contextlib.contextmanager
-def apart(reader: str) -> Iterator[None]:
-    """Run plain code in no trace: the objects that the traces of this thread have copied are not to be read there by their own names."""
+def apart(whose: str) -> Iterator[None]:
+    """Run plain code in no trace: what the traces of this thread have copied is not to be read there by other names."""
     tracers, running.tracers = running.tracers, []
-    running.aside.append((tracers, reader))
+    running.aside.append((list(running.open), whose))
     try:
         yield
     finally:
         running.aside.pop()
         running.tracers = tracers
+
+
+def check_apart(x: Any) -> None:
+    """Refuse an object, or a function that leads to one, of which a trace that is set aside has a copy: its gradient would be lost."""
+    for tracers, whose in running.aside:
+        for tracer in tracers:
+            if id(x) in tracer.copies or (tracer.rerouting is not None and any(fn is x for fn in tracer.rerouting.functions)):
+                raise MutationError(f"{whose} reads by another name what is an argument too, or was captured", user_location(),
+                                    "read it through the argument, or pass it on in args=")
 
 
 def class_of(x: Any) -> type:

@@ -1,4 +1,4 @@
-"""scipy.integrate: rules of quadrature, and integrals, which are differentiated as such; the solvers of differential equations are refused."""
+"""scipy.integrate: rules of quadrature, and integrals, which are differentiated as such."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.integrate as si
 
+import tapegrad.frontends.scipy.ode  # noqa: F401  (the differential equations)
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import shape_of
@@ -161,7 +162,7 @@ def tplquad(*args: Any, **kwargs: Any) -> Any:
     return nquad(given.pop("func"), ranges, args=given.pop("args", ()), opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
 
 
-refuse(si.odeint, si.solve_ivp, si.solve_bvp, why="the steps of the solver depend on values", derivative=True,
-       try_="write the steps of the solver in NumPy, as a loop: they are recorded")
+refuse(si.solve_bvp, why="the steps of the solver depend on values", derivative=True,
+       try_="an initial value problem, of which scipy.optimize.root finds the start: both are differentiable")
 refuse(si.quad_vec, why="it runs other code on plain numbers", derivative=True,
        try_="a fixed rule: np.polynomial.legendre.leggauss gives nodes and weights, and the sum is recorded")

@@ -1,0 +1,104 @@
+"""scipy.integrate's differential equations.
+
+The methods of `solve_ivp` that are Python code are traced step by step, with what they do about the size of the steps: their gradient is that of
+the very numbers that they return. LSODA, which is C, and `odeint` are differentiated by the equation that they solve.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import signature
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.integrate as si
+import scipy.optimize as so
+from scipy.integrate._ivp import ivp, radau
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array
+from tapegrad.numbers.formatting import plain
+from tapegrad.ops.solver import Solver
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, refused
+
+_SIGNATURE = signature(si.odeint)  # while a trace runs it has other code
+
+
+def _slope(t: Any, y: Any, given: dict[str, Any]) -> Any:
+    args = given.get("args", ())
+    return given["func"](*((t, y) if plain(given.get("tfirst")) else (y, t)), *(args if isinstance(args, tuple) else (args,)))
+
+
+def _odeint(start: Any, times: Any, given: dict[str, Any]) -> Any:
+    y, info = si.odeint(y0=start, t=times, **{**given, "full_output": True})
+    if info["message"] != "Integration successful.":
+        raise refused("odeint", f"it has not reached the last time: {info['message']}", "closer tolerances, or mxstep=")
+    return y
+
+
+_ODEINT = Solver("odeint", _odeint, _slope, "ode")
+
+
+@means(si.odeint)
+def odeint(*args: Any, **kwargs: Any) -> Any:
+    given = dict(_SIGNATURE.bind(*args, **kwargs).arguments)
+    if given.get("full_output"):
+        raise refused("odeint with full_output", "of it only the solution is on a tape", "a call without full_output")
+    start, times = (_vector(given.pop(name)) for name in ("y0", "t"))
+    return _ODEINT(start, times, given)
+
+
+def _vector(x: Any) -> Any:
+    x = as_array(x)
+    return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x, float))
+
+
+# -- what the methods in Python ask of the trace
+
+
+def _event(event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Any) -> Any:
+    return so.brentq(lambda s: _at(s, event, kind, parts, t_old, t), t_old, t, xtol=4 * ivp.EPS, rtol=4 * ivp.EPS)
+
+
+def _at(s: Any, event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Any) -> Any:
+    sol = object.__new__(kind)
+    vars(sol).update(parts)
+    return event(s, sol(s))
+
+
+_EVENT = Solver("event", _event, _at)
+
+
+@means(ivp.solve_event_equation)
+def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Any) -> Any:
+    """Return when an event happens: the polynomial that runs through the steps is taken apart, so that its coefficients are seen."""
+    return _EVENT(event, type(sol), vars(sol), t_old, t)
+
+
+def _with(fn: Any, **names: Any) -> Any:
+    """Return a function of SciPy's that finds something else by some of its global names."""
+    made = FunctionType(fn.__code__, {**fn.__globals__, **names}, fn.__name__, fn.__defaults__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
+
+
+_collocation = radau.solve_collocation_system
+_asking = _with(_collocation, **{name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")})
+_solve_ivp = _with(si.solve_ivp, float=lambda x: x if isinstance(x, Traced) else float(x))
+
+
+@means(_collocation)
+def solve_collocation_system(*args: Any) -> Any:
+    """Solve the equations of a step of Radau's as SciPy does, whose `T.dot(W)`, of a plain array, asks nobody."""
+    return _asking(*args)
+
+
+@means(si.solve_ivp)
+def solve_ivp(*args: Any, **kwargs: Any) -> Any:
+    """Run SciPy's Python code on traced values, the ends of the time among them."""
+    if (args[3] if len(args) > 3 else kwargs.get("method")) in ("LSODA", si.LSODA):
+        raise refused("solve_ivp with LSODA", "its steps are made by compiled code",
+                      "scipy.integrate.odeint, which is LSODA as well; or method=\"BDF\" or \"Radau\", which are traced")
+    return _solve_ivp(*args, **kwargs)
