@@ -32,7 +32,8 @@ class Limits(NamedTuple):
 class Solver:
     """A function of nested values, among them the user's functions with what these captured, that finds a number or an array.
 
-    `find(*given)` is called on plain values, at every replay anew. With the kind "residual" it returns x where `residual(x, *given)` is zero; with
+    `find(*given)` is called on plain values, at every replay anew. With the kind "residual" it returns x where `residual(x, *given)` is zero, and
+    `adjoint(x, dx, *given)`, if there is one, solves (dr/dx)ᴴ w = dx; with
     "minimum", where that, a real number, is stationary; with "integral", the integral of it over x between the `limits(*given)`; with "composite",
     what `residual(*given)` computes in ops; with "ode", of a start, a vector, and times, the values there, a row each, where `residual(t, y, *rest)` of
     the rest that is given is the slope. With `facts` it returns a tuple of that, and of what else it says, which is constant to every gradient.
@@ -41,8 +42,9 @@ class Solver:
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
 
     def __init__(self, name: str, find: Callable[..., Any], residual: Callable[..., Any], kind: str = "residual", facts: bool = False,
-                 limits: Callable[..., Limits] | None = None) -> None:
-        self.name, self.find, self.residual, self.kind, self.facts, self.limits = name, find, residual, kind, facts, limits
+                 limits: Callable[..., Limits] | None = None, adjoint: Callable[..., Any] | None = None) -> None:
+        self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
+        self.limits, self.adjoint = limits, adjoint
         self.op = Op(name, self.run, dynamic=True, torch=self.run)
         self.op.rr = self._forward
 

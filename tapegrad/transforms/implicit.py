@@ -124,6 +124,9 @@ def flat(dxs: Sequence[Any]) -> Any:
 
 
 def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+    if solver.adjoint is not None:
+        tape = record(Residual(solver, y), (given,), {}, DEFAULT, grad=True, replays=False)
+        return pulled(tape, -solver.adjoint(y, dy, *given), {i + 1 for i in wrt})
     unknowns = Unknowns(y)
     if not unknowns.size:
         return [ZERO] * len(wrt)
@@ -132,18 +135,18 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
     return pulled(tape, -w, {i + 2 for i in wrt})
 
 
-class Composite:
-    """What a solver computes, written in ops, as a function of what it was given."""
+class Residual:
+    """What a solver solves, or an integral is of, as a function of what it was given, for one x."""
 
-    def __init__(self, solver: Solver) -> None:
-        self.solver = solver
+    def __init__(self, solver: Solver, *x: Any) -> None:
+        self.solver, self.x = solver, x
 
     def __call__(self, given: Any) -> Any:
-        return self.solver.residual(*given)
+        return as_array(self.solver.residual(*self.x, *given))
 
 
 def _composite_gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
-    return pulled(record(Composite(solver), (given,), {}, DEFAULT, grad=True, replays=False), dy, {i + 1 for i in wrt})
+    return pulled(record(Residual(solver), (given,), {}, DEFAULT, grad=True, replays=False), dy, {i + 1 for i in wrt})
 
 
 def _traced(equations: Equations, u: Any, given: Any) -> Tape:

@@ -20,20 +20,11 @@ from tapegrad.ops.solver import RULES, Limits, Solver
 from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import flat, pulled
+from tapegrad.transforms.implicit import Residual, flat, pulled
+from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import flatten
 
 ACCURACY = 1e-10  # of the integrals that are derivatives
-
-
-class Integrand:
-    """An integrand as a function of what the solver was given."""
-
-    def __init__(self, solver: Solver, x: Any) -> None:
-        self.solver, self.x = solver, x
-
-    def __call__(self, given: Any) -> Any:
-        return as_array(self.solver.residual(self.x, *given))
 
 
 def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -54,13 +45,13 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
 
 def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
-    tape = record(Integrand(solver, x), (given,), {}, DEFAULT, grad=True, replays=False)
+    tape = record(Residual(solver, x), (given,), {}, DEFAULT, grad=True, replays=False)
     return flat(pulled(tape, dy, {i + 1 for i in map(plain, wrt)}))
 
 
 def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     from scipy.integrate import quad_vec
-    found, _, info = quad_vec(lambda x: _pulled(x, solver, dy, given, wrt, limits), limits.a, limits.b, epsabs=ACCURACY, epsrel=ACCURACY,
+    found, _, info = quad_vec(Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits)), limits.a, limits.b, epsabs=ACCURACY, epsrel=ACCURACY,
                               norm="max", points=limits.points, full_output=True)
     if not info.success and info.status != 2:  # rounding is no failure
         raise refused(solver.name, f"the integral of the integrand's gradient has not converged: {info.message}", "fewer singularities, or points=")

@@ -20,6 +20,7 @@ from tapegrad.ops.solver import RULES, Solver
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
+from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import leaves_of
 
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
@@ -75,7 +76,7 @@ def _unknowns(length: int, size: int) -> int:
 
 def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
     from scipy.integrate import odeint
-    return odeint(_slope, start, times, args=(solver, params, rest), tfirst=True)
+    return odeint(Repeated(lambda t, z: _slope(t, z, solver, params, rest)), start, times, tfirst=True)
 
 
 _SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode")

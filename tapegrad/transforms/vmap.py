@@ -254,7 +254,7 @@ class _Axes:
         found = Found(fn, given, named)
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
-        listener = _Listener()
+        listener = Listener()
         running.observers = [*running.observers, listener]
         try:
             tape = record(fn, given, named, DEFAULT)
@@ -359,7 +359,7 @@ class _Axes:
         return permute_dims(x, axes=(*range(1, axis + 1), 0, *range(axis + 1, ndim)))
 
 
-class _Listener:
+class Listener:
     """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced
     values, their text, and numbers that torch draws in a trace inside, or beside one around.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.linalg import _adjoint as adjoint
+from tapegrad.ops.solver import Solver
 from tapegrad.ops.triangular import transposed
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import leave, means, register
@@ -107,6 +109,52 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
     x = as_array(a)
     return ops.solve_sylvester(x, adjoint(x), as_array(q))
 
+
+# -- Riccati's equations, by the linear one that the derivative of their solution solves. Rules: T.-C. Kao, G. Hennequin (2020), Automatic
+# differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, arXiv:2011.11430.
+
+
+def _gain(x: Any, a: Any, b: Any, r: Any, e: Any, s: Any, discrete: bool) -> tuple[Any, Any]:
+    """Return what stands beside the gain in an equation, and the gain."""
+    inner, weight = (ops.matmul(adjoint(b), ops.matmul(x, a)), r + ops.matmul(adjoint(b), ops.matmul(x, b))) if discrete else \
+        (ops.matmul(adjoint(b), x if e is None else ops.matmul(x, e)), r)
+    inner = inner if s is None else inner + adjoint(s)
+    return adjoint(inner), ops.solve(weight, inner)
+
+
+def _riccati(x: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Any:
+    beside, gain = _gain(x, a, b, r, e, s, discrete)
+    xe, ex = (x, x) if e is None else (ops.matmul(x, e), ops.matmul(adjoint(e), x))
+    if discrete:
+        free = ops.matmul(adjoint(a), ops.matmul(x, a)) - (x if e is None else ops.matmul(adjoint(e), xe))
+    else:
+        free = ops.matmul(adjoint(a), xe) + ops.matmul(ex, a)
+    return free - ops.matmul(beside, gain) + q
+
+
+def _riccati_adjoint(x: Any, dx: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Any:
+    """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e, c being the closed loop."""
+    closed = a - ops.matmul(b, _gain(x, a, b, r, e, s, discrete)[1])
+    if e is not None:
+        closed, dx = ops.solve(e, closed), ops.solve(e, adjoint(ops.solve(e, adjoint(dx))))
+    if not discrete:
+        return ops.solve_sylvester(closed, adjoint(closed), dx)
+    eye = np.eye(shape_of(a)[0])
+    over = ops.inv(closed + eye)  # Cayley's transform makes it the continuous equation
+    turned = ops.matmul(over, closed - eye)
+    return ops.solve_sylvester(turned, adjoint(turned), 2 * ops.matmul(over, ops.matmul(dx, adjoint(over))))
+
+
+def _riccati_solver(fn: Any, discrete: bool) -> None:
+    solver = Solver(fn.__name__, lambda *given: fn(*given), partial(_riccati, discrete=discrete), adjoint=partial(_riccati_adjoint, discrete=discrete))
+
+    @means(fn)
+    def solve(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:
+        return solver(*map(as_array, (a, b, q, r, e, s)), balanced)
+
+
+_riccati_solver(sl.solve_continuous_are, discrete=False)
+_riccati_solver(sl.solve_discrete_are, discrete=True)
 
 # -- factors and norms
 
