@@ -7,18 +7,19 @@ from typing import Any, ClassVar, NamedTuple
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import ZERO, Absorbing
+from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
+from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tree.copies import apart, check_apart
 from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, leaves_of
 from tapegrad.tree.nodes import Closure
 
-
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
 RULES: dict[str, Callable[..., list[Any]]] = {}
-"""By the kinds of solvers: `(solver, y, dy, given, wrt) -> gradients` by the leaves in these places of what was given. They trace, and stand above."""
+"""By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace, and so stand above."""
 
 
 class Limits(NamedTuple):
@@ -32,11 +33,15 @@ class Limits(NamedTuple):
 class Solver:
     """A function of nested values, among them the user's functions with what these captured, that finds a number or an array.
 
-    `find(*given)` is called on plain values, at every replay anew. With the kind "residual" it returns x where `residual(x, *given)` is zero, and
-    `adjoint(x, dx, *given)`, if there is one, solves (dr/dx)ᴴ w = dx; with
-    "minimum", where that, a real number, is stationary; with "integral", the integral of it over x between the `limits(*given)`; with "composite",
-    what `residual(*given)` computes in ops; with "ode", of a start, a vector, and times, the values there, a row each, where `residual(t, y, *rest)` of
-    the rest that is given is the slope. With `facts` it returns a tuple of that, and of what else it says, which is constant to every gradient.
+    `find(*given)` is called on plain values, at every replay anew. What it finds is, by the kinds of solvers,
+
+    - "residual": x where `residual(x, *given)` is zero; `adjoint(x, dx, *given)`, if there is one, solves (dr/dx)ᴴ w = dx;
+    - "minimum": x where that, a real number, is stationary;
+    - "integral": the integral of that over x, between the `limits(*given)`;
+    - "composite": what `residual(*given)` computes in ops;
+    - "ode": of a start, a vector, and times, the values there, a row each, `residual(t, y, *rest)` of the rest that is given being the slope.
+
+    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
@@ -58,7 +63,7 @@ class Solver:
         into = flatten(given, "", leaves, labels)
         if any(map(is_generator, leaves)):
             raise refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
-        wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced)])
+        wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced) and has_gradient(leaf)])
         y = self.op(*leaves, into=into, wrt=wrt)
         return (y[0], *map(stop_gradient, y[1:])) if self.facts else y
 
@@ -81,16 +86,18 @@ class Solver:
         return found
 
     def _forward(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> tuple[Any, Any]:
+        leaves = unwrap(leaves)  # the user's functions take tensors as they are
         y = self.op(*leaves, into=into, wrt=wrt)
 
         def solver_pullback(dy: Any) -> tuple[Any, ...]:
             dxs: list[Any] = [ZERO] * len(leaves)
+            dy = unwrap(dy)
             x, dx = (y[0], dy[0]) if self.facts else (y, dy)
             if wrt and not (dx is None or isinstance(dx, Absorbing)):
                 for i, found in zip(wrt, RULES[self.kind](self, x, dx, into.build(list(leaves)), wrt)):
                     dxs[i] = found
-            return tuple(dxs)
-        return y, solver_pullback
+            return wrap(tuple(dxs))  # type: ignore[no-any-return]
+        return wrap(y), solver_pullback
 
 
 def _rebound(into: Structure, held: list[Any], memo: dict[int, Any]) -> bool:

@@ -25,6 +25,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
 from tapegrad.ops.loop import Loop
+from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import OPS, Cotangents, JointPullback, Op, Pullback
 from tapegrad.rules.user import rrule
 from tapegrad.store.format import (
@@ -279,6 +280,8 @@ class Writer:
         name = getattr(x, "__name__", "")
         if isinstance(x, Op) and type(x) is not Op:
             raise Unsaved(f"{name}, a function of torch's")
+        if isinstance(x, Op) and isinstance(getattr(x.impl, "__self__", None), Solver):
+            raise Unsaved(f"{name}, a solver of what functions of the program's say")
         if isinstance(x, Op):
             return ["op", name] if OPS.get(name) is x else ["given", handed_name(x)]
         if isinstance(x, type):

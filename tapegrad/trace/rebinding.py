@@ -20,7 +20,7 @@ from tapegrad.trace import redirection
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
 from tapegrad.trace.replacement import interposition
-from tapegrad.tree.copies import CODE, Attribute, Refused, class_of, check_apart, current, running
+from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, running
 from tapegrad.tree.flatten import FOREIGN_PACKAGES, Reached, Walk, is_empty
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance

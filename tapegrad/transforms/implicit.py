@@ -15,9 +15,11 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import ArgumentError
+from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.frontends.common import as_array
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import is_tensor, on_host
 from tapegrad.ops.solver import RULES, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.op import Op
@@ -31,6 +33,7 @@ from tapegrad.tree.flatten import is_leaf
 
 DENSE = 512  # unknowns, above which no matrix is made of the derivative
 FEW = 3  # rows of it, below which it does not pay to make them in one batch
+MOST_CONDITION = 1e13  # of a matrix that is inverted
 TOLERANCE = 1e-3  # what a Newton step may change of a solution
 
 
@@ -163,26 +166,36 @@ def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
     if math.prod(shape_of(dy)) > DENSE:
         return _LINEAR(solver, y, given, dy)
     rows, rest, single = _jacobian(tape, dy), tape.result.val, not shape_of(dy)  # type: ignore[union-attr]
-    if single and not plain(rows):
-        raise _singular(solver)
-    try:
-        w, step = (dy / rows, rest / rows) if single else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
-    except np.linalg.LinAlgError:
-        raise _singular(solver) from None
+    rows = _regular(rows, solver=solver)
+    w, step = (dy / rows, rest / rows) if single else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
     return _settled(w, step, tape.inputs[1].val, solver=solver)
+
+
+def _check_regular(rows: Any, solver: Solver) -> Any:
+    """Return a matrix, or a number, of which there is an inverse, in whatever units its rows and columns are."""
+    scaled = np.atleast_2d(rows)
+    with np.errstate(all="ignore"):
+        for axis in (0, 1):
+            scaled = scaled / np.abs(scaled).max(axis, keepdims=True)
+    if not (np.isfinite(scaled).all() and np.linalg.cond(scaled) < MOST_CONDITION):
+        raise refused(solver.name, "the derivative of what it solves is singular at the solution, which has no derivative there",
+                      "a problem of which each solution stands alone")
+    return rows
 
 
 def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
     """Return w, unless a Newton step would still change the solution."""
     most, size = np.abs(step).max(), np.abs(u).max()
-    if not most <= TOLERANCE * max(size, 1.0 if solver.kind == "minimum" else TOLERANCE):  # not a number either
-        raise refused(solver.name, f"its solution {'is no optimum inside the bounds' if solver.kind == 'minimum' else 'does not solve the equations'}: "
-                      f"a Newton step changes it by {most:.2g}", "a closer tolerance or more iterations" +
-                      ("; at a bound, the value of that bound" if solver.kind == "minimum" else ""))
+    minimum = solver.kind == "minimum"
+    if not most <= TOLERANCE * max(size, 1.0 if minimum else TOLERANCE):  # not a number either
+        raise refused(solver.name, f"its solution {'is no optimum inside the bounds' if minimum else 'does not solve the equations'}: "
+                      f"a Newton step changes it by {most:.2g}",
+                      f"a closer tolerance or more iterations{'; at a bound, the value of that bound' if minimum else ''}")
     return w
 
 
-_settled = Op("settled", _check_step, (lambda dy, _y, _w, _step, _u, solver: dy, None, None), linear=(0,), torch=_check_step)
+_regular = Op("regular", _check_regular, (lambda dy, _y, _rows, solver: dy,), linear=(0,), torch=on_host(_check_regular))
+_settled = Op("settled", _check_step, (lambda dy, _y, _w, _step, _u, solver: dy, None, None), linear=(0,), torch=on_host(_check_step))
 
 
 def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
@@ -191,8 +204,8 @@ def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
         return pulled(tape, seed, {place})[0]
     if not shape_of(y):
         return row(1.0)
-    size = shape_of(y)[0]
-    units = np.eye(size, dtype=dtype_of(y))
+    size, x = shape_of(y)[0], plain(y)
+    units = torch.eye(size, dtype=x.dtype, device=x.device) if is_tensor(x) else np.eye(size, dtype=dtype_of(y))
     return vmap(row)(units) if size >= FEW else ops.stack(*map(row, units), axis=0)
 
 
@@ -200,11 +213,6 @@ def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
     """Return the derivative of a function that takes and returns a vector: a row for each number that it returns."""
     tape = record(f, (x,), {}, DEFAULT, grad=True, replays=False)
     return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # type: ignore[union-attr]  # behind what f captured
-
-
-def _singular(solver: Solver) -> Exception:
-    return refused(solver.name, "the derivative of what it solves is singular at the solution, which has no derivative there",
-                   "a problem of which each solution stands alone")
 
 
 # -- many unknowns: the linear system is solved by products with the derivative, and that is a solver as well
@@ -234,8 +242,21 @@ def _residual(x: Any, residual: Any, solution: Any, params: Any) -> Any:
     return residual(x, *params)
 
 
+def _solution(x: Any, residual: Any, params: Any) -> Any:
+    """Return a solution as a number or an array that has derivatives, lists and integers made so, once the residual has shown what it reads."""
+    x = _inexact(x)
+    residual(x, *params)
+    return x
+
+
+def _inexact(x: Any) -> Any:
+    if isinstance(x, (list, tuple)) or (isinstance(x, np.ndarray) and x.dtype.kind in "biu"):
+        return np.asarray(x, float)
+    return float(x) if isinstance(x, (int, np.integer)) else x
+
+
 Solver.jacobian = staticmethod(jacobian)
 RULES.update(residual=_gradients, minimum=_gradients, composite=_composite_gradients)
 _LINEAR = Solver("solve_linear", _find_linear, _linear_residual)
-_FOUND = Solver("implicit", lambda residual, solution, params: solution(*params), _residual)
-_GIVEN = Solver("implicit", lambda residual, solution, params: solution, _residual)
+_FOUND = Solver("implicit", lambda residual, solution, params: _solution(solution(*params), residual, params), _residual)
+_GIVEN = Solver("implicit", lambda residual, solution, params: _solution(solution, residual, params), _residual)

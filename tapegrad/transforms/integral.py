@@ -20,7 +20,8 @@ from tapegrad.ops.solver import RULES, Limits, Solver
 from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import Residual, flat, pulled
+from tapegrad.transforms.implicit import flat, pulled
+from tapegrad.transforms.jumps import check_jumps
 from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import flatten
 
@@ -45,8 +46,20 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
 
 def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
-    tape = record(Residual(solver, x), (given,), {}, DEFAULT, grad=True, replays=False)
-    return flat(pulled(tape, dy, {i + 1 for i in map(plain, wrt)}))
+    tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
+    places = {i + 2 for i in map(plain, wrt)}
+    check_jumps(solver.name, tape, {1}, places, try_="two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only")
+    return flat(pulled(tape, dy, places))
+
+
+class _Integrand:
+    """An integrand as a function of x and of what the solver was given."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+
+    def __call__(self, x: Any, given: Any) -> Any:
+        return as_array(self.solver.residual(x, *given))
 
 
 def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:

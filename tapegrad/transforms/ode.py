@@ -20,6 +20,7 @@ from tapegrad.ops.solver import RULES, Solver
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
+from tapegrad.transforms.jumps import check_jumps
 from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import leaves_of
 
@@ -61,8 +62,10 @@ def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> 
     size = sum(math.prod(shape_of(leaves_of(rest)[plain(i) - 2])) for i in params)
     n = _unknowns(shape_of(z)[0], size)
     y, s = z[:n], ops.reshape(z[n:], (n, n + size))
-    tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True, replays=False)
-    rows = [pulled(tape, unit, {1, *(plain(i) for i in params)}) for unit in np.eye(n)]
+    tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True)
+    places = {1, *map(plain, params)}
+    check_jumps(solver.name, tape, places, try_="scipy.integrate.solve_ivp with method=\"BDF\" or \"Radau\", whose steps are traced")
+    rows = [pulled(tape, unit, places) for unit in np.eye(n)]
     ds = ops.matmul(ops.stack(*[row[0] for row in rows], axis=0), s)
     if params:
         ds = ds + ops.concat(np.zeros((n, n)), ops.stack(*[flat(row[1:]) for row in rows], axis=0), axis=1)

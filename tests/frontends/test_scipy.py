@@ -158,13 +158,28 @@ def test_a_formula_that_cannot_be_recorded_raises() -> None:
         tg.grad(ss.gamma.cdf, 1.5, 2.5)
 
 
+# -- Riccati's equations
+
+STATE, COST = draw(3, 3, seed=4), draw(3, 3, seed=5)
+
+
+@pytest.mark.parametrize("solve", [sl.solve_continuous_are, sl.solve_discrete_are])
+def test_riccati_equations(solve: Callable[..., Any]) -> None:
+    def hermitian(x: Any) -> Any:
+        return (x + x.conj().T) / 2
+    q, r, e, s = COST @ COST.T + np.eye(3), np.array([[2.0, 0.3], [0.3, 1.0]]), np.eye(3) + 0.1 * COST, 0.1 * B
+    check(lambda a, b, q, r: solve(a, b, hermitian(q), hermitian(r)), STATE, B, q, r)
+    check(lambda a, b, q, r, s: solve(a, b, hermitian(q), hermitian(r), None, s), STATE, B, q, r, s, order=1)
+    check(lambda a, b, q, r, e, s: solve(a, b, hermitian(q), hermitian(r), e, s), STATE, B, q, r, e, s, order=1)
+    spread = [x + 0.1j * draw(*x.shape, seed=k) for k, x in enumerate((STATE, B, q, r, e, s))]
+    check(lambda a, b, q, r, e, s: np.abs(solve(a, b, hermitian(q), hermitian(r), e, s)) ** 2, *spread, order=1)
+
+
 # -- what is refused
 
 
 @pytest.mark.parametrize("f", [
-    lambda x: si.odeint(lambda y, t: -y, x, [0.0, 1.0]).sum(), lambda x: si.odeint(lambda y, t: -x * y, 1.0, [0.0, 1.0]).sum(),
-    lambda x: si.solve_ivp(lambda t, y: -x * y, (0.0, 1.0), [1.0]).y.sum(), lambda x: si.quad(lambda t: x * t, 0.0, 1.0)[0],
-    lambda x: so.minimize(lambda z: (z - x) ** 2, 0.0).x[0], lambda x: so.brentq(lambda z: z - x, 0.0, 9.0), lambda x: so.root(lambda z: z - x, 0.0).x[0],
+    lambda x: si.solve_bvp(lambda t, y: -x * y, lambda a, b: a, np.linspace(0, 1, 5), np.ones((1, 5))).y.sum(), lambda x: so.linprog([x, 1.0]).x[0],
     lambda x: sg.fftconvolve(np.ones(2) * x, np.ones(2), axes=0).sum(), lambda x: sl.eigh(A, b=x * S)[0].sum(), lambda x: sl.pinv(x * A, atol=1.0).sum(),
     lambda x: sg.convolve2d(A * x, A, boundary="wrap").sum(), lambda x: sl.qr(x * A, pivoting=True)[0].sum(), lambda x: sl.block_diag(A[None] * x).sum(),
 ])

@@ -146,7 +146,8 @@ def _riccati_adjoint(x: Any, dx: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s:
 
 
 def _riccati_solver(fn: Any, discrete: bool) -> None:
-    solver = Solver(fn.__name__, lambda *given: fn(*given), partial(_riccati, discrete=discrete), adjoint=partial(_riccati_adjoint, discrete=discrete))
+    solver = Solver(fn.__name__, lambda *given: fn(*given), partial(_riccati, discrete=discrete),
+                    adjoint=partial(_riccati_adjoint, discrete=discrete))
 
     @means(fn)
     def solve(a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True) -> Any:

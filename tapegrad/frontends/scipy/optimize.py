@@ -16,13 +16,14 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means, refuse, refused
 
-SIGNATURES = {fn: signature(fn) for fn in (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748, so.newton, so.root_scalar, so.root, so.fsolve,
-                                            so.fixed_point, so.minimize, so.minimize_scalar, so.least_squares, so.curve_fit)}  # while a trace runs they have other code
+SOLVERS = (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748, so.newton, so.root_scalar, so.root, so.fsolve, so.fixed_point, so.minimize,
+           so.minimize_scalar, so.least_squares, so.curve_fit)
+SIGNATURES = {fn: signature(fn) for fn in SOLVERS}  # while a trace runs they have other code
 Named = dict[str, Any]
 """The arguments of a call of a solver, by their names."""
 
-STEPS = frozenset(["nit", "nfev", "njev", "nhev", "iterations", "function_calls", "flag", "method", "message", "status", "jac", "hess", "hess_inv", "grad",
-                   "lowest_optimization_result", "final_simplex", "direc", "optimality", "qtf", "r"])
+STEPS = frozenset(["nit", "nfev", "njev", "nhev", "iterations", "function_calls", "flag", "method", "message", "status", "jac", "hess", "hess_inv",
+                   "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf", "r"])
 
 
 class Found(so.OptimizeResult):  # type: ignore[misc]

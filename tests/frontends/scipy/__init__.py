@@ -1,0 +1,1 @@
+"""Tests of tracing what SciPy's solvers are called on."""
