@@ -1,12 +1,16 @@
-"""solver: a function that searches for its result, as one call on a tape, whose derivative follows from what it solves."""
+"""solver: a function that searches for its result, one call on a tape: its derivative follows from what it solves."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import ZERO, Absorbing
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
@@ -19,7 +23,8 @@ from tapegrad.tree.nodes import Closure
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
 RULES: dict[str, Callable[..., list[Any]]] = {}
-"""By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace, and so stand above."""
+"""By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace,
+and so stand above."""
 
 
 class Limits(NamedTuple):
@@ -31,23 +36,32 @@ class Limits(NamedTuple):
 
 
 class Solver:
-    """A function of nested values, among them the user's functions with what these captured, that finds a number or an array.
+    """A function of nested values, the user's functions with what they captured among them: it finds a number or array.
 
     `find(*given)` is called on plain values, at every replay anew. What it finds is, by the kinds of solvers,
 
-    - "residual": x where `residual(x, *given)` is zero; `adjoint(x, dx, *given)`, if there is one, solves (dr/dx)ᴴ w = dx;
+    - "residual": x where `residual(x, *given)` is zero; `adjoint(x, dx, *given)`, if any, solves (dr/dx)ᴴ w = dx;
     - "minimum": x where that, a real number, is stationary;
     - "integral": the integral of that over x, between the `limits(*given)`;
     - "composite": what `residual(*given)` computes in ops;
-    - "ode": of a start, a vector, and times, the values there, a row each, `residual(t, y, *rest)` of the rest that is given being the slope.
+    - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
+      given, is the slope.
 
     With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
 
-    def __init__(self, name: str, find: Callable[..., Any], residual: Callable[..., Any], kind: str = "residual", facts: bool = False,
-                 limits: Callable[..., Limits] | None = None, adjoint: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        find: Callable[..., Any],
+        residual: Callable[..., Any],
+        kind: str = "residual",
+        facts: bool = False,
+        limits: Callable[..., Limits] | None = None,
+        adjoint: Callable[..., Any] | None = None,
+    ) -> None:
         self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
         self.limits, self.adjoint = limits, adjoint
         self.op = Op(name, self.run, dynamic=True, torch=self.run)
@@ -61,29 +75,40 @@ class Solver:
         leaves: list[Any] = []
         labels: list[str] = []
         into = flatten(given, "", leaves, labels)
-        if any(map(is_generator, leaves)):
-            raise refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
+        if any(is_generator(plain(leaf)) for leaf in leaves):
+            raise self._refuse_draws()
         wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced) and has_gradient(leaf)])
         y = self.op(*leaves, into=into, wrt=wrt)
         return (y[0], *map(stop_gradient, y[1:])) if self.facts else y
 
     def run(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
-        """Search, outside of every trace. The user's functions are copies, which hold plain values: what they change is refused."""
+        """Search, outside of every trace. The user's functions are copies on plain values: what they change is refused."""
         held, memo = duplicates(list(leaves)), dict[int, Any]()
-        before = duplicates(held)
+        before, drawn = duplicates(held), _state()
         given = into.build(held, memo)
         with apart(f"a function that {self.name} calls"):
             for part in into.seen.values():
                 if type(part) is Closure:
                     check_apart(part.prototype)
             found = self.find(*given)
+        if drawn != _state():
+            raise self._refuse_draws()
         if any(is_memory(x) and not _same(x, then) for x, then in zip(held, before)) or _rebound(into, held, memo):
-            raise MutationError(f"a function that {self.name} calls changes what it captured, or its arguments", user_location(),
-                                "a function that only reads; what it computes can be computed again from the solution")
+            raise MutationError(
+                f"a function that {self.name} calls changes what it captured, or its arguments",
+                user_location(),
+                "a function that only reads; what it computes can be computed again from the solution",
+            )
         if any(isinstance(x, Traced) for x in leaves_of(found)):
-            raise refused(self.name, "a function that it calls reaches a traced value by another way than its arguments and what it captured",
-                          "a closure's variable or args=, not a default or a global")
+            raise refused(
+                self.name,
+                "a function that it calls reaches a traced value by another way than its arguments and captures",
+                "a closure's variable or args=, not a default or a global",
+            )
         return found
+
+    def _refuse_draws(self) -> Exception:
+        return refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
 
     def _forward(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> tuple[Any, Any]:
         leaves = unwrap(leaves)  # the user's functions take tensors as they are
@@ -97,6 +122,7 @@ class Solver:
                 for i, found in zip(wrt, RULES[self.kind](self, x, dx, into.build(list(leaves)), wrt)):
                     dxs[i] = found
             return wrap(tuple(dxs))  # type: ignore[no-any-return]
+
         return wrap(y), solver_pullback
 
 
@@ -108,6 +134,11 @@ def _rebound(into: Structure, held: list[Any], memo: dict[int, Any]) -> bool:
         if key in memo and memo[key].cell_contents is not part.build(held, memo):
             return True
     return False
+
+
+def _state() -> bytes:
+    """Return the state of NumPy's global generator."""
+    return pickle.dumps(np.random.get_state(legacy=False))
 
 
 def _same(x: Any, then: Any) -> bool:

@@ -1,8 +1,8 @@
 """implicit: what a solver finds is differentiated by what it solves, not step by step.
 
-Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system, and pulls its solution back
-through r, traced at the solution: recorded, it is differentiated as anything else, to any order, and its branches are guarded.
-A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15; J. Nocedal, S. Wright, "Numerical Optimization" (2006), for a minimum.
+Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system, and
+pulls its solution back through r, traced at the solution: recorded, it is differentiated as anything else, to any
+order, and its branches are guarded. A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ TOLERANCE = 1e-3  # what a Newton step may change of a solution
 
 
 def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function `(solution, *params)` that returns the solution of `residual(x, *params) = 0`, differentiable by the params.
+    """Return a function `(solution, *params)` that returns x where `residual(x, *params)` is zero, differentiable by the params.
 
-    The solution is found by `solution`, a function of the params: it runs on plain numbers, of which nothing is recorded, and again at every
-    replay. Or it is x itself, of which the gradient is dropped: a Newton loop that was traced is not unrolled. Residual and solution are
-    numbers, arrays or lists, of as many numbers; params may be nested. What `residual` captured is differentiated as well.
+    The solution is found by `solution`, a function of the params: it runs on plain numbers, of which nothing is
+    recorded, and again at every replay. Or it is x itself, of which the gradient is dropped: a Newton loop that was
+    traced is not unrolled. Residual and solution are numbers, arrays or lists, of as many numbers; params may be nested.
+    What `residual` captured is differentiated as well.
     Raises UnknownFunction where the derivative by x is singular, or x is no solution.
 
     >>> import tapegrad as tg
@@ -51,16 +52,19 @@ def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
     ...     while abs(x * x - a) > 1e-12:
     ...         x = (x + a / x) / 2
     ...     return x
-    >>> tg.grad(lambda a: implicit(lambda x, a: x * x - a)(sqrt, a), 4.0)
-    (2.0, (None, 0.25))
+    >>> tg.grad(lambda a: tg.implicit(lambda x, a: x * x - a)(sqrt, a), 9.0)
+    (3.0, (None, 0.16666666666666666))
     """
     if not callable(residual):
-        raise ArgumentError(f"the residual is {residual!r}, no function", None, "tg.implicit(residual)(solution, *params)")
+        raise ArgumentError(
+            f"the residual is {residual!r}, no function", None, "tg.implicit(residual)(solution, *params)"
+        )
 
     def at(solution: Any, *params: Any) -> Any:
         if callable(solution) and not is_leaf(solution):
             return _FOUND(residual, solution, params)
         return _GIVEN(residual, solution, params)
+
     at.__name__ = getattr(residual, "__name__", type(residual).__name__)
     return at
 
@@ -74,7 +78,7 @@ class Unknowns:
         self.size = math.prod(self.shape) * (1 + self.complex)
 
     def vector(self, y: Any) -> Any:
-        """Return the numbers of a solution, of a cotangent of one, or of what is zero there: the real ones before the imaginary ones."""
+        """Return the numbers of a solution, a cotangent of one, or what is zero there: real ones before imaginary ones."""
         size = math.prod(shape_of(y))
         if self.single and size == 1 and not ops.is_complex(y):
             return ops.reshape(y, ()) if shape_of(y) else y
@@ -156,8 +160,11 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
     tape = record(equations, (u, given), {}, DEFAULT, grad=True, replays=False)
     found = tape.result.val  # type: ignore[union-attr]
     if shape_of(found) != shape_of(u):
-        raise refused(equations.solver.name, f"there are {math.prod(shape_of(u))} unknowns, and {math.prod(shape_of(found))} equations",
-                      "as many equations as unknowns")
+        raise refused(
+            equations.solver.name,
+            f"there are {math.prod(shape_of(u))} unknowns, and {math.prod(shape_of(found))} equations",
+            "as many equations as unknowns",
+        )
     return tape
 
 
@@ -167,7 +174,11 @@ def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
         return _LINEAR(solver, y, given, dy)
     rows, rest, single = _jacobian(tape, dy), tape.result.val, not shape_of(dy)  # type: ignore[union-attr]
     rows = _regular(rows, solver=solver)
-    w, step = (dy / rows, rest / rows) if single else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
+    w, step = (
+        (dy / rows, rest / rows)
+        if single
+        else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
+    )
     return _settled(w, step, tape.inputs[1].val, solver=solver)
 
 
@@ -178,9 +189,12 @@ def _check_regular(rows: Any, solver: Solver) -> Any:
         for axis in (0, 1):
             scaled = scaled / np.abs(scaled).max(axis, keepdims=True)
     if not (np.isfinite(scaled).all() and np.linalg.cond(scaled) < MOST_CONDITION):
-        raise refused(solver.name, "the derivative of what it solves is singular at the solution, which has no derivative there",
-                      "a problem of which each solution stands alone")
-    return rows
+        raise refused(
+            solver.name,
+            "the derivative of what it solves is singular at the solution, which has no derivative there",
+            "a problem of which each solution stands alone",
+        )
+    return rows.copy() if isinstance(rows, np.ndarray) else rows
 
 
 def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
@@ -188,20 +202,33 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
     most, size = np.abs(step).max(), np.abs(u).max()
     minimum = solver.kind == "minimum"
     if not most <= TOLERANCE * max(size, 1.0 if minimum else TOLERANCE):  # not a number either
-        raise refused(solver.name, f"its solution {'is no optimum inside the bounds' if minimum else 'does not solve the equations'}: "
-                      f"a Newton step changes it by {most:.2g}",
-                      f"a closer tolerance or more iterations{'; at a bound, the value of that bound' if minimum else ''}")
-    return w
+        raise refused(
+            solver.name,
+            f"its solution {'is no optimum inside the bounds' if minimum else 'does not solve the equations'}: "
+            f"a Newton step changes it by {most:.2g}",
+            f"a closer tolerance or more iterations{'; at a bound, the value of that bound' if minimum else ''}",
+        )
+    return w.copy() if isinstance(w, np.ndarray) else w
 
 
-_regular = Op("regular", _check_regular, (lambda dy, _y, _rows, solver: dy,), linear=(0,), torch=on_host(_check_regular))
-_settled = Op("settled", _check_step, (lambda dy, _y, _w, _step, _u, solver: dy, None, None), linear=(0,), torch=on_host(_check_step))
+_regular = Op(
+    "regular", _check_regular, (lambda dy, _y, _rows, solver: dy,), linear=(0,), torch=on_host(_check_regular)
+)
+_settled = Op(
+    "settled",
+    _check_step,
+    (lambda dy, _y, _w, _step, _u, solver: dy, None, None),
+    linear=(0,),
+    torch=on_host(_check_step),
+)
 
 
 def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
     """Return the derivative of what a tape returns, a number or a vector like y, by the input in a place."""
+
     def row(seed: Any) -> Any:
         return pulled(tape, seed, {place})[0]
+
     if not shape_of(y):
         return row(1.0)
     size, x = shape_of(y)[0], plain(y)
@@ -220,13 +247,21 @@ def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
 
 def _find_linear(solver: Solver, y: Any, given: Any, dy: Any) -> Any:
     from scipy.sparse.linalg import LinearOperator, cg, gmres
+
     unknowns = Unknowns(y)
     tape = _traced(Equations(solver, unknowns), unknowns.vector(y), given)
     product = LinearOperator((dy.size, dy.size), lambda v: pulled(tape, v.ravel(), {1})[0], dtype=dy.dtype)
-    w, failed = cg(product, dy, rtol=1e-12, maxiter=20 * dy.size) if solver.kind == "minimum" else \
-        gmres(product, dy, rtol=1e-12, restart=200, maxiter=20)
+    w, failed = (
+        cg(product, dy, rtol=1e-12, maxiter=20 * dy.size)
+        if solver.kind == "minimum"
+        else gmres(product, dy, rtol=1e-12, restart=200, maxiter=20)
+    )
     if failed:
-        raise refused(solver.name, "the linear system of its derivative was not solved by iteration", "fewer unknowns, or a problem better scaled")
+        raise refused(
+            solver.name,
+            "the linear system of its derivative was not solved by iteration",
+            "fewer unknowns, or a problem better scaled",
+        )
     return w
 
 
@@ -243,7 +278,7 @@ def _residual(x: Any, residual: Any, solution: Any, params: Any) -> Any:
 
 
 def _solution(x: Any, residual: Any, params: Any) -> Any:
-    """Return a solution as a number or an array that has derivatives, lists and integers made so, once the residual has shown what it reads."""
+    """Return a solution as a number or array that has derivatives, once the residual has shown what it reads."""
     x = _inexact(x)
     residual(x, *params)
     return x
@@ -258,5 +293,7 @@ def _inexact(x: Any) -> Any:
 Solver.jacobian = staticmethod(jacobian)
 RULES.update(residual=_gradients, minimum=_gradients, composite=_composite_gradients)
 _LINEAR = Solver("solve_linear", _find_linear, _linear_residual)
-_FOUND = Solver("implicit", lambda residual, solution, params: _solution(solution(*params), residual, params), _residual)
+_FOUND = Solver(
+    "implicit", lambda residual, solution, params: _solution(solution(*params), residual, params), _residual
+)
 _GIVEN = Solver("implicit", lambda residual, solution, params: _solution(solution, residual, params), _residual)

@@ -1,7 +1,7 @@
-"""integral: what a quadrature computes is differentiated by its integrand and its limits (Leibniz's rule), not point by point.
+"""integral: what a quadrature computes is differentiated by its integrand and its limits, by Leibniz's rule.
 
-The derivative by what the integrand reads is the integral of its gradient, all numbers in one: a call of a solver again, of which there is a
-derivative likewise.
+The derivative by what the integrand reads is the integral of its gradient, all numbers in one: a call of a solver
+again, of which there is a derivative likewise.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
     at: Limits = solver.limits(*into.build(list(range(len(leaves)))))  # type: ignore[misc]  # the places of the limits
     for sign, x, place in ((-1.0, limits.a, at.a), (1.0, limits.b, at.b)):
         if place in wrt and math.isfinite(plain(x)):
-            found[wrt.index(place)] = found[wrt.index(place)] + sign * ops.sum(dy * as_array(solver.residual(x, *given)))
+            found[wrt.index(place)] = found[wrt.index(place)] + sign * ops.sum(
+                dy * as_array(solver.residual(x, *given))
+            )
     return found
 
 
@@ -48,7 +50,13 @@ def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], l
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
     tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
     places = {i + 2 for i in map(plain, wrt)}
-    check_jumps(solver.name, tape, {1}, places, try_="two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only")
+    check_jumps(
+        solver.name,
+        tape,
+        {1},
+        places,
+        try_="two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only",
+    )
     return flat(pulled(tape, dy, places))
 
 
@@ -64,12 +72,27 @@ class _Integrand:
 
 def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     from scipy.integrate import quad_vec
-    found, _, info = quad_vec(Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits)), limits.a, limits.b, epsabs=ACCURACY, epsrel=ACCURACY,
-                              norm="max", points=limits.points, full_output=True)
+
+    found, _, info = quad_vec(
+        Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits)),
+        limits.a,
+        limits.b,
+        epsabs=ACCURACY,
+        epsrel=ACCURACY,
+        norm="max",
+        points=limits.points,
+        full_output=True,
+    )
     if not info.success and info.status != 2:  # rounding is no failure
-        raise refused(solver.name, f"the integral of the integrand's gradient has not converged: {info.message}", "fewer singularities, or points=")
+        raise refused(
+            solver.name,
+            f"the integral of the integrand's gradient has not converged: {info.message}",
+            "fewer singularities, or points=",
+        )
     return found
 
 
-_PULLED = Solver("integral_of_gradient", _find, _pulled, "integral", limits=lambda solver, dy, given, wrt, limits: limits)
+_PULLED = Solver(
+    "integral_of_gradient", _find, _pulled, "integral", limits=lambda solver, dy, given, wrt, limits: limits
+)
 RULES.update(integral=_gradients)

@@ -1,5 +1,6 @@
-"""jumps: where a program may jump by what it is integrated over, and the jump moves with a parameter, the integral of its gradient is not the
-gradient of its integral: that has a term of the jump, which nothing on a tape tells.
+"""jumps: where a program jumps by what it is integrated over, and the jump moves with a parameter, a term is missing.
+
+The gradient of the integral has one that the integral of the gradient has not, and nothing on a tape tells how large.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ from tapegrad.rules.op import Op
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Operation, Tape
 
-_VALUES = frozenset(["bool", "int", "index", "float", "floor", "ceil", "trunc", "round", "hash"])  # facts that steer a program by numbers
+_VALUES = frozenset(
+    ["bool", "int", "index", "float", "floor", "ceil", "trunc", "round", "hash"]
+)  # facts that steer a program by numbers
 _JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # though they have derivatives
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:
-    """Refuse a tape that compares or rounds what depends on inputs in each of these groups of places; abs and maximum have kinks alone."""
+    """Refuse a tape that compares or rounds what depends on inputs in each group of places; abs and max only have kinks."""
     depends = [activity(tape, places) for places in groups]
     for op, arguments in _steering(tape):
         if all(any(found[arg.id] for arg in arguments) for found in depends):
-            raise refused(name, f"what it integrates may jump: {op!r} depends on a number that the gradient is asked for, and where it jumps, the "
-                          "integral of the gradient is not the gradient of the integral", try_)
+            raise refused(
+                name,
+                f"what it integrates may jump: {op!r} depends on a number that the gradient is asked for, and where it "
+                "jumps, the integral of the gradient is not the gradient of the integral",
+                try_,
+            )
 
 
 def _steering(tape: Tape) -> Iterator[tuple[Any, list[Operation]]]:
@@ -31,6 +38,11 @@ def _steering(tape: Tape) -> Iterator[tuple[Any, list[Operation]]]:
         if isinstance(op, Guard):
             steers = op.fact in _VALUES
         else:
-            steers = type(op) is Call and type(op.fn) is Op and op.fn is not ops.stop_gradient and (not op.fn.differentiable or op.fn in _JUMPING)
+            steers = (
+                type(op) is Call
+                and type(op.fn) is Op
+                and op.fn is not ops.stop_gradient
+                and (not op.fn.differentiable or op.fn in _JUMPING)
+            )
         if steers:
             yield op, [arg for arg in op.args if isinstance(arg, Operation)]

@@ -1,7 +1,8 @@
-"""ode: the solution of a differential equation is differentiated by what it solves: by the equation of its sensitivities.
+"""ode: the solution of a differential equation is differentiated by the equation of its sensitivities.
 
-Of dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp, beside y: as stable as that, and a call of a
-solver again, of which there is a derivative likewise. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), I.14.
+Of dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp, beside y: as stable
+as that, and a call of a solver again, of which there is a derivative likewise. E. Hairer, S. Nørsett, G. Wanner,
+"Solving Ordinary Differential Equations I" (1993), I.14.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import RULES, Solver
+from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
@@ -24,6 +26,7 @@ from tapegrad.transforms.jumps import check_jumps
 from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import leaves_of
 
+ACCURACY, MOST_STEPS = 1e-10, 100_000  # of sensitivities, and between two times
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
 
 
@@ -64,7 +67,9 @@ def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> 
     y, s = z[:n], ops.reshape(z[n:], (n, n + size))
     tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True)
     places = {1, *map(plain, params)}
-    check_jumps(solver.name, tape, places, try_="scipy.integrate.solve_ivp with method=\"BDF\" or \"Radau\", whose steps are traced")
+    check_jumps(
+        solver.name, tape, places, try_='scipy.integrate.solve_ivp with method="BDF" or "Radau", whose steps are traced'
+    )
     rows = [pulled(tape, unit, places) for unit in np.eye(n)]
     ds = ops.matmul(ops.stack(*[row[0] for row in rows], axis=0), s)
     if params:
@@ -79,7 +84,18 @@ def _unknowns(length: int, size: int) -> int:
 
 def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
     from scipy.integrate import odeint
-    return odeint(Repeated(lambda t, z: _slope(t, z, solver, params, rest)), start, times, tfirst=True)
+
+    slope = Repeated(lambda t, z: _slope(t, z, solver, params, rest))
+    found, info = odeint(
+        slope, start, times, tfirst=True, rtol=ACCURACY, atol=ACCURACY, mxstep=MOST_STEPS, full_output=True
+    )
+    if info["message"] != "Integration successful.":
+        raise refused(
+            solver.name,
+            f"the equation of its sensitivities was not solved: {info['message']}",
+            "a shorter time, or closer tolerances",
+        )
+    return found
 
 
 _SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode")

@@ -1,7 +1,8 @@
 """scipy.integrate's differential equations.
 
-The methods of `solve_ivp` that are Python code are traced step by step, with what they do about the size of the steps: their gradient is that of
-the very numbers that they return. LSODA, which is C, and `odeint` are differentiated by the equation that they solve.
+The methods of `solve_ivp` that are Python code are traced step by step, with what they do about the size of the steps:
+their gradient is that of the very numbers that they return. LSODA, which is C, and `odeint` are differentiated by the
+equation that they solve.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from scipy.integrate._ivp import ivp, radau
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
+from tapegrad.frontends.scipy.optimize import Found, converged
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
 
-_SIGNATURE = signature(si.odeint)  # while a trace runs it has other code
+_SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
 
 
 def _slope(t: Any, y: Any, given: dict[str, Any]) -> Any:
     args = given.get("args", ())
-    return given["func"](*((t, y) if plain(given.get("tfirst")) else (y, t)), *(args if isinstance(args, tuple) else (args,)))
+    return given["func"](
+        *((t, y) if plain(given.get("tfirst")) else (y, t)), *(args if isinstance(args, tuple) else (args,))
+    )
 
 
 def _odeint(start: Any, times: Any, given: dict[str, Any]) -> Any:
@@ -43,7 +47,7 @@ _ODEINT = Solver("odeint", _odeint, _slope, "ode")
 
 @means(si.odeint)
 def odeint(*args: Any, **kwargs: Any) -> Any:
-    given = dict(_SIGNATURE.bind(*args, **kwargs).arguments)
+    given = dict(_SIGNATURES[si.odeint].bind(*args, **kwargs).arguments)
     if given.get("full_output"):
         raise refused("odeint with full_output", "of it only the solution is on a tape", "a call without full_output")
     start, times = (_vector(given.pop(name)) for name in ("y0", "t"))
@@ -73,7 +77,7 @@ _EVENT = Solver("event", _event, _at)
 
 @means(ivp.solve_event_equation)
 def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Any) -> Any:
-    """Return when an event happens: the polynomial that runs through the steps is taken apart, so that its coefficients are seen."""
+    """Return when an event happens: the polynomial through the steps is taken apart, and its coefficients seen."""
     return _EVENT(event, type(sol), vars(sol), t_old, t)
 
 
@@ -85,7 +89,9 @@ def _with(fn: Any, **names: Any) -> Any:
 
 
 _collocation = radau.solve_collocation_system
-_asking = _with(_collocation, **{name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")})
+_asking = _with(
+    _collocation, **{name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")}
+)
 _solve_ivp = _with(si.solve_ivp, float=lambda x: x if isinstance(x, Traced) else float(x))
 
 
@@ -95,10 +101,36 @@ def solve_collocation_system(*args: Any) -> Any:
     return _asking(*args)
 
 
+def _lsoda_slope(t: Any, y: Any, end: Any, given: dict[str, Any]) -> Any:
+    return given["fun"](t, y, *(given.get("args") or ()))
+
+
+def _lsoda(start: Any, times: Any, end: Any, given: dict[str, Any]) -> Any:
+    found = si.solve_ivp(y0=start, t_span=(times[0], end), t_eval=times, **given)
+    return converged("solve_ivp", found).y.T
+
+
+_LSODA = Solver("lsoda", _lsoda, _lsoda_slope, "ode")
+
+
+def _by_lsoda(given: dict[str, Any]) -> Any:
+    """Return what LSODA, which is C, finds at given times: that has the derivative of the equation."""
+    if given.get("t_eval") is None or given.get("events") is not None or plain(given.get("dense_output")):
+        raise refused(
+            "solve_ivp with LSODA",
+            "its steps are made by compiled code, and only its values at given times have a derivative",
+            't_eval=, and neither events nor dense_output; or method="BDF" or "Radau", which are traced',
+        )
+    t0, end = given.pop("t_span")
+    times = _vector(given.pop("t_eval"))
+    y = _LSODA(_vector(given.pop("y0")), ops.concat(_vector(t0), times, axis=0), end, given)
+    return Found(t=times, y=ops.permute_dims(y[1:], axes=(1, 0)), sol=None, t_events=None, y_events=None, success=True)
+
+
 @means(si.solve_ivp)
 def solve_ivp(*args: Any, **kwargs: Any) -> Any:
     """Run SciPy's Python code on traced values, the ends of the time among them."""
-    if (args[3] if len(args) > 3 else kwargs.get("method")) in ("LSODA", si.LSODA):
-        raise refused("solve_ivp with LSODA", "its steps are made by compiled code",
-                      "scipy.integrate.odeint, which is LSODA as well; or method=\"BDF\" or \"Radau\", which are traced")
+    given = _SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments
+    if given.get("method") in ("LSODA", si.LSODA):
+        return _by_lsoda({**given.pop("options", {}), **given})
     return _solve_ivp(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""scipy.optimize: what a solver finds has the derivative that follows from what it solves; the solver itself runs on plain numbers."""
+"""scipy.optimize: solvers run on plain numbers; what they find has the derivative that follows from what they solve."""
 
 from __future__ import annotations
 
@@ -16,14 +16,51 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means, refuse, refused
 
-SOLVERS = (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748, so.newton, so.root_scalar, so.root, so.fsolve, so.fixed_point, so.minimize,
-           so.minimize_scalar, so.least_squares, so.curve_fit)
+SOLVERS = (
+    so.brentq,
+    so.brenth,
+    so.bisect,
+    so.ridder,
+    so.toms748,
+    so.newton,
+    so.root_scalar,
+    so.root,
+    so.fsolve,
+    so.fixed_point,
+    so.minimize,
+    so.minimize_scalar,
+    so.least_squares,
+    so.curve_fit,
+)
 SIGNATURES = {fn: signature(fn) for fn in SOLVERS}  # while a trace runs they have other code
 Named = dict[str, Any]
 """The arguments of a call of a solver, by their names."""
 
-STEPS = frozenset(["nit", "nfev", "njev", "nhev", "iterations", "function_calls", "flag", "method", "message", "status", "jac", "hess", "hess_inv",
-                   "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf", "r"])
+STEPS = frozenset(
+    [
+        "nit",
+        "nfev",
+        "njev",
+        "nhev",
+        "iterations",
+        "function_calls",
+        "flag",
+        "method",
+        "message",
+        "status",
+        "jac",
+        "hess",
+        "hess_inv",
+        "grad",
+        "final_simplex",
+        "direc",
+        "optimality",
+        "active_mask",
+        "fjac",
+        "qtf",
+        "r",
+    ]
+)
 
 
 class Found(so.OptimizeResult):  # type: ignore[misc]
@@ -31,7 +68,11 @@ class Found(so.OptimizeResult):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         if name in STEPS and name not in self:
-            raise refused(f"the result's {name}", "the steps of a solver are on no tape", "x, fun and success; or the solver outside of the trace")
+            raise refused(
+                f"the result's {name}",
+                "the steps of a solver are on no tape",
+                "what it found; or the solver outside of the trace",
+            )
         return super().__getattr__(name)
 
 
@@ -50,8 +91,11 @@ def value(given: Named, x: Any, function: str, with_jac: str = "jac") -> Any:
 def converged(name: str, found: Any, message: Any = None) -> Any:
     """Return what a solver found; refuse what it gave up on."""
     if not np.all(found.success if message is None else found):
-        raise refused(name, f"it has not converged: {found.message if message is None else message}",
-                      "more iterations, a better start, or a looser tolerance")
+        raise refused(
+            name,
+            f"it has not converged: {found.message if message is None else message}",
+            "more iterations, a better start, or a looser tolerance",
+        )
     return found
 
 
@@ -61,6 +105,7 @@ def converged(name: str, found: Any, message: Any = None) -> Any:
 def _bracketing(fn: Callable[..., Any]) -> None:
     def find(given: Named) -> Any:
         return fn(**{**given, "full_output": False, "disp": True})
+
     solver = Solver(fn.__name__, find, lambda x, given: value(given, x, "f"))
 
     @means(fn)
@@ -134,7 +179,11 @@ _FSOLVE = Solver("fsolve", _fsolve, lambda x, given: value(given, x, "func"))
 def fsolve(*args: Any, **kwargs: Any) -> Any:
     given = named(so.fsolve, args, kwargs)
     x = _FSOLVE(given)
-    return (x, {"fvec": as_array(value(given, x, "func"))}, 1, "The solution converged.") if given.get("full_output") else x
+    return (
+        (x, {"fvec": as_array(value(given, x, "func"))}, 1, "The solution converged.")
+        if given.get("full_output")
+        else x
+    )
 
 
 def _fixed_residual(x: Any, given: Named) -> Any:
@@ -173,8 +222,11 @@ _MINIMIZE_SCALAR = Solver("minimize_scalar", _minimize_scalar, _objective, "mini
 def minimize(*args: Any, **kwargs: Any) -> Any:
     given = named(so.minimize, args, kwargs)
     if np.size(given.get("constraints", ())):
-        raise refused("minimize", "the derivative of a solution under constraints depends on which of them hold it",
-                      "an objective without them: by substitution, or a penalty")
+        raise refused(
+            "minimize",
+            "the derivative of a solution under constraints depends on which of them hold it",
+            "an objective without them: by substitution, or a penalty",
+        )
     x = _MINIMIZE(given)
     return Found(x=x, fun=value(given, x, "fun"), success=True)
 
@@ -189,25 +241,35 @@ def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
 # -- least squares
 
 LOSSES: dict[str, Callable[[Any], Any]] = {
-    "linear": lambda z: z, "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1), "cauchy": lambda z: np.log1p(z), "arctan": lambda z: np.arctan(z),
-    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1)}
+    "linear": lambda z: z,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    "cauchy": lambda z: np.log1p(z),
+    "arctan": lambda z: np.arctan(z),
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
+}
 """SciPy's functions of the squared residuals, by which it counts outliers less."""
 
 
 def _cost(x: Any, given: Named) -> Any:
     scale = given.get("f_scale", 1.0)
     squares = (as_array(value(given, x, "fun")) / scale) ** 2
-    return 0.5 * scale ** 2 * ops.sum(LOSSES[given.get("loss", "linear")](squares))
+    return 0.5 * scale**2 * ops.sum(LOSSES[given.get("loss", "linear")](squares))
 
 
-_LEAST_SQUARES = Solver("least_squares", lambda given: converged("least_squares", so.least_squares(**given)).x, _cost, "minimum")
+_LEAST_SQUARES = Solver(
+    "least_squares", lambda given: converged("least_squares", so.least_squares(**given)).x, _cost, "minimum"
+)
 
 
 @means(so.least_squares)
 def least_squares(*args: Any, **kwargs: Any) -> Any:
     given = named(so.least_squares, args, kwargs)
     if callable(given.get("loss")):
-        raise refused("least_squares with a loss of the program's", "it gives the loss and its derivatives together", f"one of {', '.join(LOSSES)}")
+        raise refused(
+            "least_squares with a loss of the program's",
+            "it gives the loss and its derivatives together",
+            f"one of {', '.join(LOSSES)}",
+        )
     x = _LEAST_SQUARES(given)
     return Found(x=x, cost=_cost(x, given), fun=np.atleast_1d(as_array(value(given, x, "fun"))), success=True)
 
@@ -223,24 +285,40 @@ def _misfits(p: Any, given: Named) -> Any:
     """Return the residuals in units of their standard deviations, or turned so that they vary apart."""
     y, sigma = as_array(given["ydata"]), as_array(given.get("sigma"))
     r = ops.reshape(given["f"](as_array(given["xdata"]), *[p[i] for i in range(shape_of(p)[0])]) - y, (-1,))
-    return r if sigma is None else ops.solve_triangular(ops.cholesky(sigma), r, lower=True) if len(shape_of(sigma)) == 2 else r / sigma
+    return (
+        r
+        if sigma is None
+        else ops.solve_triangular(ops.cholesky(sigma), r, lower=True)
+        if len(shape_of(sigma)) == 2
+        else r / sigma
+    )
 
 
-_CURVE_FIT = Solver("curve_fit", _curve_fit, lambda p, given: 0.5 * ops.sum(_misfits(p, given) ** 2), "minimum", facts=True)
+_CURVE_FIT = Solver(
+    "curve_fit", _curve_fit, lambda p, given: 0.5 * ops.sum(_misfits(p, given) ** 2), "minimum", facts=True
+)
 
 
 @means(so.curve_fit)
 def curve_fit(*args: Any, **kwargs: Any) -> Any:
     given = named(so.curve_fit, args, kwargs)
     if given.get("full_output") or given.get("nan_policy"):
-        raise refused("curve_fit with full_output or nan_policy", "the steps of a solver are on no tape", "a call without them")
+        raise refused(
+            "curve_fit with full_output or nan_policy", "the steps of a solver are on no tape", "a call without them"
+        )
     popt, pcov = _CURVE_FIT(given)
     rows = Solver.jacobian(lambda p: _misfits(p, given), popt)
     covariance = np.linalg.inv(rows.T @ rows)
     if not plain(given.get("absolute_sigma")):
         covariance = covariance * ops.sum(_misfits(popt, given) ** 2) / (rows.shape[0] - rows.shape[1])
-    return popt, pcov + (covariance - ops.stop_gradient(covariance))  # SciPy's, by its differences, with the derivative of the formula
+    return popt, pcov + (
+        covariance - ops.stop_gradient(covariance)
+    )  # SciPy's, by its differences, with the derivative of the formula
 
 
-refuse(so.linprog, why="the steps of the solver depend on values", derivative=True,
-       try_="call it with tg.value(x), and differentiate its solution by tg.implicit(residual)(solution, *params)")
+refuse(
+    so.linprog,
+    why="the steps of the solver depend on values",
+    derivative=True,
+    try_="call it with tg.value(x), and differentiate its solution by tg.implicit(residual)(solution, *params)",
+)

@@ -11,7 +11,7 @@ import tapegrad as tg
 
 
 def differences(f: Callable[[Any], Any], x: Any, step: float) -> Any:
-    """Return the derivative of what `f` returns by each number of x, by differences of the fourth order: a solver is only so exact."""
+    """Return the derivative of f's value by each number of x, by differences of the fourth order, so far apart."""
     x, found = np.asarray(x, float), []
     for place in np.ndindex(x.shape):
         e = np.zeros(x.shape)
@@ -27,12 +27,19 @@ def check_solver(f: Callable[[Any], Any], x: Any, step: float = 1e-3, tol: float
     other = x * 1.03
     np.testing.assert_array_equal(value, f(x))
     np.testing.assert_allclose(tape.check().play(other), f(other), 1e-12, 1e-12)
-    total = lambda x: np.sum(np.sin(f(x)))
-    gradient = lambda x: tg.gradient(total, x)[0]
+
+    def total(x: Any) -> Any:
+        return np.sum(np.sin(f(x)))
+
+    def gradient(x: Any) -> Any:
+        return tg.gradient(total, x)[0]
+
     np.testing.assert_allclose(gradient(x), differences(total, x, step), tol, tol)
     np.testing.assert_allclose(tg.jvp(total, (x,), (x,))[1], np.sum(gradient(x) * x), 1e-9, 1e-12)
     second = tg.gradient(lambda x: np.sum(tg.gradient(total, x)[0] * x), x)[0]
-    np.testing.assert_allclose(second, differences(lambda y: np.sum(gradient(y) * x), x, step) + gradient(x), 10 * tol, 10 * tol)
+    np.testing.assert_allclose(
+        second, differences(lambda y: np.sum(gradient(y) * x), x, step) + gradient(x), 10 * tol, 10 * tol
+    )
     np.testing.assert_allclose(tg.gradtape(total, x).play(other)[1][1], gradient(other), 1e-9, 1e-12)
     step_ = tg.value_and_grad(total, warmup=1)
     for k in (1.0, 1.01, 0.99, 1.02):

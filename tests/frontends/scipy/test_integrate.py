@@ -1,4 +1,4 @@
-"""scipy.integrate in a traced program: integrals by their integrand and limits, differential equations step by step or by their sensitivities."""
+"""scipy.integrate in a traced program: integrals, and differential equations step by step or by their sensitivities."""
 
 from __future__ import annotations
 
@@ -19,27 +19,42 @@ METHODS = ["RK23", "RK45", "DOP853", "Radau", "BDF"]
 def test_an_integral_by_its_integrand_and_its_limits() -> None:
     def f(a: Any, b: Any, k: Any) -> Any:
         return si.quad(lambda x: np.exp(k * x), a, b)[0]
+
     value, (_, da, db, dk) = tg.grad(f, 0.5, 2.0, 1.5)
     assert value == f(0.5, 2.0, 1.5)
     assert (da, db) == (pytest.approx(-np.exp(0.75)), pytest.approx(np.exp(3.0)))
     assert dk == pytest.approx((2 * np.exp(3) - 0.5 * np.exp(0.75)) / 1.5 - value / 1.5)
 
 
-@pytest.mark.parametrize(("f", "x"), [
-    (lambda k: si.quad(lambda x: np.sin(k * x), 0.0, 1.0)[0], 1.2), (lambda k: si.quad(lambda x, c: np.exp(-c * x * x), k, np.inf, args=(k,))[0], 0.7),
-    (lambda k: si.quad(lambda x, c, d: np.sum(c * x) ** d, 1.0, k[0], (k, 2))[0], np.array([2.0, 0.5])), (lambda k: si.quad(lambda x: k * x, k, -k)[0], 1.5),
-    (lambda k: si.quad(lambda x: np.exp(-k * abs(x - 0.4)), 0.0, 1.0, points=[0.4])[0], 0.4), (lambda k: si.fixed_quad(lambda x: np.cos(k * x), 0.0, k)[0], 0.8),
-    (lambda k: si.quad(lambda x: x if x < 0.3 else k * x * x, 0.0, k, points=[0.3])[0], 0.6),
-])
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda k: si.quad(lambda x: np.sin(k * x), 0.0, 1.0)[0], 1.2),
+        (lambda k: si.quad(lambda x, c: np.exp(-c * x * x), k, np.inf, args=(k,))[0], 0.7),
+        (lambda k: si.quad(lambda x, c, d: np.sum(c * x) ** d, 1.0, k[0], (k, 2))[0], np.array([2.0, 0.5])),
+        (lambda k: si.quad(lambda x: k * x, k, -k)[0], 1.5),
+        (lambda k: si.quad(lambda x: np.exp(-k * abs(x - 0.4)), 0.0, 1.0, points=[0.4])[0], 0.4),
+        (lambda k: si.fixed_quad(lambda x: np.cos(k * x), 0.0, k)[0], 0.8),
+        (lambda k: si.quad(lambda x: x if x < 0.3 else k * x * x, 0.0, k, points=[0.3])[0], 0.6),
+    ],
+)
 def test_quad(f: Callable[[Any], Any], x: Any) -> None:
     check_solver(f, x)
 
 
-@pytest.mark.parametrize(("f", "x"), [
-    (lambda k: si.dblquad(lambda y, x, c: c * x * y * y, 0.0, k, lambda x: k * x, lambda x: x * x + 2, args=(k,))[0], 0.5),
-    (lambda k: si.dblquad(lambda y, x: np.exp(-k * x * y), 0.0, 1.0, 0.0, k)[0], 0.5),
-    (lambda k: si.nquad(lambda x, y, c: x * y * c, [lambda y, c: (0.0, y + c), (k, 1.0)], args=(k,))[0], 0.5),
-])
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (
+            lambda k: si.dblquad(
+                lambda y, x, c: c * x * y * y, 0.0, k, lambda x: k * x, lambda x: x * x + 2, args=(k,)
+            )[0],
+            0.5,
+        ),
+        (lambda k: si.dblquad(lambda y, x: np.exp(-k * x * y), 0.0, 1.0, 0.0, k)[0], 0.5),
+        (lambda k: si.nquad(lambda x, y, c: x * y * c, [lambda y, c: (0.0, y + c), (k, 1.0)], args=(k,))[0], 0.5),
+    ],
+)
 def test_integrals_over_several_variables(f: Callable[[Any], Any], x: Any) -> None:
     value, (_, dx) = tg.grad(f, x)
     assert value == f(x)
@@ -50,15 +65,22 @@ def test_integrals_over_several_variables(f: Callable[[Any], Any], x: Any) -> No
 def test_tplquad() -> None:
     def f(k: Any) -> Any:
         return si.tplquad(lambda z, y, x: k * x * y * z, 0.0, 1.0, 0.0, lambda x: x, 0.0, lambda x, y: x + k * y)[0]
+
     assert tg.trace(f, 0.5)[1].play(0.6) == f(0.6)
 
 
-@pytest.mark.parametrize("f", [
-    lambda k: si.quad(lambda x: 1.0 if x < k else k, 0.0, 5.0, points=[k])[0], lambda k: si.quad(lambda x: np.where(x < k, 1.0, k), 0.0, 5.0)[0],
-    lambda k: si.quad(lambda x: k * np.floor(k * x), 0.0, 5.0)[0], lambda k: si.quad(lambda x: x if x < k else 0.0, 0.0, k)[0],
-    lambda k: si.odeint(lambda y, t: 1.0 if y < k else 0.5, 0.0, [0.0, 5.0])[-1, 0], lambda k: si.odeint(lambda y, t: k * np.sign(y - 3.0), 4.0, [0.0, 5.0])[-1, 0],
-    lambda k: tg.gradient(lambda k: si.quad(lambda x: abs(x - k), 0.0, 5.0)[0], k)[0],
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda k: si.quad(lambda x: 1.0 if x < k else k, 0.0, 5.0, points=[k])[0],
+        lambda k: si.quad(lambda x: np.where(x < k, 1.0, k), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: k * np.floor(k * x), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: x if x < k else 0.0, 0.0, k)[0],
+        lambda k: si.odeint(lambda y, t: 1.0 if y < k else 0.5, 0.0, [0.0, 5.0])[-1, 0],
+        lambda k: si.odeint(lambda y, t: k * np.sign(y - 3.0), 4.0, [0.0, 5.0])[-1, 0],
+        lambda k: tg.gradient(lambda k: si.quad(lambda x: abs(x - k), 0.0, 5.0)[0], k)[0],
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_jumps_that_move_are_refused(f: Callable[[Any], Any]) -> None:
     with pytest.raises(tg.UnknownFunction, match="jump") as caught:
@@ -69,18 +91,25 @@ def test_jumps_that_move_are_refused(f: Callable[[Any], Any]) -> None:
 def test_kinks_that_move_and_jumps_that_stay() -> None:
     def f(k: Any) -> Any:
         return si.quad(lambda x: np.maximum(x - k, 0.0) + (k if x < 1.0 else 0.0), 0.0, 5.0, points=[k, 1.0])[0]
+
     assert tg.gradient(f, 2.0)[0] == pytest.approx(-3.0 + 1.0)
     step = tg.value_and_grad(f, warmup=1)
     for k in (2.0, 2.5, 3.0, 1.5):
         assert step(k)[1][1] == pytest.approx(k - 4.0)
 
 
-@pytest.mark.parametrize("f", [
-    lambda k: si.quad(lambda x: k * x, 0.0, 1.0, full_output=1)[0], lambda k: si.quad(lambda x: k * x, 0.0, 1.0, weight="cos", wvar=2.0)[0],
-    lambda k: si.nquad(lambda x: k * x, [(0.0, 1.0)], full_output=True)[0], lambda k: si.odeint(lambda y, t: -k * y, 1.0, [0.0, 1.0], full_output=True)[0].sum(),
-    lambda k: si.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), [1.0], method="LSODA").y.sum(), lambda k: si.quad_vec(lambda x: k * x, 0.0, 1.0)[0],
-    lambda k: si.odeint(lambda y, t: k * y * y, 1.0, [0.0, 9.0]).sum(),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda k: si.quad(lambda x: k * x, 0.0, 1.0, full_output=1)[0],
+        lambda k: si.quad(lambda x: k * x, 0.0, 1.0, weight="cos", wvar=2.0)[0],
+        lambda k: si.nquad(lambda x: k * x, [(0.0, 1.0)], full_output=True)[0],
+        lambda k: si.odeint(lambda y, t: -k * y, 1.0, [0.0, 1.0], full_output=True)[0].sum(),
+        lambda k: si.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), [1.0], method="LSODA").y.sum(),
+        lambda k: si.quad_vec(lambda x: k * x, 0.0, 1.0)[0],
+        lambda k: si.odeint(lambda y, t: k * y * y, 1.0, [0.0, 9.0]).sum(),
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_refused_with_the_users_line(f: Callable[[Any], Any]) -> None:
     with pytest.raises(tg.UnknownFunction) as caught:
@@ -96,11 +125,31 @@ def lotka(t: Any, y: Any, k: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("pick", [lambda s: s.y[:, -1].sum(), lambda s: s.y.sum(), lambda s: s.sol(np.array([0.3, 1.1])).sum(), lambda s: s.t_events[0][0],
-                                  lambda s: s.y_events[0][0].sum()])
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda s: s.y[:, -1].sum(),
+        lambda s: s.y.sum(),
+        lambda s: s.sol(np.array([0.3, 1.1])).sum(),
+        lambda s: s.t_events[0][0],
+        lambda s: s.y_events[0][0].sum(),
+    ],
+)
 def test_solve_ivp_has_the_gradient_of_its_own_numbers(method: str, pick: Callable[[Any], Any]) -> None:
     def f(k: Any) -> Any:
-        return pick(si.solve_ivp(lotka, (0.0, 2.0), [1.0, 0.5], method, t_eval=[0.0, 0.7, 2.0], dense_output=True, events=lambda t, y, k: y[0] - 1.2 * k, args=(k,)))
+        return pick(
+            si.solve_ivp(
+                lotka,
+                (0.0, 2.0),
+                [1.0, 0.5],
+                method,
+                t_eval=[0.0, 0.7, 2.0],
+                dense_output=True,
+                events=lambda t, y, k: y[0] - 1.2 * k,
+                args=(k,),
+            )
+        )
+
     value, (_, dk) = tg.grad(f, 1.1)
     assert value == pytest.approx(f(1.1), 1e-12)
     assert dk == pytest.approx((f(1.1 + 1e-6) - f(1.1 - 1e-6)) / 2e-6, 1e-5)
@@ -109,7 +158,10 @@ def test_solve_ivp_has_the_gradient_of_its_own_numbers(method: str, pick: Callab
 @pytest.mark.parametrize("method", METHODS)
 def test_solve_ivp_in_every_mode(method: str) -> None:
     def f(k: Any, end: Any) -> Any:
-        return si.solve_ivp(lambda t, y: -k * y + np.sin(t), (0.0, end), np.array([1.0, k]), method=method).y[:, -1].sum()
+        return (
+            si.solve_ivp(lambda t, y: -k * y + np.sin(t), (0.0, end), np.array([1.0, k]), method=method).y[:, -1].sum()
+        )
+
     _, (_, dk, dend) = tg.grad(f, 1.1, 2.0)
     assert dk == pytest.approx((f(1.1 + 1e-6, 2.0) - f(1.1 - 1e-6, 2.0)) / 2e-6, 1e-5)
     assert dend == pytest.approx((f(1.1, 2.0 + 1e-6) - f(1.1, 2.0 - 1e-6)) / 2e-6, 1e-5)
@@ -122,6 +174,7 @@ def test_solve_ivp_in_every_mode(method: str) -> None:
 def test_solve_ivp_to_the_second_order() -> None:
     def f(k: Any) -> Any:
         return si.solve_ivp(lotka, (0.0, 1.0), [1.0, 0.5], args=(k,)).y[0, -1]
+
     second = tg.gradient(lambda k: tg.gradient(f, k)[0], 1.1)[0]
     assert second == pytest.approx((tg.gradient(f, 1.1 + 1e-5)[0] - tg.gradient(f, 1.1 - 1e-5)[0]) / 2e-5, 1e-4)
 
@@ -130,19 +183,49 @@ TIMES = np.array([0.0, 0.5, 1.0, 2.0])
 
 
 def solution(k: Any, y0: Any, times: Any = TIMES) -> Any:
-    return si.odeint(lambda y, t: np.array([-k[0] * y[0] * np.sin(t), k[1] * y[0] - y[1] ** 2]), y0, times, rtol=1e-12, atol=1e-12)
+    return si.odeint(
+        lambda y, t: np.array([-k[0] * y[0] * np.sin(t), k[1] * y[0] - y[1] ** 2]), y0, times, rtol=1e-12, atol=1e-12
+    )
 
 
-@pytest.mark.parametrize(("f", "x"), [
-    (lambda k: solution(k, np.array([1.0, 0.5])), np.array([1.3, 0.7])), (lambda y0: solution((1.3, 0.7), y0), np.array([1.0, 0.5])),
-    (lambda a: si.odeint(lambda t, y, a: -a * y, a, [0.0, 1.0, a], args=(a,), tfirst=True, rtol=1e-12, atol=1e-12), 1.3),
-    (lambda a: si.odeint(lambda y, t: [-a * y[1], y[0]], [a, 1.0], [0.0, 2.0], rtol=1e-12, atol=1e-12)[-1], 1.3),
-])
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda k: solution(k, np.array([1.0, 0.5])), np.array([1.3, 0.7])),
+        (lambda y0: solution((1.3, 0.7), y0), np.array([1.0, 0.5])),
+        (
+            lambda a: si.odeint(
+                lambda t, y, a: -a * y, a, [0.0, 1.0, a], args=(a,), tfirst=True, rtol=1e-12, atol=1e-12
+            ),
+            1.3,
+        ),
+        (lambda a: si.odeint(lambda y, t: [-a * y[1], y[0]], [a, 1.0], [0.0, 2.0], rtol=1e-12, atol=1e-12)[-1], 1.3),
+    ],
+)
 def test_odeint(f: Callable[[Any], Any], x: Any) -> None:
     check_solver(f, x, tol=1e-5)
 
 
 def test_odeint_by_its_times() -> None:
     y0 = np.array([1.0, 0.5])
-    np.testing.assert_allclose(tg.jacobian(lambda t: solution((1.3, 0.7), y0, t + 0.1))(TIMES), differences(lambda t: solution((1.3, 0.7), y0, t + 0.1), TIMES, 1e-3),
-                               1e-6, 1e-6)
+    np.testing.assert_allclose(
+        tg.jacobian(lambda t: solution((1.3, 0.7), y0, t + 0.1))(TIMES),
+        differences(lambda t: solution((1.3, 0.7), y0, t + 0.1), TIMES, 1e-3),
+        1e-6,
+        1e-6,
+    )
+
+
+def test_lsoda_at_given_times() -> None:
+    def f(k: Any) -> Any:
+        return si.solve_ivp(
+            lotka, (0.0, 2.0), [1.0, 0.5], "LSODA", t_eval=[0.5, 2.0], args=(k,), rtol=1e-11, atol=1e-11
+        ).y
+
+    check_solver(f, 1.1, tol=1e-5)
+    stiff = tg.gradient(lambda m: si.solve_ivp(pol, (0.0, 20.0), [2.0, 0.0], "LSODA", [20.0], args=(m,)).y[0, -1], 5.0)
+    assert stiff == (pytest.approx(-0.520387, 1e-4),)  # of an exact solution
+
+
+def pol(t: Any, y: Any, m: Any) -> Any:
+    return [y[1], m * (1 - y[0] ** 2) * y[1] - y[0]]
