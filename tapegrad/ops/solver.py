@@ -47,7 +47,8 @@ class Solver:
     - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
       given, is the slope.
 
-    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient.
+    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient. One that `draws`
+    random numbers itself finds the same whichever they are.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
@@ -61,9 +62,10 @@ class Solver:
         facts: bool = False,
         limits: Callable[..., Limits] | None = None,
         adjoint: Callable[..., Any] | None = None,
+        draws: bool = False,
     ) -> None:
         self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
-        self.limits, self.adjoint = limits, adjoint
+        self.limits, self.adjoint, self.draws = limits, adjoint, draws
         self.op = Op(name, self.run, dynamic=True, torch=self.run)
         self.op.rr = self._forward
 
@@ -91,7 +93,7 @@ class Solver:
                 if type(part) is Closure:
                     check_apart(part.prototype)
             found = self.find(*given)
-        if drawn != _state():
+        if not self.draws and drawn != _state():
             raise self._refuse_draws()
         if any(is_memory(x) and not _same(x, then) for x, then in zip(held, before)) or _rebound(into, held, memo):
             raise MutationError(

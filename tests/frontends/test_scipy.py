@@ -175,6 +175,15 @@ def test_riccati_equations(solve: Callable[..., Any]) -> None:
     check(lambda a, b, q, r, e, s: np.abs(solve(a, b, hermitian(q), hermitian(r), e, s)) ** 2, *spread, order=1)
 
 
+def test_functions_by_schurs_form() -> None:
+    signed = np.array([[3.0, 1.0, 0.2], [0.4, 2.0, 0.3], [0.1, 0.5, -1.5]])
+    check(sl.signm, signed, order=1)
+    check(lambda a, t: sl.fractional_matrix_power(a, t), S, 0.7)
+    check(lambda a: np.abs(sl.fractional_matrix_power(a, 0.3)), signed, order=1)
+    with pytest.raises(tg.UnknownFunction, match="signm with disp"):
+        tg.grad(lambda a: sl.signm(a, disp=False)[0].sum(), signed)
+
+
 # -- what is refused
 
 

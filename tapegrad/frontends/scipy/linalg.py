@@ -157,6 +157,25 @@ def _riccati_solver(fn: Any, discrete: bool) -> None:
 _riccati_solver(sl.solve_continuous_are, discrete=False)
 _riccati_solver(sl.solve_discrete_are, discrete=True)
 
+# -- functions of a matrix that SciPy makes of Schur's form: its value, with the derivative of what they are
+
+_POWER = Solver("fractional_matrix_power", lambda a, t: sl.fractional_matrix_power(a, t), lambda a, t: ops.expm(t * ops.logm(a)), "composite",
+                draws=True)
+_SIGN = Solver("signm", lambda a: sl.signm(a), lambda a: ops.matmul(a, ops.inv(ops.sqrtm(ops.matmul(a, a)))), "composite")
+
+
+@means(sl.fractional_matrix_power)
+def fractional_matrix_power(A: Any, t: Any) -> Any:
+    return _POWER(as_array(A), t)
+
+
+@means(sl.signm)
+def signm(A: Any, *disp: Any, **kwargs: Any) -> Any:
+    if disp or kwargs:
+        raise unknown("signm with disp", "a call without it")
+    return _SIGN(as_array(A))
+
+
 # -- factors and norms
 
 

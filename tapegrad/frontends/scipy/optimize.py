@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -16,23 +16,21 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means, refuse, refused
 
-SOLVERS = (
-    so.brentq,
-    so.brenth,
-    so.bisect,
-    so.ridder,
-    so.toms748,
-    so.newton,
-    so.root_scalar,
-    so.root,
-    so.fsolve,
-    so.fixed_point,
-    so.minimize,
-    so.minimize_scalar,
-    so.least_squares,
-    so.curve_fit,
+BRACKETING = (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748)
+NONLINEAR = (
+    so.broyden1,
+    so.broyden2,
+    so.anderson,
+    so.linearmixing,
+    so.diagbroyden,
+    so.excitingmixing,
+    so.newton_krylov,
 )
-SIGNATURES = {fn: signature(fn) for fn in SOLVERS}  # while a trace runs they have other code
+GLOBAL = (so.differential_evolution, so.basinhopping, so.dual_annealing, so.shgo, so.direct)
+OTHERS = (so.newton, so.root_scalar, so.root, so.fsolve, so.fixed_point, so.minimize, so.minimize_scalar)
+FITS = (so.least_squares, so.leastsq, so.curve_fit)
+# while a trace runs they have other code
+SIGNATURES = {fn: signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *FITS)}
 Named = dict[str, Any]
 """The arguments of a call of a solver, by their names."""
 
@@ -78,7 +76,13 @@ class Found(so.OptimizeResult):  # type: ignore[misc]
 
 def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named:
     """Return the arguments of a call by their names; raise what a wrong call raises."""
-    return dict(SIGNATURES[fn].bind(*args, **kwargs).arguments)
+    given = dict(SIGNATURES[fn].bind(*args, **kwargs).arguments)
+    further = [
+        name for name, x in SIGNATURES[fn].parameters.items() if x.kind is Parameter.VAR_KEYWORD and name in given
+    ]
+    for name in further:
+        given |= given.pop(name)
+    return given
 
 
 def value(given: Named, x: Any, function: str, with_jac: str = "jac") -> Any:
@@ -115,7 +119,7 @@ def _bracketing(fn: Callable[..., Any]) -> None:
         return (x, Found(root=x, converged=True)) if given.get("full_output") else x
 
 
-for _fn in (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748):
+for _fn in BRACKETING:
     _bracketing(_fn)
 
 
@@ -198,6 +202,18 @@ def fixed_point(*args: Any, **kwargs: Any) -> Any:
     return _FIXED_POINT(named(so.fixed_point, args, kwargs))
 
 
+def _nonlinear(fn: Callable[..., Any]) -> None:
+    solver = Solver(fn.__name__, lambda given: np.asarray(fn(**given)), lambda x, given: value(given, x, "F"))
+
+    @means(fn)
+    def root(*args: Any, **kwargs: Any) -> Any:
+        return solver(named(fn, args, kwargs))
+
+
+for _fn in NONLINEAR:
+    _nonlinear(_fn)
+
+
 # -- minima
 
 
@@ -238,6 +254,36 @@ def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
     return Found(x=x, fun=value(given, x, "fun"), success=True)
 
 
+def _global(fn: Callable[..., Any]) -> None:
+    def objective(x: Any, given: Named) -> Any:
+        rest = given.get("minimizer_kwargs") or {}
+        return _objective(x, {"fun": given["func"], "args": given.get("args", rest.get("args", ()))})
+
+    solver = Solver(fn.__name__, lambda given: converged(fn.__name__, fn(**given)).x, objective, "minimum")
+
+    @means(fn)
+    def minimum(*args: Any, **kwargs: Any) -> Any:
+        given = named(fn, args, kwargs)
+        x = solver(given)
+        return Found(x=x, fun=objective(x, given), success=True)
+
+
+for _fn in GLOBAL:
+    _global(_fn)
+refuse(
+    so.fmin,
+    so.fmin_powell,
+    so.fmin_ncg,
+    so.fmin_l_bfgs_b,
+    so.fmin_tnc,
+    so.fmin_slsqp,
+    so.fmin_cobyla,
+    so.brute,
+    why="the steps of the solver depend on values",
+    derivative=True,
+    try_="scipy.optimize.minimize with that method, which is differentiated by what it solves",
+)
+
 # -- least squares
 
 LOSSES: dict[str, Callable[[Any], Any]] = {
@@ -274,9 +320,28 @@ def least_squares(*args: Any, **kwargs: Any) -> Any:
     return Found(x=x, cost=_cost(x, given), fun=np.atleast_1d(as_array(value(given, x, "fun"))), success=True)
 
 
+def _leastsq(given: Named) -> Any:
+    x, _, _, message, ier = so.leastsq(**{**given, "full_output": True})
+    converged("leastsq", ier in (1, 2, 3, 4), message)
+    return x
+
+
+_LEASTSQ = Solver(
+    "leastsq", _leastsq, lambda x, given: 0.5 * ops.sum(as_array(value(given, x, "func")) ** 2), "minimum"
+)
+
+
+@means(so.leastsq)
+def leastsq(*args: Any, **kwargs: Any) -> Any:
+    given = named(so.leastsq, args, kwargs)
+    if given.get("full_output"):
+        raise refused(
+            "leastsq with full_output", "the steps of a solver are on no tape", "a call without it, or curve_fit"
+        )
+    return _LEASTSQ(given), 1
+
+
 def _curve_fit(given: Named) -> Any:
-    given = {**given, **given.get("kwargs", {})}
-    given.pop("kwargs", None)
     popt, pcov = so.curve_fit(**{**given, "full_output": False})
     return popt, pcov
 

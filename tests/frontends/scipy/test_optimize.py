@@ -56,6 +56,35 @@ def test_one_unknown(f: Callable[[Any], Any]) -> None:
     check_solver(f, 4.0)
 
 
+@pytest.mark.parametrize("fn", [so.broyden1, so.broyden2, so.anderson, so.newton_krylov])
+def test_methods_for_large_systems(fn: Callable[..., Any]) -> None:
+    a = np.array([1.0, 2.0])
+    rows = tg.jacobian(lambda a: fn(lambda x: x**3 + x - a, np.ones(2), f_tol=1e-10))(a)
+    x = fn(lambda x: x**3 + x - a, np.ones(2), f_tol=1e-10)
+    np.testing.assert_allclose(rows, np.diag(1 / (3 * x**2 + 1)), 1e-8, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda f: so.differential_evolution(f, [(0.0, 5.0)], seed=1),
+        lambda f: so.basinhopping(f, [1.0], niter=2, seed=1),
+        lambda f: so.dual_annealing(f, [(0.0, 5.0)], maxiter=5, seed=1),
+        lambda f: so.shgo(f, [(0.0, 5.0)]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_global_minima(search: Callable[..., Any]) -> None:
+    value, (_, da) = tg.grad(lambda a: search(lambda x: (x[0] - a) ** 2 + 0.1 * x[0] ** 2).x[0], 2.0)
+    assert (value, da) == (pytest.approx(2 / 1.1, 1e-4), pytest.approx(1 / 1.1))
+
+
+def test_leastsq() -> None:
+    assert tg.gradient(lambda a: so.leastsq(lambda x, a: x * x - a, [1.0], args=(a,))[0][0], 4.0) == (
+        pytest.approx(0.25),
+    )
+
+
 @pytest.mark.parametrize(
     "f",
     [
@@ -196,6 +225,9 @@ def test_curve_fit(sigma: Any, absolute: bool, part: int) -> None:
 @pytest.mark.parametrize(
     ("f", "said"),
     [
+        (lambda a: so.brute(lambda x: (x[0] - a) ** 2, [(0.0, 5.0)])[0], "the steps of the solver"),
+        (lambda a: so.newton(lambda x: x**3 - a + 0 * np.random.rand(), 1.0), "draws random numbers"),
+        (lambda a: so.newton(lambda x, g: x**3 - a, 1.0, args=(np.random.default_rng(0),)), "draws random numbers"),
         (
             lambda a: so.minimize(lambda x: (x[0] - a) ** 2, np.ones(1), bounds=[(0.0, 1.0)]).x[0],
             "no optimum inside the bounds",
