@@ -211,16 +211,19 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
     return w.copy() if isinstance(w, np.ndarray) else w
 
 
-_regular = Op(
-    "regular", _check_regular, (lambda dy, _y, _rows, solver: dy,), linear=(0,), torch=on_host(_check_regular)
-)
-_settled = Op(
-    "settled",
-    _check_step,
-    (lambda dy, _y, _w, _step, _u, solver: dy, None, None),
-    linear=(0,),
-    torch=on_host(_check_step),
-)
+def _check(name: str, check: Callable[..., Any], count: int) -> Op:
+    """Return an op that returns the first of its arguments, once it has been checked: nothing is asked of a tangent."""
+
+    def partial(dy: Any, *_: Any, solver: Solver) -> Any:
+        return dy
+
+    def tangent(tangents: Sequence[Any], *_: Any, solver: Solver) -> Any:
+        return tangents[0]
+
+    return Op(name, check, (partial, *[None] * (count - 1)), linear=tangent, torch=on_host(check))
+
+
+_regular, _settled = _check("regular", _check_regular, 1), _check("settled", _check_step, 3)
 
 
 def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:

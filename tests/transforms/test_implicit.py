@@ -317,3 +317,14 @@ def test_it_is_printed_and_not_saved(tmp_path: Any) -> None:
     assert "= implicit(%2" in str(tape)
     with pytest.raises(tg.TapeFormatError, match="implicit"):
         tape.save(tmp_path / "root.tape")
+
+
+def test_second_derivatives_that_are_called_often() -> None:
+    def cbrt(a: Any) -> Any:
+        return tg.implicit(lambda x, a: x**3 - a)(np.cbrt, a)
+
+    rows, curvature = tg.jacobian(cbrt), tg.hessian(lambda a: cbrt(a).sum())
+    for k in range(1, 8):
+        a = np.arange(1.0, 4.0) * k
+        np.testing.assert_allclose(rows(a), np.diag(a ** (-2 / 3) / 3), 1e-9)
+        np.testing.assert_allclose(curvature(a), np.diag(-2 / 9 * a ** (-5 / 3)), 1e-9)
