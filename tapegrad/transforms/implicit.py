@@ -170,16 +170,19 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
 
 def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
     """Return w of (dr/dx)ᵀ w = dy."""
+    rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val  # type: ignore[union-attr]
     if math.prod(shape_of(dy)) > DENSE:
-        return _LINEAR(solver, y, given, dy)
-    rows, rest, single = _jacobian(tape, dy), tape.result.val, not shape_of(dy)  # type: ignore[union-attr]
+        w = _LINEAR(solver, y, given, dy)
+        step = ops.sum(w * rest) / ops.maximum(ops.sum(ops.abs(dy)), 1e-300)  # of the mean that dy takes of the unknowns
+        return _settled(w, step, u, solver=solver)
+    rows = _jacobian(tape, dy)
     rows = _regular(rows, solver=solver)
     w, step = (
         (dy / rows, rest / rows)
         if single
         else (ops.solve(ops.permute_dims(rows, axes=(1, 0)), dy), ops.solve(rows, rest))
     )
-    return _settled(w, step, tape.inputs[1].val, solver=solver)
+    return _settled(w, step, u, solver=solver)
 
 
 def _check_regular(rows: Any, solver: Solver) -> Any:
@@ -254,6 +257,9 @@ def _find_linear(solver: Solver, y: Any, given: Any, dy: Any) -> Any:
     unknowns = Unknowns(y)
     tape = _traced(Equations(solver, unknowns), unknowns.vector(y), given)
     product = LinearOperator((dy.size, dy.size), lambda v: pulled(tape, v.ravel(), {1})[0], dtype=dy.dtype)
+    sums = product @ np.ones(dy.size)
+    if sums.all() and np.allclose(product @ (dy / sums), dy, 1e-12, 1e-12 * np.abs(dy).max()):
+        return dy / sums  # each equation has an unknown of its own
     w, failed = (
         cg(product, dy, rtol=1e-12, maxiter=20 * dy.size)
         if solver.kind == "minimum"

@@ -328,3 +328,23 @@ def test_second_derivatives_that_are_called_often() -> None:
         a = np.arange(1.0, 4.0) * k
         np.testing.assert_allclose(rows(a), np.diag(a ** (-2 / 3) / 3), 1e-9)
         np.testing.assert_allclose(curvature(a), np.diag(-2 / 9 * a ** (-5 / 3)), 1e-9)
+
+
+def test_many_unknowns_one_by_one() -> None:
+    pytest.importorskip("scipy")
+    a = np.linspace(1, 100, 2000)
+
+    def solve(a: Any) -> Any:
+        x = np.ones(len(a))
+        for _ in range(60):
+            x = x - (x**3 + x - a) / (3 * x**2 + 1)
+        return x
+
+    def f(a: Any) -> Any:
+        return tg.implicit(lambda x, a: x**3 + x - a)(solve, a).sum()
+
+    x = solve(a)
+    np.testing.assert_allclose(tg.gradient(f, a)[0], 1 / (3 * x**2 + 1), 1e-10)
+    np.testing.assert_allclose(tg.hvp(f)(a, np.ones(2000)), -6 * x / (3 * x**2 + 1) ** 3, 1e-9)
+    with pytest.raises(tg.UnknownFunction, match="does not solve the equations"):
+        tg.gradient(lambda a: tg.implicit(lambda x, a: x**3 + x - a)(lambda a: a, a).sum(), a)
