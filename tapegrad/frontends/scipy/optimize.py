@@ -372,13 +372,16 @@ def curve_fit(*args: Any, **kwargs: Any) -> Any:
             "curve_fit with full_output or nan_policy", "the steps of a solver are on no tape", "a call without them"
         )
     popt, pcov = _CURVE_FIT(given)
+    misfits = _misfits(popt, given)
+    free = np.size(plain(misfits)) - np.size(plain(popt))
+    if free <= 0 and not plain(given.get("absolute_sigma")):
+        return popt, pcov  # infinite
     rows = Solver.jacobian(lambda p: _misfits(p, given), popt)
     covariance = np.linalg.inv(rows.T @ rows)
     if not plain(given.get("absolute_sigma")):
-        covariance = covariance * ops.sum(_misfits(popt, given) ** 2) / (rows.shape[0] - rows.shape[1])
-    return popt, pcov + (
-        covariance - ops.stop_gradient(covariance)
-    )  # SciPy's, by its differences, with the derivative of the formula
+        covariance = covariance * ops.sum(misfits**2) / free
+    # SciPy's, by its differences, with the derivative of the formula
+    return popt, pcov + (covariance - ops.stop_gradient(covariance))
 
 
 refuse(
