@@ -9,7 +9,7 @@
 | np.broadcast(x): compiled code asks for an array | ConcretizationError |
 | outside * [x, x]: an operator of a plain array and a list | ConcretizationError |
 | pickle.dumps(x) | ConcretizationError |
-| outside[0] = x, an array made outside | ConcretizationError |
+| outside[0] = x, an array made outside | MutationError |
 | np.add(x, x, out=outside) | MutationError |
 | using y after a write to x, with which it shares memory | MutationError |
 | a primitive that writes to its argument | MutationError |
@@ -288,6 +288,7 @@ class MutationError(TapeError):
     """
 
     refuses = True
+    outside = False  # whether it may be one where the arrays that the program reads by name are traced
 
 
 class EscapedProxy(TapeError, RuntimeError):

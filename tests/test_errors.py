@@ -96,7 +96,7 @@ TABLE = {
     "np.broadcast(x): compiled code asks for an array": (lambda: tg.grad(lambda x: np.broadcast(x), *TWO), "plain array"),
     "outside * [x, x]: an operator of a plain array and a list": (lambda: tg.grad(lambda x: OUTSIDE[:2] * [x, x], *ONE), "plain"),
     "pickle.dumps(x)": (lambda: tg.grad(lambda x: pickle.dumps(x), *ONE), "pickled"),
-    "outside[0] = x, an array made outside": (lambda: tg.grad(_write_outside, *ONE), "plain float"),
+    "outside[0] = x, an array made outside": (lambda: tg.grad(_write_outside, *ONE), "found outside"),
     "np.add(x, x, out=outside)": (lambda: tg.grad(lambda x: np.add(x, x, out=OUTSIDE), *ONE), "does not own"),
     "using y after a write to x, with which it shares memory": (lambda: tg.grad(_shares, MEMORY, MEMORY[::-1]), "shares memory"),
     "a primitive that writes to its argument": (lambda: tg.grad(lambda x: fills(x).sum(), MEMORY), "fills writes to its argument"),

@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import linecache
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import INTERNAL, ConcretizationError, user_location
+from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, user_location
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
+from tapegrad.trace.constructor_calls import callee
 from tapegrad.trace.guards import NUMERIC
+from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.tree.flatten import flatten, is_leaf
 
 
@@ -134,7 +137,27 @@ def _is_index(x: Any, frame: FrameType) -> bool:
     return name in _SUBSCRIPTS or (name == "BINARY_OP" and _OPERATORS[code[at + 1]:][:1] == ["[]"])
 
 
-def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
-    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+_WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
+_WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
+
+
+def _writes(frame: FrameType) -> bool:
+    """True if a frame writes into something that is not traced just now."""
+    name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return name in _WRITES or (name.startswith("CALL") and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:]))
+
+
+def lost(proxy: Any, what: str, try_: str) -> TapeError:
+    """Return the refusal of a plain value of a traced one: of a write, where a plain array asks for it that is written into."""
+    err = write_refused() if _writes(program_frame()) else \
+        ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
     proxy._tracer.refuse(err)
     return err
+
+
+def program_frame() -> FrameType:
+    """Return the innermost frame that is not tapegrad's."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in INTERNAL and frame.f_back is not None:
+        frame = frame.f_back
+    return frame

@@ -65,14 +65,14 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
 
     Compiled code (numpy.random, say) has no frame of its own: when it makes an array, which must be a plain one, the call in progress is another.
     """
-    callee = _callee(frame.f_code, frame.f_lasti)
-    if not callee or callee[-1] == name:
+    path = callee(frame.f_code, frame.f_lasti)
+    if not path or path[-1] == name:
         return True
-    if callee[-1] in HANDING:
+    if path[-1] in HANDING:
         return _among(args)
-    if callee[-1] == "getattr":
+    if path[-1] == "getattr":
         return name in frame.f_code.co_consts
-    found = None if callee[-1] == "?" else _found(callee, frame)
+    found = None if path[-1] == "?" else _found(path, frame)
     return _is_or_holds(found, shim) or (type(found) is FunctionType and _among(args))  # it gets its arguments: `f(*map(np.array, rows))`
 
 
@@ -101,7 +101,7 @@ _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "
 
 
 @functools.lru_cache(maxsize=4096)
-def _callee(code: CodeType, lasti: int) -> tuple[str, ...]:
+def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     """Return the dotted name that is called at an instruction, () where the interpreter does not tell (before Python 3.11)."""
     if not hasattr(code, "co_positions"):
         return ()

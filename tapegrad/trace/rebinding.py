@@ -18,6 +18,7 @@ from typing import Any
 from tapegrad.errors import MutationError, user_location
 from tapegrad.trace import redirection
 from tapegrad.trace.interposition import trampoline
+from tapegrad.trace.outside_arrays import stand_for
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, running
@@ -44,10 +45,11 @@ class Rerouting:
         self.routes: Routes | None = None
         self.cells: list[tuple[CellType, CellType, Any]] = []  # captured variables that lead to originals, their copies, and what was in these
         self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> what rerouted functions have instead
+        self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
         self.given: list[tuple[Any, list[Any], str]] = []  # lists and dicts among the arguments, what was in each, and its label
 
-    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]]) -> None:
-        """Find what leads to the originals, and lead it to the copies that were built of them."""
+    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool = False) -> None:
+        """Find what leads to the originals, and lead it to the copies that were built of them; what leads to arrays (`tables`) to proxies of them."""
         copies: dict[int, Any] = {}
         objects: list[Any] = []
         roots: list[Any] = []
@@ -73,12 +75,14 @@ class Rerouting:
                 elif isinstance(part, (Instance, Module)) and type(x) is not CellType:
                     objects.append(x)
                     roots.append(class_of(x))
-        if not copies:
+        if not copies and not tables:
             return
         tracer.copies, tracer.rerouting = copies, self
         self.objects = redirection.begin(objects)
-        self.routes = Routes(copies, labels, roots)
+        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None)
         if self.routes.search():
+            self.tables = [copies[key] for key in self.routes.arrays]
+            self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
             self._lead(self.routes)
 
     def _lead(self, routes: Routes) -> None:
@@ -162,7 +166,9 @@ class Rerouting:
         return Reached(known, walks) if known else None
 
     def check(self) -> None:
-        """Refuse a change of an argument by a name that was not found."""
+        """Refuse a change of an argument, or of an array, by a name that was not found."""
+        for proxy in self.tables:
+            proxy._view.storage.check()
         for x, then, label in self.given:
             if _differs(x, then):
                 _restore(x, then)

@@ -24,6 +24,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 import numpy as np
 
 from tapegrad.trace.interposition import original
+from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of
 from tapegrad.tree.flatten import FOREIGN_PACKAGES, is_empty
 from tapegrad.tree.modules import is_module
@@ -114,8 +115,11 @@ class Routes:
     `attributes` names of classes; of `others` copies must be made.
     """
 
-    def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any]) -> None:
+    def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any], stand_for: Callable[[Any], Any] | None = None) -> None:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
+        self.stand_for, self.arrays = stand_for, dict[int, Any]()  # what makes a proxy of an array that is met, and those that were
+        self.atoms = _ATOMS if stand_for is None else _ATOMS - {np.ndarray}
+        self.untracked = _UNTRACKED if stand_for is None else _UNTRACKED | {tuple}
         self.roots = roots
         self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} - FOREIGN_PACKAGES
         self.parents: dict[int, list[tuple[Any, str]]] = {}
@@ -135,6 +139,9 @@ class Routes:
             node = todo.popleft()
             for child, how in self.children(node):
                 key = id(child)
+                if self.stand_for is not None and key not in known and is_table(child):
+                    known[key] = self.stand_for(child)
+                    self.arrays[key] = child
                 if key in known:
                     self.hits[key] = child
                 parents.setdefault(key, []).append((node, how))
@@ -223,7 +230,10 @@ class Routes:
         else:
             found = ((part, "") for part in list((_own(node) or {}).values()) if id(part) in self.known)
         for child, how in found:
-            if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in _UNTRACKED):
+            if self.stand_for is not None and is_table(child):
+                yield child, how
+                continue
+            if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked):
                 continue  # what the garbage collector does not follow leads nowhere
             if is_a(child, (FunctionType, type)):
                 if self.is_foreign(child.__module__) and id(child) not in self.known:
@@ -243,7 +253,7 @@ class Routes:
                 elif type(value) is ModuleType:
                     if not self.is_foreign(value.__name__):
                         yield from self.of_module(value, attributes)
-                elif type(value) not in _ATOMS:
+                elif type(value) not in self.atoms:
                     yield original(value), name
             elif name == "id":
                 self.readers[id(fn)] = fn
@@ -371,6 +381,8 @@ def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
 
 def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
     """True for a thing of which no copy can be made, and that leads to nothing but objects that redirect by themselves."""
+    if id(x) in routes.arrays:
+        return True  # a constant, whether it is read there or by its proxy
     if id(x) in routes.known:
         return "_redirects_for" in type(x).__dict__ and not is_a(x, (dict, list))  # C code reads these past their class
     if id(x) not in routes.others or id(x) in seen:

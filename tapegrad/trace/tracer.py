@@ -19,7 +19,7 @@ from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.trace import ownership, proxy
+from tapegrad.trace import outside_arrays, ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.interposition import original, stand_in
@@ -90,6 +90,24 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
+    tables = outside_arrays.is_known(f)
+    try:
+        return _record(f, args, kwargs, ctx, grad, copy, once, observer, found, wanted, replays, tables)
+    except MutationError as err:
+        if tables or not err.outside:
+            raise
+        refusal = err
+    if once is not None:
+        once.begun = False
+
+    def run(witness: Any) -> Tape:
+        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, True)
+    return outside_arrays.run_again(f, run, refusal, observer)
+
+
+def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool, once: Economy | None,
+            observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool) -> Tape:
+    """Run the program once; where it writes into what it makes of its `tables`, the arrays that it reads by name, those are traced."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
@@ -123,13 +141,13 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1: 1 + len(args)]
     names = [] if found is None else found.apart_from(signature)
-    rerouting = Rerouting() if any(memos) else None
+    rerouting = Rerouting() if tables or any(memos) else None
     leave = interposition.enter(tracer, [_globals(fn), *names, *holders(fn, given)],
                                  [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
     with collector:
         try:
             if rerouting is not None:
-                rerouting.begin(tracer, walks, memos)
+                rerouting.begin(tracer, walks, memos, tables)
             if observer is not None:
                 observer.start(signature)
             out = stand_in(fn)(*[x if type(x) in PROXIES else stand_in(x) for x in given], **dict(zip(kwargs, built[1 + len(args):])))

@@ -22,6 +22,7 @@ from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, heard_in_c, heard_in
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Signature, is_foreign
 
@@ -136,6 +137,9 @@ class Observer:
             label, was, now = changed
             self.reason = f"it changes {label}, which it reads" + (f": from {was} to {now}" if was != now else "")
         return fresh, self.reason, self.where
+
+
+WITNESSES.append(Observer)
 
 
 def _profile(observer: Observer) -> Callable[[], None]:

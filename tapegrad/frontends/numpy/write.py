@@ -18,6 +18,7 @@ from tapegrad.numbers.tensors import is_writable
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace import views
+from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
@@ -32,8 +33,7 @@ def setitem(x: Any, index: Any, value: Any) -> None:
 def owned(x: Any) -> Any:
     """Return an array that the trace may write to; refuse any other."""
     if not isinstance(x, Traced):
-        raise MutationError("a traced value is written into an array that the trace does not own", user_location(),
-                            "make the array inside the function (np.zeros), or pass it as an argument")
+        raise write_refused()
     return x
 
 

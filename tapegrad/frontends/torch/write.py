@@ -22,6 +22,7 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.tape.tape import Input, operands
 from tapegrad.trace import views
 from tapegrad.trace.context import Tracer
+from tapegrad.trace.outside_arrays import write_refused
 
 # Operators in place, by the functions that they are the same as.
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",
@@ -40,8 +41,7 @@ def is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
 def owned(x: Any) -> Any:
     """Return a tensor that the trace may write to; refuse any other."""
     if not isinstance(x, Traced):
-        raise MutationError("a traced value is written into a tensor that the trace does not own", user_location(),
-                            "make the tensor inside the function (torch.zeros), or pass it as an argument")
+        raise write_refused("a tensor")
     return x
 
 

@@ -432,3 +432,20 @@ def test_methods_in_place_that_rearrange_leave_other_views_as_they_are() -> None
     found, (_, dx) = tg.grad(f, X)
     close(found, value.detach())
     close(dx, torch.autograd.grad(value, root)[0])
+
+
+TABLE = torch.arange(4.0)
+
+
+def test_a_copy_of_an_outside_tensor_is_the_programs_own() -> None:
+    def f(p: torch.Tensor) -> torch.Tensor:
+        y = TABLE.clone()
+        y[0] = p
+        z = TABLE * 2
+        z[1:3] += p
+        return (y * z).sum()
+    for p in (torch.tensor(2.0), torch.tensor(3.0)):
+        value, (_, dp) = tg.grad(f, p)
+        torch.testing.assert_close(value, f(p))
+        torch.testing.assert_close(dp, torch.func.grad(f)(p))
+    assert type(TABLE) is torch.Tensor and TABLE.tolist() == [0.0, 1.0, 2.0, 3.0]
