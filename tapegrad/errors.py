@@ -317,7 +317,11 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not have got it untraced."""
     if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
         return None
-    frame = user_frame(list(traceback.walk_tb(err.__traceback__))[-1][0])
-    where = Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-    return ConcretizationError(f"compiled code takes no traced value, and said: {err}", where,
+    return ConcretizationError(f"compiled code takes no traced value, and said: {err}", where_raised(err),
                                "a function that tapegrad knows, or tg.value(x) to drop the gradient on purpose")
+
+
+def where_raised(err: Exception) -> Location:
+    """Return the user's line in which an error was raised."""
+    frame = user_frame(list(traceback.walk_tb(err.__traceback__))[-1][0])
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

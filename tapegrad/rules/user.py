@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from tapegrad.errors import DuplicateRule
 from tapegrad.rules.op import Op
+from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
 from tapegrad.rules.registry import (
     FOREIGN,
@@ -80,6 +81,6 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = reading(rule, f"the rule of {op.__name__}"), here, True, False, True
+        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = followed(op, reading(rule, f"the rule of {op.__name__}")), here, True, False, True
         return rule
     return decorate

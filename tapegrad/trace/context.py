@@ -257,6 +257,22 @@ class Tracer:
         finally:
             running.tracers = tracers
 
+    def attempt(self, given: Iterable[Traced]) -> Callable[[], None]:
+        """Return how to undo what is recorded from now on of these values, before anyone has seen what came of it."""
+        for x in given:
+            if x._tracer is self:
+                self.lift(x)  # a view, of which nothing is recorded yet
+        mark, known = len(self.tape.ops), (self.special, self.dynamic, self.laid, self.apart)
+
+        def undo() -> None:
+            made = self.tape.ops[mark:]
+            del self.tape.ops[mark:]
+            self.guarded.difference_update([(op.args[0].id, op.fact) for op in made if type(op) is Guard])
+            for key in [key for key, (_, op) in self.constants.items() if op in made] if made else ():
+                del self.constants[key]
+            self.special, self.dynamic, self.laid, self.apart = known
+        return undo
+
     def place(self, call: Call) -> Operation:
         """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
         self.locate(call)

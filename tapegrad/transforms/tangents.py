@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import TapeError
+from tapegrad.errors import MissingRule, TapeError
 from tapegrad.numbers.cotangents import ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
@@ -65,6 +65,8 @@ def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list
 def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:
     try:
         return transposed(pullback, y, tangents)
+    except MissingRule:
+        raise
     except TapeError as err:
         raise type(err)(f"the tangent of {op.__name__} is made of its pullback, which cannot be traced: {err.what}", err.where,
                         "write the pullback with NumPy or tapegrad's ops; or tg.grad, which calls it as it is") from err

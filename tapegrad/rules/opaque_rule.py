@@ -1,0 +1,130 @@
+"""opaque_rule: a user's rule that a tape cannot look into, because it calls C: recorded as it is.
+
+A gradient of first order calls it; a flat tape then holds one operation for the value and its pullback, and one that pulls a cotangent back. Only a
+derivative of the pullback would have to look into it, and says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MissingRule, where_raised
+from tapegrad.numbers.cotangents import SPECIAL, ZERO, Absorbing, conform, dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import duplicate, is_memory
+from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.tree.copies import running
+from tapegrad.tree.flatten import is_leaf, leaves_of
+
+
+def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a user's rule that is recorded call by call where it is given traced values, and whole where that fails."""
+    @functools.wraps(rule)
+    def rr(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        def whole(err: Exception, tracer: Any) -> tuple[Any, Any]:
+            with_pullback, pulled, why = _parts(op)
+            why[:] = type(err).__name__, str(err).partition("\n")[0], str(where_raised(err))
+            y, pb = tracer.record(with_pullback, args, kwargs)
+            return y, functools.partial(pulled, pb)
+        leaves = leaves_of((args, kwargs))
+        tracer = tracer_of(leaves)
+        if tracer is None:
+            y, pb = rule(*args, **kwargs)
+        else:
+            undo, clear = tracer.attempt([x for x in leaves if isinstance(x, Traced)]), _refusals(tracer)
+            try:
+                y, pb = rule(*args, **kwargs)
+            except Exception as err:
+                undo()
+                clear()
+                return whole(err, tracer)
+
+        def pullback(dy: Any) -> Any:
+            inner = tracer_of(leaves_of(dy)) or tracer
+            if inner is None:
+                return pb(dy)
+            clear = _refusals(inner)
+            try:
+                return pb(dy)
+            except Exception as err:  # what it has recorded leads nowhere
+                clear()
+                return whole(err, tracer or inner)[1](dy)
+        return y, pullback
+    return rr
+
+
+def _refusals(tracer: Any) -> Callable[[], None]:
+    """Return how to forget what is refused from now on, by this trace and those that run."""
+    known = [(each, each.refusal) for each in {tracer, *running.tracers}]
+
+    def clear() -> None:
+        for each, refusal in known:
+            each.refusal = refusal
+    return clear
+
+
+class _OfPullback:
+    """The tangent of a pullback, or its cotangent, by what it has kept, which nobody knows: whoever needs it is told."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> _OfPullback:
+        return self
+
+    __radd__ = __add__
+
+
+def _own(y: Any) -> Any:
+    """Return the value of a call in memory of its own: the user's function may keep it, and write to it at the next call."""
+    return tuple(map(_own, y)) if type(y) is tuple else duplicate(y) if is_memory(y) else y
+
+
+def _contracted(ws: Any, dxs: Any) -> Any:
+    """Return the sum of the products of cotangents and what they are cotangents of."""
+    return sum([np.sum(w * dx) for w, dx in zip(ws, dxs) if dx is not None and not isinstance(w, SPECIAL)], 0.0)
+
+
+@functools.cache
+def _parts(op: Op) -> tuple[Op, Op, list[str]]:
+    """Return the op of a call's value and its pullback, the op that calls such a pullback, and why the rule could not be traced."""
+    why: list[str] = []
+
+    def with_pullback(*args: Any, **kwargs: Any) -> Any:
+        y, pb = op.forward(*args, **kwargs)
+        return _own(y), pb
+
+    def pull(pb: Any, dy: Any) -> Any:
+        return tuple([conform(dx, x) if is_leaf(x) else None for dx, x in zip(pb(dy), pb.args)])
+
+    def of_value(y: Any, *args: Any, **kwargs: Any) -> Any:
+        def back(dy: Any) -> Any:
+            if type(dy[1]) is _OfPullback:
+                refuse()
+            return (ZERO,) * len(args) if isinstance(dy[0], Absorbing) else pulled(y[1], dy[0])
+        return back
+
+    def transposed(pb: Any, dy: Any, ws: Any) -> Any:
+        """Return the cotangent of `dy` from those of what the pullback made of it: it is linear, and known by what it makes of units."""
+        if not (type(plain(dy)) is float or dtype_of(plain(dy)) == np.float64):
+            refuse()
+        units = np.eye(np.size(plain(dy))).reshape(-1, *shape_of(dy))
+        return np.reshape(np.stack([_contracted(ws, pulled(pb, e)) for e in units]), shape_of(dy))
+
+    def tangent_of_value(ts: Any, *args: Any, **kwargs: Any) -> Any:
+        y, pb = both(*args, **kwargs)
+        return transposed(pb, y, [ZERO if t is None else t for t in ts]), _OfPullback()
+
+    def tangent(ts: Any, pb: Any, dy: Any) -> Any:
+        return pulled(pb, ts[1]) if ts[0] is None else refuse()
+
+    def refuse() -> Any:
+        raise MissingRule(f"the rule of {op.__name__} is to be differentiated, and cannot be traced: {', '.join(why)}", op.rr_where,
+                          "write its pullback in NumPy, and what it calls in C as a primitive with a rule of its own: @tg.primitive, @tg.rrule")
+    both = Op(f"{op.__name__}_with_pullback", with_pullback, nested=True, dynamic=True, vjp=of_value, linear=tangent_of_value)
+    pulled = Op(f"{op.__name__}_pullback", pull, nested=True, linear=tangent,
+                vjp=lambda _y, pb, dy: lambda ws: (_OfPullback(), transposed(pb, dy, ws)))
+    return both, pulled, why
