@@ -43,6 +43,7 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import FIXED, KINDS, are_apart
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
@@ -68,6 +69,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         tape.check()
     run = Run(tape, bind(tape, args, kwargs), redraw)
     give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
+    said = numpy_warnings.begin()
     try:
         for op in run if debug else ():
             note = f"  # {op.note}" if op.note else ""
@@ -79,6 +81,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         if give_back is not None:
             give_back()
         raise
+    finally:
+        numpy_warnings.end(said)
     return run.result
 
 
@@ -161,6 +165,9 @@ class Run:
             raise
         except Exception as err:
             raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+
+numpy_warnings.PLACES[Run.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
 
 
 def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:

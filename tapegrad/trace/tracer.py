@@ -19,7 +19,7 @@ from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
-from tapegrad.trace import outside_arrays, ownership, proxy
+from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.interposition import original, stand_in
@@ -145,6 +145,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     leave = interposition.enter(tracer, [_globals(fn), *names, *holders(fn, given)],
                                  [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
     with collector:
+        said = numpy_warnings.begin()
         try:
             if rerouting is not None:
                 rerouting.begin(tracer, walks, memos, tables)
@@ -184,6 +185,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             finally:
                 tracer.close()
                 leave()
+                numpy_warnings.end(said)
     if tracer.economy is not None:
         del out
         tracer.economy.release(last=True)

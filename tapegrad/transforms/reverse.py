@@ -23,6 +23,7 @@ from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
+from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import placed, pullback_of
 from tapegrad.tree.flatten import ValueAndGradients, flatten, is_leaf
@@ -192,6 +193,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     kinds = {type(op.val) for op in tape.ops} - _PLAIN
     # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
     whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of(tape.ops, kinds)))
+    said = numpy_warnings.begin()
     try:
         for op in reversed(tape.ops):
             if type(op) is not Call:
@@ -215,7 +217,12 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
         raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
     except Exception as err:
         raise failed(tape, op, err, pullback=True) from err
+    finally:
+        numpy_warnings.end(said)
     return cot
+
+
+numpy_warnings.PLACES[sweep.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
 
 
 def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape, then: Callable[[Call, list[Operation]], None]) -> list[Any]:

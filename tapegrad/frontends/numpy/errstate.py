@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.registry import constructs, refused
+from tapegrad.trace.context import unrepeatable
+from tapegrad.trace.numpy_warnings import meant, told
 from tapegrad.tree.copies import running
 
 
@@ -22,7 +24,7 @@ class Settings(contextlib.ContextDecorator):
         entered = self.state.__enter__()
         self.before = [(tracer, dict(tracer.settings)) for tracer in running.tracers]
         for tracer in running.tracers:
-            tracer.strictly(np.geterr())
+            tracer.strictly(told(np.geterr()))
         return entered
 
     def __exit__(self, *error: Any) -> None:
@@ -34,7 +36,7 @@ class Settings(contextlib.ContextDecorator):
 @constructs(np.errstate)
 def errstate(tracer: Any, fn: Any, **settings: Any) -> Any:
     _refuse_calls(settings.values())
-    return Settings(fn(**settings))
+    return Settings(fn(**meant(settings)))
 
 
 def _refuse_calls(values: Any) -> None:
@@ -48,4 +50,10 @@ def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse_calls((*args, *kwargs.values()))
     if "raise" in (*args, *kwargs.values()):
         raise refused("np.seterr", "a replay would not raise where the program does", "with np.errstate(...): around those lines")
-    return fn(*args, **kwargs)
+    return told(fn(**meant({**dict(zip(("all", "divide", "over", "under", "invalid"), args)), **kwargs})))
+
+
+@constructs(np.geterr)
+def geterr(tracer: Any, fn: Any) -> Any:
+    unrepeatable("it asks np.geterr")
+    return told(fn())

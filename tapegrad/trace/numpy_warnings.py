@@ -1,0 +1,97 @@
+"""numpy_warnings: NumPy's floating-point warnings while a program is traced, swept or replayed: they stand at the program's line.
+
+NumPy says them where it was called, which is in tapegrad: there Python shows the first of all programs' and swallows the others. So it is made to
+write them to a log, which says each where the program computes. That costs nothing as long as there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import INTERNAL, Location
+
+# what np.errstate sets, another object with each setting; NumPy to come may not have it
+_settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
+_known: list[tuple[Any, Any]] = [(object(), None)]  # the last settings that were found, and those that stand for them, None for themselves
+_errstate, _geterr, _seterr, _seterrcall = np.errstate, np.geterr, np.seterr, np.seterrcall  # a trace replaces them in NumPy
+
+PLACES: dict[CodeType, Callable[[FrameType], Location | None]] = {}
+"""Where in the program a frame of tapegrad's is at work, by its code: that of a sweep, or of a replay."""
+_registries: dict[str, tuple[str, dict[Any, Any]]] = {}  # of files: the name of the module, and what Python has said of it
+
+
+class Log:
+    """What NumPy writes its warnings to."""
+
+    def write(self, text: str) -> None:
+        """Say a warning at the line of the program that computes."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in INTERNAL:
+            found = PLACES.get(frame.f_code)
+            where = found(frame) if found is not None else None
+            if where is not None:
+                module, registry = _registry(where.file)
+                break
+            frame = frame.f_back
+        else:
+            frame = frame or sys._getframe(1)
+            where = Location(frame.f_code.co_filename, frame.f_lineno, "")
+            module, registry = frame.f_globals.get("__name__", ""), frame.f_globals.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(text.removeprefix("Warning: ").rstrip(), RuntimeWarning, where.file, where.line, module, registry)
+
+
+_log = Log()
+
+
+def _registry(file: str) -> tuple[str, dict[Any, Any]]:
+    """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
+    if file not in _registries:
+        module = next((x for x in list(sys.modules.values()) if getattr(x, "__file__", None) == file), None)
+        _registries[file] = ("", {}) if module is None else (module.__name__, vars(module).setdefault("__warningregistry__", {}))
+    return _registries[file]
+
+
+def begin() -> Any:
+    """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said, or they are already."""
+    if _settings is None:
+        return None
+    now = _settings.get()
+    before, instead = _known[0]
+    if before is not now:
+        modes = _geterr()
+        said = {what: "log" for what, how in modes.items() if how == "warn"}
+        instead = None
+        if said and not {"call", "log"} & set(modes.values()):
+            with _errstate(call=_log, **said):  # type: ignore[arg-type]
+                instead = _settings.get()
+        _known[0] = now, instead
+    return None if instead is None else (_settings.set(instead), instead)
+
+
+def end(begun: Any) -> None:
+    """End what `begin` began; what the program has set by np.seterr stays."""
+    if begun is not None:
+        token, instead = begun
+        if _settings.get() is instead:
+            _settings.reset(token)
+        else:
+            _seterr(**told(_geterr()))  # type: ignore[arg-type]
+            _seterrcall(None)
+
+
+def told(modes: Any) -> dict[str, str]:
+    """Return the modes of floating-point errors that a program is told of."""
+    return {what: "warn" if how == "log" else how for what, how in modes.items()}
+
+
+def meant(modes: dict[str, Any]) -> dict[str, Any]:
+    """Return the modes that stand for those which a program sets, while its warnings are said at its line."""
+    if np.geterrcall() is not _log:
+        return modes
+    return {what: "log" if how == "warn" else how for what, how in modes.items()}
