@@ -51,7 +51,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
 
@@ -319,6 +319,22 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
         return None
     return ConcretizationError(f"compiled code takes no traced value, and said: {err}", where_raised(err),
                                "a function that tapegrad knows, or tg.value(x) to drop the gradient on purpose")
+
+
+def fold(err: BaseException) -> None:
+    """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's; TAPEGRAD_TRACEBACK=full keeps all."""
+    seen: set[int] = set()
+    part: BaseException | None = err
+    while part is not None and id(part) not in seen and os.environ.get("TAPEGRAD_TRACEBACK") != "full":
+        seen.add(id(part))
+        kept, shown, last = [], None, part.__traceback__
+        while last is not None:
+            kept += [last] if last.tb_frame.f_code.co_filename not in INTERNAL else []
+            last = last.tb_next
+        for each in reversed(kept):
+            shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+        part.__traceback__ = shown or part.__traceback__
+        part = part.__cause__ or part.__context__
 
 
 def where_raised(err: Exception) -> Location:

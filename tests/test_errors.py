@@ -6,6 +6,8 @@ import copy
 import math
 import pickle
 import re
+import sys
+import traceback
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Number
@@ -170,3 +172,23 @@ def test_attributes_that_do_not_exist() -> None:
     with pytest.raises(TypeError):
         tg.grad(lambda x: x + "text", 1.0)
     assert tg.trace(lambda x: (x == None, x != "text"), 1.0)[0] == (False, True)  # noqa: E711
+
+
+def _indexes(x: Any) -> Any:
+    y = np.zeros(3)
+    y[5] = x
+    return y.sum()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a bare raise has the traceback that was there")
+@pytest.mark.parametrize("call", [tg.grad, tg.trace, lambda f, x: tg.value_and_grad(f)(x)])
+def test_a_traceback_shows_the_programs_frames(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> list[str]:
+        with pytest.raises(IndexError) as caught:
+            call(_indexes, 2.0)
+        return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    found = shown()
+    assert found[-1] == __file__
+    assert sum(file in errors.INTERNAL for file in found) <= 2  # what was called
+    monkeypatch.setenv("TAPEGRAD_TRACEBACK", "full")
+    assert shown()[-1] in errors.INTERNAL

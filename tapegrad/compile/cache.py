@@ -15,7 +15,7 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.visit import LOST, Visit
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.recorded_names import codes_of, glance
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
 from tapegrad.ops import default_rng, draw
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
@@ -121,8 +121,9 @@ class Compiled:
             visit = Visit(self, key)
         try:
             first = self._backend.record(lambda *call: self._make(visit, *call), self.__wrapped__, args, kwargs, leaves)
-        except BaseException:
+        except BaseException as err:
             next(self.stats._traces)
+            fold(err)
             raise
         entry = self._keep(visit, first.tape, first.flat)
         visit.spend()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
-from tapegrad.errors import CallError, MutationError, TapeError, in_our_words, user_location
+from tapegrad.errors import CallError, MutationError, TapeError, fold, in_our_words, user_location
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
@@ -91,18 +91,22 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
     tables = outside_arrays.is_known(f)
-    try:
-        return _record(f, args, kwargs, ctx, grad, copy, once, observer, found, wanted, replays, tables)
-    except MutationError as err:
-        if tables or not err.outside:
-            raise
-        refusal = err
-    if once is not None:
-        once.begun = False
 
-    def run(witness: Any) -> Tape:
-        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, True)
-    return outside_arrays.run_again(f, run, refusal, observer)
+    def run(witness: Any, tables: bool = True) -> Tape:
+        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables)
+    try:
+        try:
+            return run(observer, tables)
+        except MutationError as err:
+            if tables or not err.outside:
+                raise
+            refusal = err
+        if once is not None:
+            once.begun = False
+        return outside_arrays.run_again(f, run, refusal, observer)
+    except Exception as err:
+        fold(err)
+        raise
 
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool, once: Economy | None,
