@@ -7,7 +7,6 @@
 | np.float64(x) | ConcretizationError |
 | math.ulp(x): compiled code asks for a number | ConcretizationError |
 | np.broadcast(x): compiled code asks for an array | ConcretizationError |
-| outside * [x, x]: an operator of a plain array and a list | ConcretizationError |
 | pickle.dumps(x) | ConcretizationError |
 | outside[0] = x, an array made outside | MutationError |
 | np.add(x, x, out=outside) | MutationError |
@@ -46,7 +45,6 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -150,6 +148,12 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
     return frame
 
 
+def is_users(frame: FrameType) -> bool:
+    """True for a frame of the user's code, and none of tapegrad's or of a library's."""
+    file = frame.f_code.co_filename
+    return file not in INTERNAL and (file in _known_users or not _is_library(frame)) and not file.startswith("<stringsource")
+
+
 _known_users: set[str] = set()  # files of which it is known that their frames are no library's
 _known_libraries: set[str] = set()
 
@@ -187,6 +191,7 @@ class TapeError(Exception):
     """
 
     refuses = False
+    outside = False  # whether it may be none where the arrays that the program reads by name are traced
 
     def __init__(self, what: str, where: Location | None = None, try_: str = "") -> None:
         self.what, self.where, self.try_ = what, where, try_
@@ -288,7 +293,6 @@ class MutationError(TapeError):
     """
 
     refuses = True
-    outside = False  # whether it may be one where the arrays that the program reads by name are traced
 
 
 class EscapedProxy(TapeError, RuntimeError):
@@ -309,18 +313,6 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
-_NAMES = re.compile(r"(?:\b(?:type|from|not|got|component:) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b|^No matching signature found")
-"""What names the type of an argument; and Cython's functions for several types, which do not."""
-
-
-def in_our_words(err: Exception) -> ConcretizationError | None:
-    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not have got it untraced."""
-    if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
-        return None
-    return ConcretizationError(f"compiled code takes no traced value, and said: {err}", where_raised(err),
-                               "a function that tapegrad knows, or tg.value(x) to drop the gradient on purpose")
-
-
 def fold(err: BaseException) -> None:
     """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's; TAPEGRAD_TRACEBACK=full keeps all."""
     seen: set[int] = set()
@@ -338,6 +330,7 @@ def fold(err: BaseException) -> None:
 
 
 def where_raised(err: Exception) -> Location:
-    """Return the user's line in which an error was raised."""
-    frame = user_frame(list(traceback.walk_tb(err.__traceback__))[-1][0])
-    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    """Return the user's line in which an error was raised, or what raised it was called."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(err.__traceback__) if is_users(frame)]
+    frame, line = frames[-1] if frames else (user_frame(), user_location().line)
+    return Location(frame.f_code.co_filename, line, frame.f_code.co_name)

@@ -96,7 +96,6 @@ TABLE = {
     "np.float64(x)": (lambda: tg.grad(lambda x: np.float64(x), *ONE), "plain float"),
     "math.ulp(x): compiled code asks for a number": (lambda: tg.grad(lambda x: math.ulp(x), *ONE), "plain float"),
     "np.broadcast(x): compiled code asks for an array": (lambda: tg.grad(lambda x: np.broadcast(x), *TWO), "plain array"),
-    "outside * [x, x]: an operator of a plain array and a list": (lambda: tg.grad(lambda x: OUTSIDE[:2] * [x, x], *ONE), "plain"),
     "pickle.dumps(x)": (lambda: tg.grad(lambda x: pickle.dumps(x), *ONE), "pickled"),
     "outside[0] = x, an array made outside": (lambda: tg.grad(_write_outside, *ONE), "found outside"),
     "np.add(x, x, out=outside)": (lambda: tg.grad(lambda x: np.add(x, x, out=OUTSIDE), *ONE), "does not own"),

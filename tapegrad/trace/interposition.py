@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import in_our_words
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
+from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.proxy import apply, plain, record_unary
 from tapegrad.tree.copies import Attribute, code_of, running

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import MutationError, user_location
+from tapegrad.errors import MutationError, TapeError, user_location
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.random import draw
 from tapegrad.tape.tape import Call, Operation, Tape
@@ -88,7 +88,7 @@ def _code_of(f: Any) -> CodeType | None:
     return found if type(found) is CodeType else None
 
 
-def run_again(f: Any, run: Callable[[Any], Tape], refusal: MutationError, observer: Any) -> Tape:
+def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: Any) -> Tape:
     """Return what a program's `run` returns where its arrays are traced; raise the refusal where that is of no use, or would not be the same."""
     for tracer in running.tracers:
         if tracer.refusal is refusal:
@@ -96,10 +96,12 @@ def run_again(f: Any, run: Callable[[Any], Tape], refusal: MutationError, observ
     witness = WITNESSES[0]()
     try:
         found = run(witness)
-    except MutationError:
-        raise refusal from None
+    except TapeError as err:
+        if isinstance(err, MutationError) or err.outside:
+            raise refusal from None
+        raise
     if why := witness.result()[1]:
-        raise MutationError(f"{refusal.what}; the program does not run again with these traced, because {why}", refusal.where, refusal.try_)
+        raise type(refusal)(f"{refusal.what}; the program does not run again with these traced, because {why}", refusal.where, refusal.try_)
     if (code := _code_of(f)) is not None:
         _known[id(code)] = code
     return found if observer is None else run(observer)

@@ -23,7 +23,8 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.call_arguments import asker, call_plainly, content, lost, takes
+from tapegrad.trace.asking import asked, lost
+from tapegrad.trace.call_arguments import call_plainly, content, takes
 from tapegrad.trace.context import DEFAULT, Tracer, written
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, into_out, shown
@@ -42,6 +43,9 @@ class Proxy(Slotted):
 
     __slots__ = ()
     __array_priority__ = 1000.0
+
+    def __new__(cls, *args: Any) -> Any:
+        raise refused("type(x)(...)", "the type of a traced value makes no others", "float(y), np.array(y), or another type that the program names")
 
     # -- NumPy's protocols
 
@@ -255,10 +259,7 @@ class Proxy(Slotted):
         if formats(_getframe(1)):
             written()
             return float(behind(self))
-        raise lost(self, asker(_getframe(1)) + "float(x) or a C function asked for a plain float",
-                    "call the function by its module (math.sin, np.sin), make an array of a list first (np.array([a, b])), make the array that is to "
-                    "hold it inside the function (np.array(TABLE), not TABLE.copy()), leave the "
-                    "float() out, or tg.value(x) to drop the gradient on purpose")
+        raise asked(self, "a plain float")
 
     def _try(self, fn: Callable[[Any], Any]) -> None:
         """Raise what the plain value would, an array or a complex number where one real number is asked for."""
@@ -269,7 +270,7 @@ class Proxy(Slotted):
         self._try(complex)
         if self._tracer.independent(views.peek(self)):
             return complex(self._val)
-        raise lost(self, "complex(x) asked for a plain complex number", "x + 0j, a + 1j * b, or tg.value(x) to drop the gradient on purpose")
+        raise asked(self, "a plain complex number")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
-from tapegrad.errors import CallError, MutationError, TapeError, fold, in_our_words, user_location
+from tapegrad.errors import CallError, MutationError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
@@ -20,6 +20,7 @@ from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
+from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.interposition import original, stand_in
@@ -97,7 +98,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     try:
         try:
             return run(observer, tables)
-        except MutationError as err:
+        except TapeError as err:
             if tables or not err.outside:
                 raise
             refusal = err

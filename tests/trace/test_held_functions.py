@@ -227,11 +227,11 @@ def by_names_of_others(x: Any) -> Any:
 
 
 def test_what_is_reached_by_none_of_this_is_refused_with_its_holder() -> None:
-    with pytest.raises(tg.errors.ConcretizationError, match=r"held in FLOATS\['f'\] of test_held_functions.py: float\(x\) or a C function"):
+    with pytest.raises(tg.errors.ConcretizationError, match=r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float"):
         tg.grad(lambda x: FLOATS["f"](x), 0.7)
     with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py"):
         tg.grad(by_names_of_others, 0.7)
-    with pytest.raises(tg.errors.ConcretizationError, match=r"numpy.broadcast: np.asarray or another C function"):
+    with pytest.raises(tg.errors.ConcretizationError, match=r"np.broadcast asked for a plain array"):
         tg.grad(lambda x: np.broadcast(x, x).size * x, 0.7)
 
 

@@ -1,0 +1,156 @@
+"""asking: who asks for the plain number or array behind a traced value, and is refused, with the one cure that fits."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import inspect
+import itertools
+import linecache
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import BuiltinFunctionType, FrameType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
+from tapegrad.trace.constructor_calls import callee
+from tapegrad.trace.outside_arrays import write_refused
+
+_WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
+_WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
+_ON_PURPOSE = "tg.value(x) drops the gradient on purpose"
+
+
+class Asker(NamedTuple):
+    """What a frame calls just now: in words, and what that is, None where nobody can tell."""
+
+    who: str
+    fn: Any
+
+
+def program_frame() -> FrameType:
+    """Return the innermost frame that is not tapegrad's."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in INTERNAL and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def asked(proxy: Any, wanted: str) -> TapeError:
+    """Return the refusal of a plain value of a traced one, `wanted` by who calls C just now; of a write, by a plain array that is written into."""
+    frame = program_frame()
+    if _writes(frame):
+        err: TapeError = write_refused()
+    else:
+        asker = _asker(frame)
+        operator = asker.fn is None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "BINARY_OP"
+        who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
+        err = ConcretizationError(f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost", user_location(),
+                                  "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker))
+        err.outside = operator
+    proxy._tracer.refuse(err)
+    return err
+
+
+def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
+    """Return the refusal of what would lose the gradient through a traced value."""
+    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+    proxy._tracer.refuse(err)
+    return err
+
+
+def _cure(asker: Asker) -> str:
+    """Say what to do instead of a call of a C function."""
+    fn = asker.fn
+    if isinstance(fn, type) and issubclass(fn, (float, complex, np.generic)):
+        also = " (a + 1j * b, for complex(a, b))" if fn is complex else ""
+        return f"leave the {fn.__name__}() out{also}; {_ON_PURPOSE}"
+    if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in FOREIGN or fn in CONSTRUCTORS):
+        return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
+        return f"functions of NumPy that take arrays; what calls C in a function of your own with a rule, @tg.primitive and @tg.rrule; {_ON_PURPOSE}"
+    name, called = fn.__name__, asker.who.partition(",")[0]
+    return ("a function that tapegrad knows, or one of your own around it, with a rule; paste and complete\n"
+            f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
+            f"      @tg.rrule(my_{name})\n      def _(x):\n          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
+            f"    {_ON_PURPOSE}")
+
+
+def _spelled(fn: Any) -> str:
+    module = getattr(fn, "__module__", None)
+    return str(fn.__name__) if module in (None, "builtins") else f"{module}.{fn.__name__}"
+
+
+def _writes(frame: FrameType) -> bool:
+    """True if a frame writes into something that is not traced just now."""
+    name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return name in _WRITES or (name.startswith("CALL") and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:]))
+
+
+def _within(frame: FrameType) -> str:
+    """Say which function of a library calls C, where the program does not itself."""
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    return "" if is_users(frame) else f", called in {frame.f_globals.get('__name__', '')}.{name},"
+
+
+def _asker(frame: FrameType) -> Asker:
+    """Return which C function a frame calls just now, and by what expression it is held."""
+    unknown = Asker("a C function", None)
+    code, at = frame.f_code, frame.f_lasti
+    if not hasattr(code, "co_positions") or not dis.opname[code.co_code[at]].startswith("CALL"):
+        return unknown
+    first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
+    try:
+        call = ast.parse(linecache.getline(code.co_filename, first).encode()[begin:end] if first == last else b"", mode="eval").body
+    except (SyntaxError, ValueError):
+        return unknown
+    if not isinstance(call, ast.Call):
+        return unknown
+    held, fn = ast.unparse(call.func), _resolve(call.func, frame)
+    file = Path(code.co_filename).name
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)):
+        return Asker(f"{held} of {file}", None)
+    of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
+    name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)
+    return Asker(name if held in (name, "np." + fn.__name__) else f"{name}, held in {held} of {file},", fn)
+
+
+def _resolve(node: ast.expr, frame: FrameType) -> Any:
+    """Return what an expression leads to, None where one would have to run the program's code for that."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, vars(builtins).get(node.id)))
+    if isinstance(node, ast.Attribute):
+        owner = _resolve(node.value, frame)
+        found = vars(owner).get(node.attr) if isinstance(owner, ModuleType) else inspect.getattr_static(owner, node.attr, None)
+        return found.__func__ if isinstance(found, staticmethod) else found
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner, key = _resolve(node.value, frame), node.slice.value
+        if type(owner) is dict:
+            return owner.get(key)
+        return owner[key] if type(owner) in (list, tuple) and isinstance(key, int) and -len(owner) <= key < len(owner) else None
+    return None
+
+
+# -- errors of compiled code that was given a traced value
+
+_NAMES = re.compile(r"(?:\b(?:type|from|not|got|component:|convert) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b|^No matching signature found"
+                    r"|^Object of type (?:float|int|complex|bool) is not JSON serializable")
+"""What names the type of an argument; and Cython's functions for several types, which do not, and json, which knows these types."""
+
+
+def in_our_words(err: Exception) -> ConcretizationError | None:
+    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not have got it untraced."""
+    if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
+        return None
+    files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
+    frame = next((frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1])  # Cython's have others
+    asker = _asker(frame)
+    masked = frame.f_globals.get("__name__") == "numpy.ma.core"
+    return ConcretizationError(f"{asker.who}{_within(frame)} takes no traced value, and said: {err}", where_raised(err),
+                               "np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if masked else _cure(asker))

@@ -1,0 +1,64 @@
+"""Who asks for a plain value is named, with the library's function that called it, and the one cure that fits."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import decimal
+import json
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.interpolate import CubicSpline
+from scipy.spatial import cKDTree
+
+import tapegrad as tg
+
+TABLE = np.arange(1.0, 3.0)
+X = np.array([0.5, 1.0, 2.0])
+HELD = [math.sin]
+
+CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
+    (lambda x: float(x), 2.0, "float asked for a plain float", "leave the float"),
+    (lambda x: complex(x, x), 2.0, "complex asked for a plain complex number", "a + 1j * b"),
+    (lambda x: math.ulp(x), 2.0, "math.ulp asked for a plain float", "return math.ulp(x)"),
+    (lambda x: struct.pack("d", x), 2.0, "struct.pack asked for a plain float", "@tg.rrule(my_pack)"),
+    (lambda x: vars(math)["sin"](x), 2.0, "vars(math)['sin'] of test_asking.py asked for a plain float", "@tg.rrule"),
+    (lambda x: np.broadcast(x, x), X, "np.broadcast asked for a plain array", "NumPy"),
+    (lambda x: cKDTree(x.reshape(-1, 1)), X, "cKDTree", "@tg.primitive"),
+    (lambda x: array.array("d", x), X, "array.array asked for a plain float", "tg.value(x)"),
+    (lambda x: CubicSpline(np.arange(3.0), x)(0.5), X, "called in scipy.interpolate", "@tg.primitive"),
+    (lambda x: np.ma.array(x, mask=[0, 1, 0]).sum(), X, "called in numpy.ma.core.MaskedArray", "np.where(mask, 0.0, x)"),
+    (lambda x: decimal.Decimal(x), 2.0, "decimal.Decimal takes no traced value", "tg.value(x)"),
+    (lambda x: json.dumps({"x": x}), 2.0, "called in json.encoder", "tg.value(x)"),
+    (lambda x: memoryview(x), X, "memoryview takes no traced value", "tg.value(x)"),
+    (lambda x: bytes(x), 2.0, "bytes takes no traced value", "tg.value(x)"),
+    (lambda x: datetime.timedelta(seconds=x), 2.0, "datetime.timedelta takes no traced value", "tg.value(x)"),
+    (lambda x: type(x)(2.0), 2.0, "type(x)(...)", "float(y)"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_who_asked_and_what_to_do(number: int) -> None:
+    f, x, who, cure = CASES[number]
+    with pytest.raises(tg.TapeError) as caught:
+        tg.grad(f, x)
+    assert who in caught.value.what
+    assert cure in caught.value.try_
+    assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_a_plain_array_beside_a_list() -> None:
+    def f(a: float, b: float) -> Any:
+        y = TABLE + (a, b)
+        y *= [b, 2.0]
+        return (y * (TABLE * [a, b])).sum() + (TABLE[::-1] @ [a, b])
+    for args in ((2.0, 3.0), (3.0, 5.0)):
+        value, (_, da, db) = tg.grad(f, *args)
+        np.testing.assert_allclose(value, f(*args))
+        a, b = args
+        np.testing.assert_allclose((da, db), ((f(a + 1e-6, b) - f(a - 1e-6, b)) / 2e-6, (f(a, b + 1e-6) - f(a, b - 1e-6)) / 2e-6))
