@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any
 
 from tapegrad.compile.backend import Backend, First, Step, choose, recorded_result
+from tapegrad.compile.by_name import ByName
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.compile.rematerialise import is_refillable, remains, strip
@@ -46,7 +48,7 @@ _paces: dict[Any, Pace] = {}
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 
-class Compiled:
+class Compiled(ByName):
     """A function that is traced where its tapes do not fit, and runs one of them where it does.
 
     A path is compiled when its traces agree, and have cost what compiling is expected to cost. Thread-safe: the tapes are kept in tuples that
@@ -54,10 +56,9 @@ class Compiled:
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
-                 warmup: int | None, sweeps: bool) -> None:
+                 warmup: int | None, sweeps: bool, again: Callable[[], Any]) -> None:
+        self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self._backend = f, make, plainly, backend
-        self.__name__ = getattr(f, "__name__", type(f).__name__)
-        self.__doc__ = f.__doc__
         self.max_tapes, self.stats = max_tapes, Stats()
         self._warmup = warmup
         self._entries: dict[Any, tuple[Entry, ...]] = {}
@@ -350,7 +351,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
             return First(tape, result)
         strip(tape)
         return First(tape, result, lambda primal: primal)
-    return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False)
+    again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+    return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
 def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True, seed: Any = 1,
@@ -409,7 +411,9 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
-    return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True)
+    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=seed[0] if has_aux else seed, backend=backend, device=device,
+                    mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+    return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 
 
 def shortened(rolled: Tape, flat: Step) -> Tape | None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.compile.by_name import ByName
 from tapegrad.compile.cache import compile
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -80,8 +81,9 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return pullback(f, *args, argnums=argnums_of(asked, args), **kwargs)[1](1)
-    gradient.__name__ = _name(f)
-    return Derivative(gradient, asked, *_way("forward", chunk_size))
+    made = Derivative(gradient, asked, *_way("forward", chunk_size))
+    made.named(f, functools.partial(hessian, f, argnums, chunk_size))
+    return made
 
 
 def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -110,7 +112,9 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             return pullback(f, *args, argnums=places, **kwargs)[1](1)
         return jvp(gradient, given, tangents)[1]
     product.__name__ = _name(f)
-    return compile(product)
+    made: Any = compile(product)
+    made.named(f, functools.partial(hvp, f, argnums))
+    return made  # type: ignore[no-any-return]
 
 
 def _way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
@@ -267,7 +271,7 @@ class _Row:
         return self.layout.of_inputs(gradients_of(self.tape, self.layout.seed(self.i, unit)))
 
 
-class Derivative:
+class Derivative(ByName):
     """A function of f's arguments that returns the derivative of its value, and before it, if asked, that value.
 
     Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a function of the arguments,
@@ -276,7 +280,7 @@ class Derivative:
 
     def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None, value: bool = False) -> None:
         self._f, self._asked, self._mode, self._chunk, self._value = f, asked, mode, chunk, value
-        self.__name__, self.__doc__ = _name(f), getattr(f, "__doc__", None)
+        self.named(f, functools.partial(Derivative, f, asked, mode, chunk, value))
         self._calls: Counter[Any] = Counter()
         self._patience = PATIENCE
 

@@ -1,0 +1,27 @@
+"""by_name: how a function that is made of another is pickled: by its name, where a module has it under that, else as it was made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Remade = str | tuple[Callable[..., Any], tuple[()]]
+
+
+class ByName:
+    """A function made of another, with its name: where that was decorated, the module has this one in its place."""
+
+    def named(self, f: Any, again: Callable[[], Any]) -> None:
+        """Take the name of `f`; `again` makes this function of it."""
+        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        self.__module__ = getattr(f, "__module__", None) or type(f).__module__
+        self.__qualname__ = getattr(f, "__qualname__", self.__name__)
+        self.__doc__ = getattr(f, "__doc__", None)
+        self._again = again
+
+    def __reduce__(self) -> Remade:
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return self.__qualname__ if found is self else (self._again, ())
