@@ -12,6 +12,7 @@ from tapegrad.frontends.numpy import (
     functional,
     histogram,
     index,
+    iterate,
     join,
     linalg,
     missing,

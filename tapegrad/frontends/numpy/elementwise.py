@@ -39,7 +39,8 @@ def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         result = ufunc_method(ufunc, method, *inputs, **kwargs)
         return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__" else getattr(ufunc, method), given)
     if method == "__call__":
-        return _call(ufunc, inputs, **kwargs)
+        found = _call(ufunc, inputs, **kwargs)
+        return found if found is not NotImplemented or kwargs else FOREIGN["frompyfunc"](ufunc, *inputs)
     if method == "reduceat" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
         return _reduceat(ufunc, *inputs, **kwargs)
     if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:

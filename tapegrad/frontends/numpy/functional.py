@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,6 +140,25 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
         got = len(results[0]) if isinstance(results[0], tuple) else 1
         raise ValueError(f"wrong number of outputs from pyfunc: expected {len(outputs)}, got {got}")
     return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+
+
+# -- np.frompyfunc
+
+
+@means("frompyfunc")
+def from_python(ufunc: Any, *args: Any) -> Any:
+    """Call the Python function that a ufunc was made of for each place: arrays of numbers, where NumPy has objects. NotImplemented of others."""
+    fn = next((x for x in gc.get_referents(ufunc) if callable(x)), None)
+    if fn is None:
+        return NotImplemented
+    xs = list(map(as_array, args))
+    shape = np.broadcast_shapes(*map(shape_of, xs))
+    results = [fn(*numbers) for numbers in zip(*[_numbers(x, shape) for x in xs])]
+    if not shape:
+        return results[0]
+    if ufunc.nout == 1:
+        return np.reshape(as_array(results), shape)
+    return tuple([np.reshape(as_array(list(part)), shape) for part in zip(*results)])
 
 
 # -- np.piecewise

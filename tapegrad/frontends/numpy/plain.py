@@ -22,8 +22,8 @@ leave(*named("""
     bartlett blackman hamming hanning broadcast_shapes diag_indices mask_indices ndindex tril_indices triu_indices base_repr binary_repr"""),
       why="takes shapes and counts, and returns plain values")
 leave(*named("datetime_data dtype finfo iinfo isdtype issubdtype mintypecode promote_types typename"), why="takes dtypes")
-leave(*named("broadcast nditer nested_iters"), why="C code that iterates over plain arrays: a traced one raises")
-leave(*named("frompyfunc"), why="makes a ufunc of Python objects: np.vectorize works on traced values")
+leave(*named("broadcast nested_iters"), why="C code that iterates over plain arrays: a traced one raises")
+leave(*named("frompyfunc"), why="makes a ufunc of a Python function, which is called for each number")
 leave(*named("matrix recarray record busdaycalendar flatiter ndarray"), why="a class of which no traced value is")
 leave(*[value for value in vars(np).values() if isinstance(value, type) and issubclass(value, np.generic) and value is not np.record],
       why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")

@@ -1,0 +1,81 @@
+"""np.nditer of traced arrays: it goes where NumPy's goes, which a plain one tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.frontends.common import as_array
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.rules.registry import constructs, refused
+from tapegrad.trace import views
+
+_FLAGS = frozenset(["multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok"])
+_nditer = np.nditer
+
+
+@constructs(np.nditer)
+def nditer(tracer: Any, fn: Any, op: Any, flags: Sequence[str] = (), op_flags: Any = None, *args: Any, order: Any = "K", **options: Any) -> Any:
+    several = isinstance(op, (tuple, list)) and any(hasattr(x, "shape") or x is None for x in op)
+    given = list(op) if several else [op]
+    if not any(isinstance(x, Traced) or holds_traced(x) for x in given):
+        return fn(op, flags, op_flags, *args, order=order, **options)
+    if args or options or any(x is None for x in given) or not _FLAGS.issuperset(flags):
+        raise refused("np.nditer with buffers, chunks, axes or operands of its own", "what it hands out there is no part of its operands",
+                      "np.nditer without these, or a loop over np.ndindex(x.shape)")
+    return Elements([as_array(x) for x in given], list(flags), op_flags, order, several)
+
+
+class Elements:
+    """What np.nditer is of arrays, of which some are traced."""
+
+    def __init__(self, operands: list[Any], flags: list[str], op_flags: Any, order: Any, several: bool) -> None:
+        each = [["readonly"]] * len(operands) if op_flags is None else [op_flags] * len(operands) if isinstance(op_flags[0], str) else op_flags
+        for x in operands:
+            if isinstance(x, Traced) and order in ("K", "A"):
+                x._tracer.guard_layout()  # by which it goes
+        how: Any = [list(flags) for flags in each], [*flags, *({"multi_index"} - {*flags})]
+        plain = [views.laid(x) if isinstance(x, Traced) else np.asarray(x) for x in operands]
+        self._at: Any = _nditer([np.empty_like(x) for x in plain], how[1], how[0], order=order)
+        self._written = ["readonly" not in flags for flags in each]
+        self.operands = tuple(x if written or shape_of(x) == self._at.shape else np.broadcast_to(x, self._at.shape)
+                              for x, written in zip(operands, self._written))
+        self._several = several
+
+    def __getitem__(self, number: int) -> Any:
+        place = self._at.multi_index
+        return self.operands[number][(*place, ...) if self._written[number] else place]
+
+    def __setitem__(self, number: int, value: Any) -> None:
+        self.operands[number][self._at.multi_index] = value
+
+    @property
+    def value(self) -> Any:
+        """The elements where it stands: one, or a tuple of several operands'."""
+        return tuple(map(self.__getitem__, range(len(self.operands)))) if self._several else self[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        while not self._at.finished:
+            yield self.value
+            self._at.iternext()
+
+    def __enter__(self) -> Elements:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._at.close()
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("finished", "iternext", "multi_index", "index", "shape", "ndim", "itersize", "iterindex", "nop", "reset"):
+            raise AttributeError(f"'numpy.nditer' object has no attribute {name!r} of traced arrays")
+        return getattr(self._at, name)

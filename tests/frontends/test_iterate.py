@@ -1,0 +1,84 @@
+"""np.nditer, and ufuncs of np.frompyfunc, of traced arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+X = np.arange(6.0).reshape(2, 3) + 1.25
+PRODUCT = np.frompyfunc(lambda a, b: (a * b, a + b), 2, 2)
+PIECES = np.frompyfunc(lambda a: 1 if a > 2 else a * 0.5, 1, 1)
+
+
+def weighted(values: Any) -> Any:
+    total, weight = 0.0, 1.0
+    for v in values:
+        total, weight = total + weight * v * v, weight + 1.0
+    return total
+
+
+def by_index(x: Any) -> Any:
+    it, total = np.nditer(x, flags=["multi_index", "f_index"]), 0.0
+    while not it.finished:
+        total = total + it[0] * it.multi_index[1] * it.index
+        it.iternext()
+    return total
+
+
+def in_place(x: Any) -> Any:
+    y = x * 1
+    with np.nditer([y, np.arange(3.0)], op_flags=[["readwrite"], ["readonly"]]) as it:
+        for u, v in it:
+            u[...] = u * v
+    return (y * y).sum()
+
+
+def filled(x: Any) -> Any:
+    y = np.zeros(x.shape)
+    it = np.nditer(y, flags=["multi_index"], op_flags=["writeonly"])
+    for v in it:
+        v[...] = x[it.multi_index] ** 2
+    return (y * x).sum()
+
+
+def of_python(x: Any) -> Any:
+    p, q = PRODUCT(x, 2.0)
+    return (p.astype(float) * q.astype(float)).sum() * PIECES(x[0, 0]) + PIECES(x).astype(float).sum()
+
+
+PROGRAMS: list[Callable[[Any], Any]] = [
+    lambda x: weighted(np.nditer(x)), lambda x: weighted(np.nditer(x.T)), lambda x: weighted(np.nditer(x.T, order="C")), by_index, in_place, filled,
+    lambda x: sum(u * v for u, v in np.nditer([x, x[0]])), of_python, lambda x: np.frompyfunc(lambda a: a * a, 1, 1)(x).sum(),
+    lambda x: sum(float(v) for v in np.nditer(np.arange(3.0))) * x.sum(),
+]
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_gradients(number: int) -> None:
+    f = PROGRAMS[number]
+    fast = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (X, X * 2, X * 3, np.asfortranarray(X), X.astype(np.float32)):
+        units, wide = np.eye(x.size).reshape(-1, *x.shape) * 1e-6, x.astype(float)
+        expected = np.reshape([(float(f(wide + e)) - float(f(wide - e))) / 2e-6 for e in units], x.shape)
+        if x.flags.f_contiguous:  # what NumPy goes by is how x lies
+            expected = np.reshape([(float(f(np.asfortranarray(wide + e))) - float(f(np.asfortranarray(wide - e)))) / 2e-6 for e in units], x.shape)
+        rtol = 1e-3 if x.dtype == np.float32 else 1e-5
+        for value, dx in (tg.grad(f, x, argnums=0), fast(x)):
+            np.testing.assert_allclose(value, float(f(x)), rtol=rtol)
+            np.testing.assert_allclose(dx, expected, rtol=rtol)
+
+
+def test_what_it_does_not_hand_out() -> None:
+    with pytest.raises(tg.UnknownFunction, match=r"np.nditer with buffers"):
+        tg.grad(lambda x: sum(v.sum() for v in np.nditer(x, flags=["external_loop"])), X)
+
+    def writes(x: Any) -> Any:
+        for v in np.nditer(x * 1):
+            v[...] = 1.0
+    with pytest.raises((ValueError, TypeError)):
+        tg.grad(writes, X)
