@@ -36,7 +36,7 @@ class Log:
             found = PLACES.get(frame.f_code)
             where = found(frame) if found is not None else None
             if where is not None:
-                module, registry = _registry(where.file)
+                module, registry = registry_of(where.file)
                 break
             frame = frame.f_back
         else:
@@ -49,7 +49,7 @@ class Log:
 _log = Log()
 
 
-def _registry(file: str) -> tuple[str, dict[Any, Any]]:
+def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
     """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
     if file not in _registries:
         module = next((x for x in list(sys.modules.values()) if getattr(x, "__file__", None) == file), None)

@@ -40,7 +40,7 @@ def h(x: Any) -> Any:
 def said(run: Callable[[], Any], mode: str = "always", times: int = 1) -> list[tuple[str, str, int]]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter(mode)  # type: ignore[arg-type]
-        globals().pop("__warningregistry__", None)
+        globals().setdefault("__warningregistry__", {}).clear()
         for _ in range(times):
             run()
     return [(str(each.message).replace("scalar ", ""), each.filename, each.lineno) for each in found]

@@ -11,6 +11,7 @@ from typing import Any
 
 import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
+from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.source_split import Parts, is_long, maker
@@ -76,14 +77,14 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> C
     if is_long(source):
         parts = Parts(source)
         texts = [*parts.setup, *parts.texts]
-        codes = [_code(text, f"{file} part {number}") for number, text in enumerate(texts)]
+        codes = [_code(text, f"{file} part {number}", source, names) for number, text in enumerate(texts)]
         names["make"] = maker(codes[:len(parts.setup)], names, parts.kept)
         for code in codes[len(parts.setup):]:
             exec(code, names)
         source = parts.main
     texts.append(assemble(tape, source, fresh))
     names.update(source.names)
-    exec(_code(texts[-1], file), names)
+    exec(_code(texts[-1], file, source, names), names)
     function: Any = names["compiled"]
     function.source, function.tape, function.__name__ = "\n\n".join(texts), tape, tape.name
     while _freed:
@@ -93,9 +94,9 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> C
     return function  # type: ignore[no-any-return]
 
 
-def _code(text: str, file: str) -> CodeType:
+def _code(text: str, file: str, source: Source, names: dict[str, Any]) -> CodeType:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
-    return compile(text, file, "exec")
+    return at_program(compile(text, file, "exec"), text, source.wheres, names)
 
 
 def _prepare(tape: Tape) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from tapegrad.compile.numpy.call_source import (
 from tapegrad.compile.numpy.storage_names import Site, Texts
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.compile.source_names import Names, Spelled
+from tapegrad.errors import Location
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.replay.random_state import sources_of
@@ -44,7 +45,7 @@ class Source(NamedTuple):
 
     `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers, `kept` their names.
     `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan or inf. `sources` are the names of the
-    random generators that are drawn from.
+    random generators that are drawn from, `wheres` the program's lines that comments name.
     """
 
     body: list[str]
@@ -57,6 +58,7 @@ class Source(NamedTuple):
     guards: list[Guard]
     floats: bool
     sources: tuple[str, ...] = ()
+    wheres: Mapping[str, Location] = {}
 
     def making(self, make: str) -> list[str]:
         """Return the lines of the function that makes the kept buffers."""
@@ -104,7 +106,8 @@ class Writer(Texts):
         result = result or self.finished(self.tape.result)
         leaves, names, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.names, self.shared
         sources = tuple([self.text(x) for x in sources_of(self.tape)])
-        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards, shared.floats, sources)
+        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards, shared.floats, sources,
+                      shared.wheres)
 
     def operation(self, op: Operation) -> None:
         """Write one line of the tape, or give what needs none a name."""

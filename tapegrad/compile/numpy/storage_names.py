@@ -84,7 +84,10 @@ class Texts:
         place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
         line = self.shared.lines.get(place)
         if line is None:
-            line = self.shared.lines[place] = "" if op.where is None else comment(op.where)
+            where = op.where
+            line = self.shared.lines[place] = "" if where is None else comment(where)
+            if where is not None:
+                self.shared.wheres[line.strip()] = where
         if line and line != self.line:
             self.line = line
             self.body.append(line)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.source_names import Names
+from tapegrad.errors import Location
 from tapegrad.tape.tape import Guard
 
 
@@ -20,6 +21,7 @@ class Shared:
         self.places: dict[str, str] = {}  # expressions that make arrays once -> their names
         self.kept: dict[str, np.ndarray[Any, Any]] = {}  # names, in order: what each lies in memory as
         self.lines: dict[tuple[int, int], str] = {}
+        self.wheres: dict[str, Location] = {}  # of the lines that name the program's
         self.guards: list[Guard] = []
         self.floats = False
         self.floating: set[str] = set()  # names of Python's floats, and of lists of them, that loops make
