@@ -151,7 +151,8 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
 def is_users(frame: FrameType) -> bool:
     """True for a frame of the user's code, and none of tapegrad's or of a library's."""
     file = frame.f_code.co_filename
-    return file not in INTERNAL and (file in _known_users or not _is_library(frame)) and not file.startswith("<stringsource")
+    ours = file in INTERNAL or file.startswith("<stringsource")
+    return not ours and (file in _known_users or not _is_library(frame))
 
 
 _known_users: set[str] = set()  # files of which it is known that their frames are no library's
@@ -314,7 +315,10 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
 
 
 def fold(err: BaseException) -> None:
-    """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's; TAPEGRAD_TRACEBACK=full keeps all."""
+    """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's.
+
+    With TAPEGRAD_TRACEBACK=full in the environment all stay.
+    """
     seen: set[int] = set()
     part: BaseException | None = err
     while part is not None and id(part) not in seen and os.environ.get("TAPEGRAD_TRACEBACK") != "full":

@@ -1,4 +1,6 @@
-"""by_name: how a function that is made of another is pickled: by its name, where a module has it under that, else as it was made."""
+"""by_name: how a function that is made of another is pickled: by its name, where a module has it under that, else as
+it was made.
+"""
 
 from __future__ import annotations
 

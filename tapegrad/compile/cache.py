@@ -351,7 +351,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
             return First(tape, result)
         strip(tape)
         return First(tape, result, lambda primal: primal)
-    again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+    again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
+                    warmup=warmup)
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
@@ -411,8 +412,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
-    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=seed[0] if has_aux else seed, backend=backend, device=device,
-                    mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=seed[0] if has_aux else seed,
+                    backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 
 

@@ -1,7 +1,7 @@
 """opaque_rule: a user's rule that a tape cannot look into, because it calls C: recorded as it is.
 
-A gradient of first order calls it; a flat tape then holds one operation for the value and its pullback, and one that pulls a cotangent back. Only a
-derivative of the pullback would have to look into it, and says so.
+A gradient of first order calls it; a flat tape then holds one operation for the value and its pullback, and one that
+pulls a cotangent back. Only a derivative of the pullback would have to look into it, and says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tapegrad.tree.flatten import is_leaf, leaves_of
 
 
 def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a user's rule that is recorded call by call where it is given traced values, and whole where that fails."""
+    """Return a user's rule that is recorded call by call where it is given traced values, and whole where that fails.
+    """
+
     @functools.wraps(rule)
     def rr(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         def whole(err: Exception, tracer: Any) -> tuple[Any, Any]:
@@ -30,6 +32,7 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
             why[:] = type(err).__name__, str(err).partition("\n")[0], str(where_raised(err))
             y, pb = tracer.record(with_pullback, args, kwargs)
             return y, functools.partial(pulled, pb)
+
         leaves = leaves_of((args, kwargs))
         tracer = tracer_of(leaves)
         if tracer is None:
@@ -53,7 +56,9 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
             except Exception as err:  # what it has recorded leads nowhere
                 clear()
                 return whole(err, tracer or inner)[1](dy)
+
         return y, pullback
+
     return rr
 
 
@@ -64,11 +69,13 @@ def _refusals(tracer: Any) -> Callable[[], None]:
     def clear() -> None:
         for each, refusal in known:
             each.refusal = refusal
+
     return clear
 
 
 class _OfPullback:
-    """The tangent of a pullback, or its cotangent, by what it has kept, which nobody knows: whoever needs it is told."""
+    """The tangent of a pullback, or its cotangent, by what it has kept, which nobody knows: whoever needs it is told.
+    """
 
     __slots__ = ()
 
@@ -79,7 +86,9 @@ class _OfPullback:
 
 
 def _own(y: Any) -> Any:
-    """Return the value of a call in memory of its own: the user's function may keep it, and write to it at the next call."""
+    """Return the value of a call in memory of its own: the user's function may keep it, and write to it at the next
+    call.
+    """
     return tuple(map(_own, y)) if type(y) is tuple else duplicate(y) if is_memory(y) else y
 
 
@@ -90,7 +99,9 @@ def _contracted(ws: Any, dxs: Any) -> Any:
 
 @functools.cache
 def _parts(op: Op) -> tuple[Op, Op, list[str]]:
-    """Return the op of a call's value and its pullback, the op that calls such a pullback, and why the rule could not be traced."""
+    """Return the op of a call's value and its pullback, the op that calls such a pullback, and why the rule could not
+    be traced.
+    """
     why: list[str] = []
 
     def with_pullback(*args: Any, **kwargs: Any) -> Any:
@@ -105,10 +116,13 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
             if type(dy[1]) is _OfPullback:
                 refuse()
             return (ZERO,) * len(args) if isinstance(dy[0], Absorbing) else pulled(y[1], dy[0])
+
         return back
 
     def transposed(pb: Any, dy: Any, ws: Any) -> Any:
-        """Return the cotangent of `dy` from those of what the pullback made of it: it is linear, and known by what it makes of units."""
+        """Return the cotangent of `dy` from those of what the pullback made of it: it is linear, and known by what it
+        makes of units.
+        """
         if not (type(plain(dy)) is float or dtype_of(plain(dy)) == np.float64):
             refuse()
         units = np.eye(np.size(plain(dy))).reshape(-1, *shape_of(dy))
@@ -122,9 +136,21 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         return pulled(pb, ts[1]) if ts[0] is None else refuse()
 
     def refuse() -> Any:
-        raise MissingRule(f"the rule of {op.__name__} is to be differentiated, and cannot be traced: {', '.join(why)}", op.rr_where,
-                          "write its pullback in NumPy, and what it calls in C as a primitive with a rule of its own: @tg.primitive, @tg.rrule")
-    both = Op(f"{op.__name__}_with_pullback", with_pullback, nested=True, dynamic=True, vjp=of_value, linear=tangent_of_value)
-    pulled = Op(f"{op.__name__}_pullback", pull, nested=True, linear=tangent,
-                vjp=lambda _y, pb, dy: lambda ws: (_OfPullback(), transposed(pb, dy, ws)))
+        raise MissingRule(
+            f"the rule of {op.__name__} is to be differentiated, and cannot be traced: {', '.join(why)}",
+            op.rr_where,
+            "write its pullback in NumPy, and what it calls in C as a primitive with a rule of its own: "
+            "@tg.primitive, @tg.rrule",
+        )
+
+    both = Op(
+        f"{op.__name__}_with_pullback", with_pullback, nested=True, dynamic=True, vjp=of_value, linear=tangent_of_value
+    )
+    pulled = Op(
+        f"{op.__name__}_pullback",
+        pull,
+        nested=True,
+        linear=tangent,
+        vjp=lambda _y, pb, dy: lambda ws: (_OfPullback(), transposed(pb, dy, ws)),
+    )
     return both, pulled, why

@@ -35,7 +35,9 @@ def apart(dxs: Any, dy: Any) -> Any:
 
 
 def _own(dx: Any, held: bool, dy: Any) -> Any:
-    if type(dx) is not np.ndarray or dx is dy or not (held or dx.base is not None) or (type(dy) is np.ndarray and np.may_share_memory(dx, dy)):
+    if type(dx) is not np.ndarray or dx is dy or not (held or dx.base is not None):
+        return dx
+    if type(dy) is np.ndarray and np.may_share_memory(dx, dy):
         return dx
     return dx.copy(order="K")
 

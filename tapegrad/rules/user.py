@@ -81,6 +81,7 @@ def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
-        op.rr, op.rr_where, op.differentiable, op.loose, op.lends = followed(op, reading(rule, f"the rule of {op.__name__}")), here, True, False, True
+        op.rr = followed(op, reading(rule, f"the rule of {op.__name__}"))
+        op.rr_where, op.differentiable, op.loose, op.lends = here, True, False, True
         return rule
     return decorate

@@ -43,7 +43,9 @@ def program_frame() -> FrameType:
 
 
 def asked(proxy: Any, wanted: str) -> TapeError:
-    """Return the refusal of a plain value of a traced one, `wanted` by who calls C just now; of a write, by a plain array that is written into."""
+    """Return the refusal of a plain value of a traced one, `wanted` by who calls C just now; of a write, by a plain
+    array that is written into.
+    """
     frame = program_frame()
     if _writes(frame):
         err: TapeError = write_refused()
@@ -51,8 +53,11 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         asker = _asker(frame)
         operator = asker.fn is None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "BINARY_OP"
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
-        err = ConcretizationError(f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost", user_location(),
-                                  "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker))
+        err = ConcretizationError(
+            f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
+            user_location(),
+            "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker),
+        )
         err.outside = operator
     proxy._tracer.refuse(err)
     return err
@@ -74,12 +79,18 @@ def _cure(asker: Asker) -> str:
     if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in FOREIGN or fn in CONSTRUCTORS):
         return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
-        return f"functions of NumPy that take arrays; what calls C in a function of your own with a rule, @tg.primitive and @tg.rrule; {_ON_PURPOSE}"
+        return (
+            "functions of NumPy that take arrays; what calls C in a function of your own with a rule, "
+            f"@tg.primitive and @tg.rrule; {_ON_PURPOSE}"
+        )
     name, called = fn.__name__, asker.who.partition(",")[0]
-    return ("a function that tapegrad knows, or one of your own around it, with a rule; paste and complete\n"
-            f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
-            f"      @tg.rrule(my_{name})\n      def _(x):\n          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
-            f"    {_ON_PURPOSE}")
+    return (
+        "a function that tapegrad knows, or one of your own around it, with a rule; paste and complete\n"
+        f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
+        f"      @tg.rrule(my_{name})\n      def _(x):\n"
+        f"          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
+        f"    {_ON_PURPOSE}"
+    )
 
 
 def _spelled(fn: Any) -> str:
@@ -90,7 +101,9 @@ def _spelled(fn: Any) -> str:
 def _writes(frame: FrameType) -> bool:
     """True if a frame writes into something that is not traced just now."""
     name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-    return name in _WRITES or (name.startswith("CALL") and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:]))
+    return name in _WRITES or (
+        name.startswith("CALL") and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:])
+    )
 
 
 def _within(frame: FrameType) -> str:
@@ -107,7 +120,9 @@ def _asker(frame: FrameType) -> Asker:
         return unknown
     first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
     try:
-        call = ast.parse(linecache.getline(code.co_filename, first).encode()[begin:end] if first == last else b"", mode="eval").body
+        call = ast.parse(
+            linecache.getline(code.co_filename, first).encode()[begin:end] if first == last else b"", mode="eval"
+        ).body
     except (SyntaxError, ValueError):
         return unknown
     if not isinstance(call, ast.Call):
@@ -127,30 +142,50 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, vars(builtins).get(node.id)))
     if isinstance(node, ast.Attribute):
         owner = _resolve(node.value, frame)
-        found = vars(owner).get(node.attr) if isinstance(owner, ModuleType) else inspect.getattr_static(owner, node.attr, None)
+        found = (
+            vars(owner).get(node.attr)
+            if isinstance(owner, ModuleType)
+            else inspect.getattr_static(owner, node.attr, None)
+        )
         return found.__func__ if isinstance(found, staticmethod) else found
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         owner, key = _resolve(node.value, frame), node.slice.value
         if type(owner) is dict:
             return owner.get(key)
-        return owner[key] if type(owner) in (list, tuple) and isinstance(key, int) and -len(owner) <= key < len(owner) else None
+        return (
+            owner[key]
+            if type(owner) in (list, tuple) and isinstance(key, int) and -len(owner) <= key < len(owner)
+            else None
+        )
     return None
 
 
 # -- errors of compiled code that was given a traced value
 
-_NAMES = re.compile(r"(?:\b(?:type|from|not|got|component:|convert) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b|^No matching signature found"
-                    r"|^Object of type (?:float|int|complex|bool) is not JSON serializable")
-"""What names the type of an argument; and Cython's functions for several types, which do not, and json, which knows these types."""
+_NAMES = re.compile(
+    r"(?:\b(?:type|from|not|got|component:|convert) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b"
+    r"|^No matching signature found"
+    r"|^Object of type (?:float|int|complex|bool) is not JSON serializable"
+)
+"""What names the type of an argument; and Cython's functions for several types, which do not, and json, which knows
+these types.
+"""
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
-    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not have got it untraced."""
+    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
+    have got it untraced.
+    """
     if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
         return None
     files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
-    frame = next((frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1])  # Cython's have others
+    frame = next(
+        (frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1]
+    )  # Cython's have others
     asker = _asker(frame)
     masked = frame.f_globals.get("__name__") == "numpy.ma.core"
-    return ConcretizationError(f"{asker.who}{_within(frame)} takes no traced value, and said: {err}", where_raised(err),
-                               "np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if masked else _cure(asker))
+    return ConcretizationError(
+        f"{asker.who}{_within(frame)} takes no traced value, and said: {err}",
+        where_raised(err),
+        "np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if masked else _cure(asker),
+    )

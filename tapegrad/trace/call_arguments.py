@@ -1,4 +1,4 @@
-"""What a call makes of plain values: where its `out=` stands, calls of constants, and the content of what has no gradient."""
+"""What a call makes of plain values: where its `out=` stands, calls of constants, the content of what has no gradient."""
 
 from __future__ import annotations
 

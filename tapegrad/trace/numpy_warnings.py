@@ -1,7 +1,9 @@
-"""numpy_warnings: NumPy's floating-point warnings while a program is traced, swept or replayed: they stand at the program's line.
+"""numpy_warnings: NumPy's floating-point warnings while a program is traced, swept or replayed: they stand at the
+program's line.
 
-NumPy says them where it was called, which is in tapegrad: there Python shows the first of all programs' and swallows the others. So it is made to
-write them to a log, which says each where the program computes. That costs nothing as long as there is nothing to say.
+NumPy says them where it was called, which is in tapegrad: there Python shows the first of all programs' and swallows
+the others. So it is made to write them to a log, which says each where the program computes. That costs nothing as
+long as there is nothing to say.
 """
 
 from __future__ import annotations
@@ -18,12 +20,21 @@ from tapegrad.errors import INTERNAL, Location
 
 # what np.errstate sets, another object with each setting; NumPy to come may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
-_known: list[tuple[Any, Any]] = [(object(), None)]  # the last settings that were found, and those that stand for them, None for themselves
-_errstate, _geterr, _seterr, _seterrcall = np.errstate, np.geterr, np.seterr, np.seterrcall  # a trace replaces them in NumPy
+_known: list[tuple[Any, Any]] = [
+    (object(), None)
+]  # the last settings that were found, and those that stand for them, None for themselves
+_errstate, _geterr, _seterr, _seterrcall = (
+    np.errstate,
+    np.geterr,
+    np.seterr,
+    np.seterrcall,
+)  # a trace replaces them in NumPy
 
 PLACES: dict[CodeType, Callable[[FrameType], Location | None]] = {}
 """Where in the program a frame of tapegrad's is at work, by its code: that of a sweep, or of a replay."""
-_registries: dict[str, tuple[str, dict[Any, Any]]] = {}  # of files: the name of the module, and what Python has said of it
+_registries: dict[
+    str, tuple[str, dict[Any, Any]]
+] = {}  # of files: the name of the module, and what Python has said of it
 
 
 class Log:
@@ -42,8 +53,13 @@ class Log:
         else:
             frame = frame or sys._getframe(1)
             where = Location(frame.f_code.co_filename, frame.f_lineno, "")
-            module, registry = frame.f_globals.get("__name__", ""), frame.f_globals.setdefault("__warningregistry__", {})
-        warnings.warn_explicit(text.removeprefix("Warning: ").rstrip(), RuntimeWarning, where.file, where.line, module, registry)
+            module, registry = (
+                frame.f_globals.get("__name__", ""),
+                frame.f_globals.setdefault("__warningregistry__", {}),
+            )
+        warnings.warn_explicit(
+            text.removeprefix("Warning: ").rstrip(), RuntimeWarning, where.file, where.line, module, registry
+        )
 
 
 _log = Log()
@@ -53,12 +69,16 @@ def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
     """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
     if file not in _registries:
         module = next((x for x in list(sys.modules.values()) if getattr(x, "__file__", None) == file), None)
-        _registries[file] = ("", {}) if module is None else (module.__name__, vars(module).setdefault("__warningregistry__", {}))
+        _registries[file] = (
+            ("", {}) if module is None else (module.__name__, vars(module).setdefault("__warningregistry__", {}))
+        )
     return _registries[file]
 
 
 def begin() -> Any:
-    """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said, or they are already."""
+    """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said,
+    or they are already.
+    """
     if _settings is None:
         return None
     now = _settings.get()

@@ -1,8 +1,10 @@
-"""outside_arrays: arrays that a program reads by name, traced as constants where it writes traced values into what it makes of them.
+"""outside_arrays: arrays that a program reads by name, traced as constants where it writes traced values into what it
+makes of them.
 
-A plain array cannot tell that a traced value is written into it, otherwise than by refusing it: `y = TABLE.copy(); y[0] = x`. So such a program runs
-again, and reads proxies of its arrays, of which copies and sums are traced arrays. From then on it does so at once. One that changes what it reads,
-or draws random numbers before the write, would be another program the second time: it is refused.
+A plain array cannot tell that a traced value is written into it, otherwise than by refusing it: `y = TABLE.copy();
+y[0] = x`. So such a program runs again, and reads proxies of its arrays, of which copies and sums are traced arrays.
+From then on it does so at once. One that changes what it reads, or draws random numbers before the write, would be
+another program the second time: it is refused.
 """
 
 from __future__ import annotations
@@ -23,15 +25,23 @@ from tapegrad.trace.views import Storage, View
 from tapegrad.tree.copies import running
 
 WITNESSES: list[Callable[[], Any]] = []
-"""What makes an observer of a run, who tells whether the program changes what it reads: filled by who watches compiled functions."""
+"""What makes an observer of a run, who tells whether the program changes what it reads: filled by who watches
+compiled functions.
+"""
 
-_CURES = {"an array": "make it inside the function, np.array(TABLE) or np.zeros(...), or pass it as an argument",
-          "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument"}
-_known: dict[int, CodeType] = {}  # code of programs that write into copies of their arrays, by id: a code object hashes all that is in it
+_CURES = {
+    "an array": "make it inside the function, np.array(TABLE) or np.zeros(...), or pass it as an argument",
+    "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument",
+}
+_known: dict[
+    int, CodeType
+] = {}  # code of programs that write into copies of their arrays, by id: a code object hashes all that is in it
 
 
 class OutsideArray(Storage):
-    """The memory of an array or a tensor that the program found by a name: it may not be written to, and comes onto the tape once it is used."""
+    """The memory of an array or a tensor that the program found by a name: it may not be written to, and comes onto
+    the tape once it is used.
+    """
 
     __slots__ = ("then", "tracer")
 
@@ -51,13 +61,19 @@ class OutsideArray(Storage):
     def check(self) -> None:
         """Raise MutationError if code that was given no proxy has written to the array since it was used."""
         x, then = self.val, self.then
-        if then is not None and not (x.equal(then) if is_tensor(x) else np.array_equal(x, then, equal_nan=x.dtype.kind in "fc")):
+        if then is not None and not (
+            x.equal(then) if is_tensor(x) else np.array_equal(x, then, equal_nan=x.dtype.kind in "fc")
+        ):
             raise MutationError(f"{self.held} while it is traced", user_location(), _CURES["an array"])
 
 
 def is_table(x: Any) -> bool:
     """True for an array of numbers, or a tensor that has no gradient of torch's."""
-    return x.dtype.kind in NUMERIC if type(x) is np.ndarray else type(x).__name__ == "Tensor" and is_tensor(x) and not x.requires_grad
+    return (
+        x.dtype.kind in NUMERIC
+        if type(x) is np.ndarray
+        else type(x).__name__ == "Tensor" and is_tensor(x) and not x.requires_grad
+    )
 
 
 def stand_for(x: Any, tracer: Any) -> Any:
@@ -66,10 +82,15 @@ def stand_for(x: Any, tracer: Any) -> Any:
 
 
 def write_refused(kind: str = "an array") -> MutationError:
-    """Return the refusal of a traced value that is written into a plain array or tensor; it says whether the program may run again."""
+    """Return the refusal of a traced value that is written into a plain array or tensor; it says whether the program
+    may run again.
+    """
     drawn = bool(running.tracers) and any(type(op) is Call and op.fn is draw for op in running.tracers[-1].tape.ops)
-    err = MutationError(f"a traced value is written into {kind} that the trace does not own, found outside or made of constants alone",
-                        user_location(), _CURES[kind])
+    err = MutationError(
+        f"a traced value is written into {kind} that the trace does not own, found outside or made of constants alone",
+        user_location(),
+        _CURES[kind],
+    )
     err.outside = bool(running.tracers) and not drawn
     return err
 
@@ -89,7 +110,9 @@ def _code_of(f: Any) -> CodeType | None:
 
 
 def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: Any) -> Tape:
-    """Return what a program's `run` returns where its arrays are traced; raise the refusal where that is of no use, or would not be the same."""
+    """Return what a program's `run` returns where its arrays are traced; raise the refusal where that is of no use,
+    or would not be the same.
+    """
     for tracer in running.tracers:
         if tracer.refusal is refusal:
             tracer.refusal = None
@@ -101,7 +124,11 @@ def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: 
             raise refusal from None
         raise
     if why := witness.result()[1]:
-        raise type(refusal)(f"{refusal.what}; the program does not run again with these traced, because {why}", refusal.where, refusal.try_)
+        raise type(refusal)(
+            f"{refusal.what}; the program does not run again with these traced, because {why}",
+            refusal.where,
+            refusal.try_,
+        )
     if (code := _code_of(f)) is not None:
         _known[id(code)] = code
     return found if observer is None else run(observer)

@@ -45,7 +45,8 @@ class Proxy(Slotted):
     __array_priority__ = 1000.0
 
     def __new__(cls, *args: Any) -> Any:
-        raise refused("type(x)(...)", "the type of a traced value makes no others", "float(y), np.array(y), or another type that the program names")
+        raise refused("type(x)(...)", "the type of a traced value makes no others",
+                      "float(y), np.array(y), or another type that the program names")
 
     # -- NumPy's protocols
 

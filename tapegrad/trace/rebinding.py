@@ -49,7 +49,10 @@ class Rerouting:
         self.given: list[tuple[Any, list[Any], str]] = []  # lists and dicts among the arguments, what was in each, and its label
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool = False) -> None:
-        """Find what leads to the originals, and lead it to the copies that were built of them; what leads to arrays (`tables`) to proxies of them."""
+        """Find what leads to the originals, and lead it to the copies that were built of them.
+
+        With `tables`, what leads to arrays is led to proxies of them.
+        """
         copies: dict[int, Any] = {}
         objects: list[Any] = []
         roots: list[Any] = []

@@ -115,9 +115,11 @@ class Routes:
     `attributes` names of classes; of `others` copies must be made.
     """
 
-    def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any], stand_for: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any],
+                 stand_for: Callable[[Any], Any] | None = None) -> None:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
-        self.stand_for, self.arrays = stand_for, dict[int, Any]()  # what makes a proxy of an array that is met, and those that were
+        self.stand_for = stand_for  # what makes a proxy of an array that is met
+        self.arrays: dict[int, Any] = {}  # those that were
         self.atoms = _ATOMS if stand_for is None else _ATOMS - {np.ndarray}
         self.untracked = _UNTRACKED if stand_for is None else _UNTRACKED | {tuple}
         self.roots = roots

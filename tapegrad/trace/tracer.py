@@ -110,9 +110,9 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         raise
 
 
-def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool, once: Economy | None,
-            observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool) -> Tape:
-    """Run the program once; where it writes into what it makes of its `tables`, the arrays that it reads by name, those are traced."""
+def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
+            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool) -> Tape:
+    """Run the program once; with `tables`, the arrays that it reads by name are traced."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)

@@ -15,34 +15,39 @@ X = np.arange(3.0)
 
 
 def loss(x: Any) -> Any:
-    return (x ** 3).sum()
+    return (x**3).sum()
 
 
 @tg.compile
 def decorated(x: Any) -> Any:
-    return (x ** 3).sum()
+    return (x**3).sum()
 
 
 @tg.value_and_grad
 def with_gradient(x: Any) -> Any:
-    return (x ** 3).sum()
+    return (x**3).sum()
 
 
 @tg.hessian
 def curvature(x: Any) -> Any:
-    return (x ** 3).sum()
+    return (x**3).sum()
 
 
 class Model:
     @staticmethod
     @tg.compile
     def loss(x: Any) -> Any:
-        return (x ** 3).sum()
+        return (x**3).sum()
 
 
 MADE: list[Any] = [
-    tg.compile(loss), tg.value_and_grad(loss), tg.value_and_grad(loss, argnums=0, warmup=1), tg.value_and_grad(loss, seed=2.0),
-    tg.jacobian(loss), tg.value_and_jacobian(loss, argnums=(0,)), tg.hessian(loss),
+    tg.compile(loss),
+    tg.value_and_grad(loss),
+    tg.value_and_grad(loss, argnums=0, warmup=1),
+    tg.value_and_grad(loss, seed=2.0),
+    tg.jacobian(loss),
+    tg.value_and_jacobian(loss, argnums=(0,)),
+    tg.hessian(loss),
 ]
 
 

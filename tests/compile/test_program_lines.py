@@ -1,4 +1,6 @@
-"""Compiled code stands at the program's lines: warnings and tracebacks name them, and Python counts them as those of the program."""
+"""Compiled code stands at the program's lines: warnings and tracebacks name them, and Python counts them as those of
+the program.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_warnings_of_compiled_calls(fn: Callable[..., Any], mode: str) -> None:
     assert said(lambda: fast(X), mode, 3) == plain
     found = said(lambda: sweeps(X), mode, 3)
     assert [each for each in found if each in plain] == plain or mode == "always"
-    assert {(file, line) for _, file, line in found} <= {(__file__, number) for number in range(fn.__code__.co_firstlineno, 40)}
+    assert {(file, line) for _, file, line in found} <= {
+        (__file__, number) for number in range(fn.__code__.co_firstlineno, 40)
+    }
 
 
 def test_those_of_one_shot_and_compiled_calls_are_counted_together() -> None:
@@ -80,4 +84,7 @@ def test_a_traceback_of_compiled_code() -> None:
     tape = tg.trace(lambda x, i: x[i] * 2.0, X, np.array([0, 1]))[1]
     with pytest.raises(IndexError) as caught:
         tg.compile(tape)(X, np.array([0, 5]))
-    assert any(frame.filename == __file__ and "x[i] * 2.0" in (frame.line or "") for frame in traceback.extract_tb(caught.value.__traceback__)[1:])
+    assert any(
+        frame.filename == __file__ and "x[i] * 2.0" in (frame.line or "")
+        for frame in traceback.extract_tb(caught.value.__traceback__)[1:]
+    )

@@ -52,8 +52,15 @@ def of_python(x: Any) -> Any:
 
 
 PROGRAMS: list[Callable[[Any], Any]] = [
-    lambda x: weighted(np.nditer(x)), lambda x: weighted(np.nditer(x.T)), lambda x: weighted(np.nditer(x.T, order="C")), by_index, in_place, filled,
-    lambda x: sum(u * v for u, v in np.nditer([x, x[0]])), of_python, lambda x: np.frompyfunc(lambda a: a * a, 1, 1)(x).sum(),
+    lambda x: weighted(np.nditer(x)),
+    lambda x: weighted(np.nditer(x.T)),
+    lambda x: weighted(np.nditer(x.T, order="C")),
+    by_index,
+    in_place,
+    filled,
+    lambda x: sum(u * v for u, v in np.nditer([x, x[0]])),
+    of_python,
+    lambda x: np.frompyfunc(lambda a: a * a, 1, 1)(x).sum(),
     lambda x: sum(float(v) for v in np.nditer(np.arange(3.0))) * x.sum(),
 ]
 
@@ -66,7 +73,10 @@ def test_gradients(number: int) -> None:
         units, wide = np.eye(x.size).reshape(-1, *x.shape) * 1e-6, x.astype(float)
         expected = np.reshape([(float(f(wide + e)) - float(f(wide - e))) / 2e-6 for e in units], x.shape)
         if x.flags.f_contiguous:  # what NumPy goes by is how x lies
-            expected = np.reshape([(float(f(np.asfortranarray(wide + e))) - float(f(np.asfortranarray(wide - e)))) / 2e-6 for e in units], x.shape)
+            expected = np.reshape(
+                [(float(f(np.asfortranarray(wide + e))) - float(f(np.asfortranarray(wide - e)))) / 2e-6 for e in units],
+                x.shape,
+            )
         rtol = 1e-3 if x.dtype == np.float32 else 1e-5
         for value, dx in (tg.grad(f, x, argnums=0), fast(x)):
             np.testing.assert_allclose(value, float(f(x)), rtol=rtol)
@@ -80,5 +90,6 @@ def test_what_it_does_not_hand_out() -> None:
     def writes(x: Any) -> Any:
         for v in np.nditer(x * 1):
             v[...] = 1.0
+
     with pytest.raises((ValueError, TypeError)):
         tg.grad(writes, X)

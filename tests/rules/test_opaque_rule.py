@@ -1,4 +1,6 @@
-"""Rules that call C: gradients of first order call them as they are, compiled ones too, and one of second order says what it needs."""
+"""Rules that call C: gradients of first order call them as they are, compiled ones too, and one of second order says
+what it needs.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,11 @@ def scaled(x: Any, w: float, power: int = 1) -> Any:
 @tg.rrule(scaled)
 def _(x: Any, w: float, power: int = 1) -> Any:
     def pullback(dy: Any) -> Any:  # the rule can be traced, and this cannot
-        return -_c(cython_special.j1, x) * dy * w ** power, float(np.sum(dy * _c(cython_special.j0, x))) * power * w ** (power - 1)
-    return j0_of_scipy(x) * w ** power, pullback
+        return -_c(cython_special.j1, x) * dy * w**power, float(np.sum(dy * _c(cython_special.j0, x))) * power * w ** (
+            power - 1
+        )
+
+    return j0_of_scipy(x) * w**power, pullback
 
 
 @tg.primitive
@@ -69,6 +74,7 @@ def _(x: Any) -> Any:
         dx = np.zeros_like(y)
         dx = dx if isinstance(dy, tg.ZeroTangent) else dx - z * dy
         return (dx if isinstance(dz, tg.ZeroTangent) else dx + (y - z / _c(abs, x)) * dz,)
+
     return (y, z), pullback
 
 
@@ -92,7 +98,11 @@ def test_gradients_of_first_order(number: int) -> None:
     step, rtol = (1e-3, 1e-2) if single else (1e-6, 1e-6)
     for i, x in enumerate(args):
         units = np.eye(np.size(x)).reshape(-1, *np.shape(x))
-        expected = [(float(f(*args[:i], x + step * e, *args[i + 1:])) - float(f(*args[:i], x - step * e, *args[i + 1:]))) / (2 * step) for e in units]
+        expected = [
+            (float(f(*args[:i], x + step * e, *args[i + 1 :])) - float(f(*args[:i], x - step * e, *args[i + 1 :])))
+            / (2 * step)
+            for e in units
+        ]
         np.testing.assert_allclose(np.ravel(tg.gradient(f, *args)[i]), expected, rtol=rtol)
     tape = tg.flatgrad(tg.trace(f, *args)[1])
     compiled, again, fast = tg.value_and_grad(f, warmup=1), tg.compile(tape), tg.compile(f, warmup=1)
@@ -111,6 +121,7 @@ def test_gradients_of_first_order(number: int) -> None:
 def test_forward_mode_and_jacobians() -> None:
     def f(x: Any) -> Any:
         return scaled(x, 2.0) * x
+
     expected = np.diag(2 * j0_of_scipy(X) - 2 * X * j1_of_scipy(X))
     for mode in ("auto", "forward", "reverse"):
         np.testing.assert_allclose(tg.jacobian(f, mode=mode)(X), expected)
@@ -126,10 +137,15 @@ def _loss(x: Any) -> Any:
 
 
 SECOND: list[Callable[[], Any]] = [
-    lambda: tg.hessian(_loss)(X), lambda: tg.hvp(_loss)(X, X), lambda: tg.gradient(lambda x: tg.gradient(_loss, x)[0].sum(), X),
-    lambda: tg.jvp(lambda x: tg.gradient(_loss, x)[0], (X,), (X,)), lambda: tg.jvp(lambda x: tg.jvp(_loss, (x,), (X,))[1], (X,), (X,)),
-    lambda: tg.flatgrad(tg.flatgrad(tg.trace(_loss, X)[1]), seed=(1.0, (None, X))), lambda: tg.hessian(lambda a: bessel(a) ** 2)(1.5),
-    lambda: tg.gradient(lambda a: tg.gradient(bessel, a)[0], 1.5), lambda: tg.gradient(lambda x: tg.gradient(lambda z: kept(z).sum(), x)[0].sum(), X),
+    lambda: tg.hessian(_loss)(X),
+    lambda: tg.hvp(_loss)(X, X),
+    lambda: tg.gradient(lambda x: tg.gradient(_loss, x)[0].sum(), X),
+    lambda: tg.jvp(lambda x: tg.gradient(_loss, x)[0], (X,), (X,)),
+    lambda: tg.jvp(lambda x: tg.jvp(_loss, (x,), (X,))[1], (X,), (X,)),
+    lambda: tg.flatgrad(tg.flatgrad(tg.trace(_loss, X)[1]), seed=(1.0, (None, X))),
+    lambda: tg.hessian(lambda a: bessel(a) ** 2)(1.5),
+    lambda: tg.gradient(lambda a: tg.gradient(bessel, a)[0], 1.5),
+    lambda: tg.gradient(lambda x: tg.gradient(lambda z: kept(z).sum(), x)[0].sum(), X),
     lambda: tg.gradient(lambda a: tg.value_and_grad(lambda b: bessel(b * b), warmup=1)(a)[1][1], 1.5),
 ]
 
@@ -142,8 +158,12 @@ def test_a_second_order_says_what_it_needs(number: int) -> None:
 
 
 def test_a_second_order_that_does_not_pass_the_pullback() -> None:
-    np.testing.assert_allclose(tg.gradient(lambda a: tg.gradient(lambda b: bessel(b) * a, 1.5)[0], 2.0)[0], -cython_special.j1(1.5))
-    step = tg.value_and_grad(lambda a: tg.gradient(lambda z: (scaled(z, 1.0) * a).sum(), X)[0].sum(), argnums=0, warmup=1)
+    np.testing.assert_allclose(
+        tg.gradient(lambda a: tg.gradient(lambda b: bessel(b) * a, 1.5)[0], 2.0)[0], -cython_special.j1(1.5)
+    )
+    step = tg.value_and_grad(
+        lambda a: tg.gradient(lambda z: (scaled(z, 1.0) * a).sum(), X)[0].sum(), argnums=0, warmup=1
+    )
     for a in (2.0, 3.0, 4.0):
         np.testing.assert_allclose(step(a), (-a * j1_of_scipy(X).sum(), -j1_of_scipy(X).sum()))
 
@@ -156,6 +176,7 @@ def test_an_error_of_the_rules_own_is_its_own() -> None:
     @tg.rrule(faulty)
     def _(x: float) -> Any:
         raise KeyError("mine")
+
     with pytest.raises(KeyError, match="mine"):
         tg.grad(faulty, 1.0)
     with pytest.raises(KeyError, match="mine"):
@@ -164,5 +185,7 @@ def test_an_error_of_the_rules_own_is_its_own() -> None:
 
 def test_what_a_failed_attempt_recorded_is_gone() -> None:
     _, tape = tg.trace(lambda a: bessel(a * a), 1.3)
-    names = [op.fn.__name__ for op in tg.flatgrad(tape).ops if op.kind == "call" and op.fn.__name__.startswith("bessel")]
+    names = [
+        op.fn.__name__ for op in tg.flatgrad(tape).ops if op.kind == "call" and op.fn.__name__.startswith("bessel")
+    ]
     assert names == ["bessel_with_pullback", "bessel_pullback"]

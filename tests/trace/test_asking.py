@@ -32,7 +32,12 @@ CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: cKDTree(x.reshape(-1, 1)), X, "cKDTree", "@tg.primitive"),
     (lambda x: array.array("d", x), X, "array.array asked for a plain float", "tg.value(x)"),
     (lambda x: CubicSpline(np.arange(3.0), x)(0.5), X, "called in scipy.interpolate", "@tg.primitive"),
-    (lambda x: np.ma.array(x, mask=[0, 1, 0]).sum(), X, "called in numpy.ma.core.MaskedArray", "np.where(mask, 0.0, x)"),
+    (
+        lambda x: np.ma.array(x, mask=[0, 1, 0]).sum(),
+        X,
+        "called in numpy.ma.core.MaskedArray",
+        "np.where(mask, 0.0, x)",
+    ),
     (lambda x: decimal.Decimal(x), 2.0, "decimal.Decimal takes no traced value", "tg.value(x)"),
     (lambda x: json.dumps({"x": x}), 2.0, "called in json.encoder", "tg.value(x)"),
     (lambda x: memoryview(x), X, "memoryview takes no traced value", "tg.value(x)"),
@@ -57,8 +62,11 @@ def test_a_plain_array_beside_a_list() -> None:
         y = TABLE + (a, b)
         y *= [b, 2.0]
         return (y * (TABLE * [a, b])).sum() + (TABLE[::-1] @ [a, b])
+
     for args in ((2.0, 3.0), (3.0, 5.0)):
         value, (_, da, db) = tg.grad(f, *args)
         np.testing.assert_allclose(value, f(*args))
         a, b = args
-        np.testing.assert_allclose((da, db), ((f(a + 1e-6, b) - f(a - 1e-6, b)) / 2e-6, (f(a, b + 1e-6) - f(a, b - 1e-6)) / 2e-6))
+        np.testing.assert_allclose(
+            (da, db), ((f(a + 1e-6, b) - f(a - 1e-6, b)) / 2e-6, (f(a, b + 1e-6) - f(a, b - 1e-6)) / 2e-6)
+        )

@@ -227,7 +227,8 @@ def by_names_of_others(x: Any) -> Any:
 
 
 def test_what_is_reached_by_none_of_this_is_refused_with_its_holder() -> None:
-    with pytest.raises(tg.errors.ConcretizationError, match=r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float"):
+    held = r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float"
+    with pytest.raises(tg.errors.ConcretizationError, match=held):
         tg.grad(lambda x: FLOATS["f"](x), 0.7)
     with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py"):
         tg.grad(by_names_of_others, 0.7)

@@ -35,11 +35,28 @@ class Count:
 MODEL = Model()
 
 MAKERS: list[Callable[[], Any]] = [
-    lambda: TABLE.copy(), lambda: CONST * 1.0, lambda: -TABLE, lambda: np.sin(TABLE), lambda: np.array(TABLE), lambda: np.mgrid[0:5.0],
-    lambda: COUNTS.astype(float), lambda: TABLE[[0, 1, 1]], lambda: TABLE[:4].reshape(2, 2).copy().ravel(), lambda: np.where(TABLE > 2, 1.0, 0.0),
-    lambda: np.concatenate([TABLE, VIEW]), lambda: HELD["rows"][0] + 0.0, lambda: HELD["rows"][1][0].copy(), lambda: Model.bias.copy(),
-    lambda: MODEL.weights * 2, lambda: VIEW.copy(), lambda: (lambda table=TABLE: table.copy())(), lambda: TABLE.astype(np.float32),
-    lambda: TABLE + 0j, lambda: np.outer(TABLE, CONST)[1].copy(), lambda: np.arange(5.0), lambda: [TABLE.copy() for _ in range(2)][1],
+    lambda: TABLE.copy(),
+    lambda: CONST * 1.0,
+    lambda: -TABLE,
+    lambda: np.sin(TABLE),
+    lambda: np.array(TABLE),
+    lambda: np.mgrid[0:5.0],
+    lambda: COUNTS.astype(float),
+    lambda: TABLE[[0, 1, 1]],
+    lambda: TABLE[:4].reshape(2, 2).copy().ravel(),
+    lambda: np.where(TABLE > 2, 1.0, 0.0),
+    lambda: np.concatenate([TABLE, VIEW]),
+    lambda: HELD["rows"][0] + 0.0,
+    lambda: HELD["rows"][1][0].copy(),
+    lambda: Model.bias.copy(),
+    lambda: MODEL.weights * 2,
+    lambda: VIEW.copy(),
+    lambda: (lambda table=TABLE: table.copy())(),
+    lambda: TABLE.astype(np.float32),
+    lambda: TABLE + 0j,
+    lambda: np.outer(TABLE, CONST)[1].copy(),
+    lambda: np.arange(5.0),
+    lambda: [TABLE.copy() for _ in range(2)][1],
 ]
 
 
@@ -57,12 +74,15 @@ def test_a_copy_of_an_outside_array_is_the_programs_own(number: int) -> None:
 
     def f(x: float) -> Any:
         return _writes(make(), x)
+
     for x in (2.0, 3.0):
         kept = TABLE.copy(), HELD["rows"][0].copy(), MODEL.weights.copy()  # type: ignore[attr-defined]
         value, dx = tg.grad(f, x, argnums=0)
         step = 1e-2 if make().dtype == np.float32 else 1e-6
         np.testing.assert_allclose(value, f(x), rtol=1e-6)
-        np.testing.assert_allclose(dx, (float(f(x + step)) - float(f(x - step))) / (2 * step), rtol=1e-3 if step == 1e-2 else 1e-6)
+        np.testing.assert_allclose(
+            dx, (float(f(x + step)) - float(f(x - step))) / (2 * step), rtol=1e-3 if step == 1e-2 else 1e-6
+        )
         for was, now in zip(kept, (TABLE, HELD["rows"][0], MODEL.weights)):
             np.testing.assert_array_equal(was, now)
             assert type(now) is np.ndarray
@@ -99,7 +119,9 @@ def test_a_value_of_an_outer_trace() -> None:
             y = TABLE.copy()
             y[0] = x * z
             return (y * y).sum()
+
         return tg.gradient(inner, 3.0)[0]  # 2 x² z
+
     np.testing.assert_allclose(tg.gradient(outer, 2.0)[0], 24.0)
 
 
@@ -151,10 +173,16 @@ def _appends(x: float) -> Any:
     return _put(x * len(RUNS))
 
 
-@pytest.mark.parametrize(("f", "why"), [
-    (_counts, "Count.n"), (_appends, "RUNS"), (lambda x: _put(x * RNG.normal()), "own"), (lambda x: _put(x * np.random.normal()), "own"),
-    (lambda x: _put(x * random.random()), "random"),
-])
+@pytest.mark.parametrize(
+    ("f", "why"),
+    [
+        (_counts, "Count.n"),
+        (_appends, "RUNS"),
+        (lambda x: _put(x * RNG.normal()), "own"),
+        (lambda x: _put(x * np.random.normal()), "own"),
+        (lambda x: _put(x * random.random()), "random"),
+    ],
+)
 def test_a_program_that_is_another_at_its_second_run(f: Callable[[float], Any], why: str) -> None:
     with pytest.raises(tg.MutationError, match=why):
         tg.grad(f, 2.0)
@@ -163,6 +191,7 @@ def test_a_program_that_is_another_at_its_second_run(f: Callable[[float], Any], 
 def test_an_error_of_the_programs_own_is_its_own() -> None:
     def f(x: float) -> Any:
         raise KeyError(_put(x) > 0)
+
     with pytest.raises(KeyError) as caught:
         tg.grad(f, 2.0)
     assert caught.value.__context__ is None
@@ -175,6 +204,7 @@ def test_code_that_was_given_no_proxy_writes() -> None:
 
     def write() -> None:
         memory[4] = 7.0
+
     try:
         with pytest.raises(tg.MutationError):
             known(2.0, write)
@@ -189,6 +219,7 @@ def test_other_threads_never_notice() -> None:
         for _ in range(20):
             if tg.gradient(copied, 2.0) != (8.0,) or type(TABLE) is not np.ndarray:
                 wrong.append(type(TABLE))
+
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()

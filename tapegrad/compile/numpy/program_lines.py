@@ -1,6 +1,8 @@
-"""program_lines: generated code that stands at the program's lines: there NumPy says what it warns of, and tracebacks show them.
+"""program_lines: generated code that stands at the program's lines: there NumPy says what it warns of, and tracebacks
+show them.
 
-To give code another table of lines costs nothing when it runs. Its file can be one only: code of programs of several files stays where it was.
+To give code another table of lines costs nothing when it runs. Its file can be one only: code of programs of several
+files stays where it was.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _NONE = 15  # that of one that has not even that
 
 
 def at_program(code: CodeType, text: str, places: Mapping[str, Location], names: dict[str, Any]) -> CodeType:
-    """Return code compiled of a text at the program's lines, which its comments name; `names` is told what Python has said there."""
+    """Return code compiled of a text at the program's lines, which its comments name; `names` is told what Python has
+    said there.
+    """
     files = {where.file for where in places.values()}
     if len(files) != 1 or sys.version_info < (3, 11):
         return code

@@ -106,8 +106,8 @@ class Writer(Texts):
         result = result or self.finished(self.tape.result)
         leaves, names, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.names, self.shared
         sources = tuple([self.text(x) for x in sources_of(self.tape)])
-        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards, shared.floats, sources,
-                      shared.wheres)
+        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards,
+                      shared.floats, sources, shared.wheres)
 
     def operation(self, op: Operation) -> None:
         """Write one line of the tape, or give what needs none a name."""

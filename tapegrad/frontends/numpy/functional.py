@@ -147,7 +147,10 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
 
 @means("frompyfunc")
 def from_python(ufunc: Any, *args: Any) -> Any:
-    """Call the Python function that a ufunc was made of for each place: arrays of numbers, where NumPy has objects. NotImplemented of others."""
+    """Call the Python function that a ufunc was made of for each place; return NotImplemented for another ufunc.
+
+    The results are arrays of numbers, where NumPy's hold objects.
+    """
     fn = next((x for x in gc.get_referents(ufunc) if callable(x)), None)
     if fn is None:
         return NotImplemented

@@ -18,14 +18,26 @@ _nditer = np.nditer
 
 
 @constructs(np.nditer)
-def nditer(tracer: Any, fn: Any, op: Any, flags: Sequence[str] = (), op_flags: Any = None, *args: Any, order: Any = "K", **options: Any) -> Any:
+def nditer(
+    tracer: Any,
+    fn: Any,
+    op: Any,
+    flags: Sequence[str] = (),
+    op_flags: Any = None,
+    *args: Any,
+    order: Any = "K",
+    **options: Any,
+) -> Any:
     several = isinstance(op, (tuple, list)) and any(hasattr(x, "shape") or x is None for x in op)
     given = list(op) if several else [op]
     if not any(isinstance(x, Traced) or holds_traced(x) for x in given):
         return fn(op, flags, op_flags, *args, order=order, **options)
     if args or options or any(x is None for x in given) or not _FLAGS.issuperset(flags):
-        raise refused("np.nditer with buffers, chunks, axes or operands of its own", "what it hands out there is no part of its operands",
-                      "np.nditer without these, or a loop over np.ndindex(x.shape)")
+        raise refused(
+            "np.nditer with buffers, chunks, axes or operands of its own",
+            "what it hands out there is no part of its operands",
+            "np.nditer without these, or a loop over np.ndindex(x.shape)",
+        )
     return Elements([as_array(x) for x in given], list(flags), op_flags, order, several)
 
 
@@ -33,7 +45,13 @@ class Elements:
     """What np.nditer is of arrays, of which some are traced."""
 
     def __init__(self, operands: list[Any], flags: list[str], op_flags: Any, order: Any, several: bool) -> None:
-        each = [["readonly"]] * len(operands) if op_flags is None else [op_flags] * len(operands) if isinstance(op_flags[0], str) else op_flags
+        each = (
+            [["readonly"]] * len(operands)
+            if op_flags is None
+            else [op_flags] * len(operands)
+            if isinstance(op_flags[0], str)
+            else op_flags
+        )
         for x in operands:
             if isinstance(x, Traced) and order in ("K", "A"):
                 x._tracer.guard_layout()  # by which it goes
@@ -41,8 +59,10 @@ class Elements:
         plain = [views.laid(x) if isinstance(x, Traced) else np.asarray(x) for x in operands]
         self._at: Any = _nditer([np.empty_like(x) for x in plain], how[1], how[0], order=order)
         self._written = ["readonly" not in flags for flags in each]
-        self.operands = tuple(x if written or shape_of(x) == self._at.shape else np.broadcast_to(x, self._at.shape)
-                              for x, written in zip(operands, self._written))
+        self.operands = tuple(
+            x if written or shape_of(x) == self._at.shape else np.broadcast_to(x, self._at.shape)
+            for x, written in zip(operands, self._written)
+        )
         self._several = several
 
     def __getitem__(self, number: int) -> Any:
@@ -76,6 +96,17 @@ class Elements:
         return len(self._at)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("finished", "iternext", "multi_index", "index", "shape", "ndim", "itersize", "iterindex", "nop", "reset"):
+        if name not in (
+            "finished",
+            "iternext",
+            "multi_index",
+            "index",
+            "shape",
+            "ndim",
+            "itersize",
+            "iterindex",
+            "nop",
+            "reset",
+        ):
             raise AttributeError(f"'numpy.nditer' object has no attribute {name!r} of traced arrays")
         return getattr(self._at, name)
