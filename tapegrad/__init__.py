@@ -22,7 +22,7 @@ from tapegrad.errors import (
     TapeFormatError,
     UnknownFunction,
 )
-from tapegrad.frontends.user import stop_gradient, value
+from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
 from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.optimise.roll import roll
@@ -45,11 +45,12 @@ from tapegrad.transforms.vmap import batchtape, vmap
 __version__ = "0.1.0"
 
 __all__ = [
-    "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule", "EscapedProxy", "Explanation", "Guard",
-    "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError", "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape",
-    "TapeError", "TapeFormatError", "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
-    "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hvp",
-    "implicit",
-    "jacobian", "jvp", "laplacian", "linearize", "load", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll",
-    "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
+    "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule",
+    "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError",
+    "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
+    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
+    "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient",
+    "gradtape", "hessian", "hook", "hvp", "implicit", "jacobian", "jvp", "laplacian", "linearize", "load",
+    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
+    "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
 ]

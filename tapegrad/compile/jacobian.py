@@ -153,7 +153,8 @@ class Layout:
             raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic", None,
                                 "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
-        self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out)
+        hooked = any(type(op) is Call and op.fn is ops.hook for op in tape.ops)
+        self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out and not hooked)
         self.count = size_in if self.by_columns else size_out
 
     def blocks(self, sweep: Callable[[int], Sweep]) -> Any:

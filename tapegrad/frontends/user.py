@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.errors import ArgumentError, user_location
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 from tapegrad.trace.context import unrepeatable
+from tapegrad.tree.copies import running
+from tapegrad.tree.flatten import flatten, is_leaf
 
 
 def stop_gradient(x: Any) -> Any:
@@ -20,6 +26,48 @@ def stop_gradient(x: Any) -> Any:
     (3.0,)
     """
     return ops.stop_gradient(x)
+
+
+def hook(fn: Callable[[Any], Any], x: Any) -> Any:
+    """Return `x`, on whose cotangent the reverse sweep calls `fn`: to clip it, to scale it, to print it.
+
+    What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is called for each member, in a
+    gradient of a gradient by the innermost sweep. An array comes back in memory of its own. Outside of traces nothing is called. Forward mode
+    has no cotangents, and refuses it. What calls functions that may print or draw random numbers is not compiled. Raises ArgumentError for what
+    is no number or array.
+
+    >>> import tapegrad as tg
+    >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)
+    (0.0,)
+    """
+    if not callable(fn) or not is_leaf(x):
+        raise ArgumentError(f"hook of {brief(fn)} and {brief(x)}", user_location(), "tg.hook(fn, x), of one number or array: several by a hook each")
+    leaves: list[Any] = []
+    structure = flatten(fn, "", leaves, [])
+    captures = any(isinstance(leaf, Traced) for leaf in leaves)  # they are no more when the sweep comes
+    return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn, **{"tensors": True} if is_tensor(plain(x)) else {})
+
+
+def nestlevel() -> int:
+    """Return the order of differentiation at this point: 0 outside of gradients, 1 in what `grad`, `jvp` or another derivative runs, 2 in one inside.
+
+    A tape holds for the order that it was recorded at, beside those of the derivatives that run inside it.
+
+    >>> import tapegrad as tg
+    >>> levels = []
+    >>> def f(x):
+    ...     levels.append(tg.nestlevel())
+    ...     return x * x
+    >>> tg.gradient(lambda x: tg.gradient(f, x)[0] + f(x), 3.0)
+    (8.0,)
+    >>> levels, tg.nestlevel()
+    ([2, 1], 0)
+    """
+    level = 0
+    for tracer in running.tracers:
+        tracer.guard(tracer.tape.ops[0], "nestlevel", level)
+        level += tracer.grad
+    return level
 
 
 def value(x: Any) -> Any:

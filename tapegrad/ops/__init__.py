@@ -7,6 +7,7 @@ from tapegrad.ops.decompose import *
 from tapegrad.ops.elementwise import *
 from tapegrad.ops.equations import *
 from tapegrad.ops.fft import *
+from tapegrad.ops.hook import *
 from tapegrad.ops.index import *
 from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *

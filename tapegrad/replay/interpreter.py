@@ -47,6 +47,7 @@ from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import FIXED, KINDS, are_apart
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
@@ -55,6 +56,7 @@ FACTS: dict[str, Callable[[Any], Any]] = {
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
     "mpmath precision": lambda x: PRECISION["mpmath precision"](),
+    "nestlevel": lambda x: sum(tracer.grad for tracer in running.tracers),
     **FIXED,
 }
 

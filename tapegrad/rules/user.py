@@ -54,10 +54,10 @@ def op_of(fn: Any) -> Op:
 
 
 @overload
-def rrule(fn: Any) -> Callable[[F], F]: ...
+def rrule(fn: Any, /) -> Callable[[F], F]: ...
 @overload
-def rrule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
-def rrule(fn: Any, *args: Any, **kwargs: Any) -> Any:
+def rrule(fn: Any, /, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+def rrule(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
 
     The rule takes fn's arguments and returns its value and a pullback; the pullback takes the cotangent of the

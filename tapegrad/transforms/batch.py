@@ -33,7 +33,7 @@ from tapegrad.trace.guards import FIXED
 
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
 _STEADY = frozenset(
-    [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision"]
+    [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision", "nestlevel"]
 )
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))

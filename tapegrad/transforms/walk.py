@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import pow
+from tapegrad.ops import hook, pow
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
 _TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
-_UNSURE = frozenset(OPS[name] for name in ("draw", "default_rng", "pack"))
+_UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])  # two hooks are two calls, and the sum of theirs is none
 _UNSTEADY = _TYPED_BY_VALUE | {pow}  # what other ops return has the type that follows from their arguments', unless that is dynamic
 
 

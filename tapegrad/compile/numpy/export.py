@@ -20,6 +20,7 @@ from tapegrad.transforms.primitivize import flattened
 def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
     best = optimise(roll(unfuse(flattened(tape))))
+    _leave_level(best)
     vendor = Vendor()
     source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)
     function = name or (tape.name if tape.name.isidentifier() else "function")
@@ -44,6 +45,14 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     else:
         lines.append(f"    return {source.result}")
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)) + "\n"
+
+
+def _leave_level(tape: Tape) -> None:
+    """Take out the guards of the order of differentiation, which is none where a module is called; refuse a tape of another order."""
+    for guard in [op for op in tape.ops if type(op) is Guard and op.fact == "nestlevel"]:
+        if guard.expected:
+            raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives", guard.where, "compile(tape)")
+        tape.delete(guard)
 
 
 def _summary(tape: Tape) -> str:

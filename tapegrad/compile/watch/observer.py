@@ -13,13 +13,16 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from inspect import unwrap
-from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from tapegrad.compile.watch.freshness import Freshness
+from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.reads import Reads
 from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
+from tapegrad.numbers.formatting import brief
+from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.outside_arrays import WITNESSES
@@ -122,8 +125,13 @@ class Observer:
 
     def note_rules(self, tape: Tape) -> None:
         """Take what the rules of the user's own functions read for read: what they compute by becomes constants of a compiled tape."""
-        rules = {op.fn.rr for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None} if self.notes else ()
-        for rule in rules:
+        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None] if self.notes else []
+        for fn in [hooked(op) for op in calls if op.fn is hook]:
+            if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
+                self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
+            elif isinstance(fn, FunctionType):
+                self.reads.run_unheard(fn)
+        for rule in {op.fn.rr for op in calls if op.fn is not hook}:
             self.reads.run_unheard(unwrap(rule))
 
     def result(self) -> tuple[Freshness, str, Location | None]:

@@ -428,6 +428,7 @@ class Reads:
                 self.enter(code_of(fn), fn.__globals__)
                 self.activate(fn)
                 stack += [found for name in global_names(code_of(fn)) if type(found := fn.__globals__.get(name)) is FunctionType]
+                stack += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell) and type(cell.cell_contents) is FunctionType]
 
     def activate(self, fn: FunctionType) -> None:
         """Note what a function that runs holds itself: its code, its defaults, its variables."""

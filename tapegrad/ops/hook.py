@@ -1,0 +1,59 @@
+"""hook: a value on whose cotangent the reverse sweep calls a function of the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.errors import ArgumentError, user_location
+from tapegrad.numbers.cotangents import ZERO, dense, shape_of
+from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
+from tapegrad.numbers.tensors import duplicate, is_memory
+from tapegrad.rules.op import Traced
+from tapegrad.rules.readonly import apart, reading
+from tapegrad.rules.registry import define
+from tapegrad.tape.tape import Call, value_of
+from tapegrad.tree.flatten import Structure, is_leaf
+
+
+def hooked(op: Call) -> Callable[[Any], Any]:
+    """Return the function that a hook on a tape calls."""
+    return _function(op.kwargs["fn"], list(map(value_of, op.args[1:])))
+
+
+def _function(fn: Any, captured: list[Any]) -> Callable[[Any], Any]:
+    return fn.build(captured) if isinstance(fn, Structure) else fn  # type: ignore[no-any-return]
+
+
+def _value(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> Any:
+    """Return the value in memory of its own: the program may write to either."""
+    known = x.tensor if type(x) is TensorArray else x
+    made = duplicate(known) if is_memory(known) and not isinstance(known, Traced) else known
+    return wrap(made) if known is not x else made
+
+
+def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> tuple[Any, Callable[[Any], Any]]:
+    def hook_pullback(dy: Any) -> tuple[Any, ...]:
+        dy = dense(dy)
+        given = TensorArray(dy.tensor.clone()) if type(dy) is TensorArray else dy
+        call = _function(fn, [unwrap(part) if tensors else part for part in captured])
+        dx = reading(lambda dy: wrap(call(unwrap(dy))) if tensors else call(dy), "the function of a hook")(given)
+        if dx is None or dx is given:
+            dx = dy
+        if not is_leaf(unwrap(dx)) or shape_of(dx) != shape_of(dy):
+            got = f"one of shape {shape_of(dx)}" if is_leaf(unwrap(dx)) else brief(dx)
+            raise ArgumentError(f"the function of a hook returned {got} for a cotangent of shape {shape_of(dy)}", user_location(),
+                                "return a cotangent of that shape, or None to leave it as it is")
+        return (*apart((dx,), dy), *[ZERO] * len(captured))
+    return _value(x, fn=fn), hook_pullback
+
+
+def _tangent(*args: Any, **kwargs: Any) -> Any:
+    raise ArgumentError("a hook changes cotangents, and forward mode has none", user_location(),
+                        "reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
+
+
+hook = define("hook", _value, torch=_value, linear=_tangent, batch=False)
+"""`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure that is built around them."""
+hook.rr = _rule
