@@ -6,6 +6,7 @@ from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.jacobian import hessian, hvp, jacobian, value_and_jacobian
 from tapegrad.compile.path import RetraceWarning
 from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
+from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
 from tapegrad.debug.explain import Explanation, explain
 from tapegrad.errors import (
     ArgumentError,
@@ -50,7 +51,8 @@ __all__ = [
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
     "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient",
-    "gradtape", "hessian", "hook", "hvp", "implicit", "jacobian", "jvp", "laplacian", "linearize", "load",
-    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
-    "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
+    "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp", "implicit", "jacobian", "jvp", "laplacian",
+    "linearize", "load", "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite",
+    "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
+    "wirtinger",
 ]

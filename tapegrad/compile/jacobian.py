@@ -54,7 +54,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", ch
            [0., 4., 0.],
            [0., 0., 6.]])
     """
-    return Derivative(f, _asked(argnums), *_way(mode, chunk_size))
+    return Derivative(f, asked_of(argnums), *way(mode, chunk_size))
 
 
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = 
     (array([3., 6.]), array([[3., 0., 1.],
            [0., 3., 2.]]))
     """
-    return Derivative(f, _asked(argnums), *_way(mode, chunk_size), value=True)
+    return Derivative(f, asked_of(argnums), *way(mode, chunk_size), value=True)
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
@@ -77,11 +77,11 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    asked = _asked(argnums)
+    asked = asked_of(argnums)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return pullback(f, *args, argnums=argnums_of(asked, args), **kwargs)[1](1)
-    made = Derivative(gradient, asked, *_way("forward", chunk_size))
+    made = Derivative(gradient, asked, *way("forward", chunk_size))
     made.named(f, functools.partial(hessian, f, argnums, chunk_size))
     return made
 
@@ -95,7 +95,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
     array([  6., 120.])
     """
-    asked = _asked(argnums)
+    asked = asked_of(argnums)
 
     def product(*args: Any, **kwargs: Any) -> Any:
         places: Any = asked.among(max(len(args) - 1, 0)).argnums
@@ -111,13 +111,13 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         def gradient(*args: Any) -> Any:
             return pullback(f, *args, argnums=places, **kwargs)[1](1)
         return jvp(gradient, given, tangents)[1]
-    product.__name__ = _name(f)
+    product.__name__ = name_of(f)
     made: Any = compile(product)
     made.named(f, functools.partial(hvp, f, argnums))
     return made  # type: ignore[no-any-return]
 
 
-def _way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
+def way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -125,20 +125,21 @@ def _way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     return mode, chunk_size
 
 
-def _asked(argnums: Any) -> Wanted:
+def asked_of(argnums: Any) -> Wanted:
     if argnums is None:
         raise ArgumentError("argnums is None", None, "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
     return wanted(argnums, True)
 
 
-def _name(f: Any) -> str:
+def name_of(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
 class Layout:
     """How the derivative of a value by inputs is put together of columns, one for each number of the inputs, or of rows."""
 
-    def __init__(self, tape: Tape, mode: str) -> None:
+    def __init__(self, tape: Tape, mode: str, by_complex: bool = False) -> None:
+        self.by_complex = by_complex
         self.signature = tape.structure
         self.value = tape.result.val  # type: ignore[union-attr]
         self.leaves: list[Any] = []
@@ -149,37 +150,48 @@ class Layout:
         self.size = len(values)
         self.places = [k for part in self.signature.asked for k in range(part.start, part.start + part.size) if has_gradient(values[k])]
         self.inputs = {k: values[k] for k in self.places}
-        if any(map(ops.is_complex, self.inputs.values())):
+        if by_complex and not all(map(ops.is_complex, self.inputs.values())):
+            raise ArgumentError("an argument is real: it has no conjugate to differentiate by", None, "complex(x), or x + 0j for an array")
+        if not by_complex and any(map(ops.is_complex, self.inputs.values())):
             raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic", None,
-                                "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments")
+                                "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or the real and the imaginary part as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
         hooked = any(type(op) is Call and op.fn is ops.hook for op in tape.ops)
         self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out and not hooked)
         self.count = size_in if self.by_columns else size_out
 
     def blocks(self, sweep: Callable[[int], Sweep]) -> Any:
-        """Return the derivative of each leaf of the value by each input, nested as these are.
+        """Return the derivative of each leaf of the value by each input, nested as these are; by complex inputs those by z and by its conjugate.
 
         `sweep(i)(x)` gives for all units of input `i` the tangents of the value's leaves, or for those of leaf `i` the cotangents of the inputs.
         """
-        made = self._columns(sweep) if self.by_columns else self._rows(sweep)
+        if not self.by_complex:
+            return self._nested(self._columns(sweep) if self.by_columns else self._rows(sweep))
+        if self.by_columns:  # along the real and along the imaginary axis
+            ways = self._columns(sweep), self._columns(sweep, 1j)
+            return tuple([self._nested(_combined(*ways, lambda p, q, sign=sign: (p + sign * q) / 2)) for sign in (-1j, 1j)])  # type: ignore[misc]
+        real, imaginary = self._rows(sweep), self._rows(sweep, 1j)  # x̄ + iȳ of both parts
+        return (self._nested(_combined(real, imaginary, lambda p, q: (ops.conj(p) + 1j * ops.conj(q)) / 2)),
+                self._nested(_combined(real, imaginary, lambda p, q: (p + 1j * q) / 2)))
+
+    def _nested(self, made: list[dict[int, Any]]) -> Any:
         nests = [self.signature.gradients([row.get(k) for k in range(self.size)]) for row in made]
         return nests[0] if self.structure.is_leaf else self.structure.mirror(nests)
 
-    def _columns(self, sweep: Callable[[int], Sweep]) -> list[dict[int, Any]]:
+    def _columns(self, sweep: Callable[[int], Sweep], factor: Any = 1) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = [{} for _ in self.leaves]
         for k, x in self.inputs.items():
-            for row, y, found in zip(rows, self.leaves, sweep(k)(x) or [None] * len(rows)):
+            for row, y, found in zip(rows, self.leaves, sweep(k)(x, factor) or [None] * len(rows)):
                 row[k] = _block(found, y, x, by_columns=True)
         return rows
 
-    def _rows(self, sweep: Callable[[int], Sweep]) -> list[dict[int, Any]]:
+    def _rows(self, sweep: Callable[[int], Sweep], factor: Any = 1) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = []
         for i, y in enumerate(self.leaves):
             found: list[Any] = []
-            if has_gradient(y):
-                found = sweep(i)(y)
-                if found and ops.is_complex(y):  # seeded by 1j, the gradient of the imaginary part
+            if has_gradient(y) and (factor == 1 or ops.is_complex(y)):
+                found = sweep(i)(y, factor)
+                if found and ops.is_complex(y) and not self.by_complex:  # seeded by 1j, the gradient of the imaginary part
                     found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
             rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
@@ -199,12 +211,17 @@ class Layout:
         return [leaves[k] for k in self.places]
 
 
+def _combined(first: list[dict[int, Any]], second: list[dict[int, Any]], how: Callable[[Any, Any], Any]) -> list[dict[int, Any]]:
+    return [{k: None if p is None else how(p, q[k]) for k, p in row.items()} for row, q in zip(first, second)]
+
+
 class Sweeps:
     """One evaluation of a function, and the sweeps of its tape, forwards or backwards."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str, chunk: int | None) -> None:
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str, chunk: int | None,
+                 by_complex: bool = False) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
-        self.layout = Layout(self.tape, mode)
+        self.layout = Layout(self.tape, mode, by_complex)
         largest = max([op.spec.nbytes for op in self.tape.ops], default=0)
         self.chunk = max(ROOM // max(largest, 1), 1) if chunk is None else plain(chunk)  # a compiled derivative captures it
 
@@ -279,14 +296,15 @@ class Derivative(ByName):
     unless the program draws random numbers, or changes from run to run.
     """
 
-    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None, value: bool = False) -> None:
-        self._f, self._asked, self._mode, self._chunk, self._value = f, asked, mode, chunk, value
-        self.named(f, functools.partial(Derivative, f, asked, mode, chunk, value))
+    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None, value: bool = False,
+                 by_complex: bool = False) -> None:
+        self._f, self._asked, self._mode, self._chunk, self._value, self._by_complex = f, asked, mode, chunk, value, by_complex
+        self.named(f, functools.partial(Derivative, f, asked, mode, chunk, value, by_complex))
         self._calls: Counter[Any] = Counter()
         self._patience = PATIENCE
 
         def whole(*args: Any) -> Any:
-            return found_by(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk), value)
+            return found_by(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex), value)
         whole.__name__ = self.__name__
         self._compiled: Any = compile(whole)
 
@@ -299,7 +317,7 @@ class Derivative(ByName):
                 found = self._compiled(*args)
                 self._patience = PATIENCE if self._compiled.stats.hits > hits else self._patience - 1
                 return found
-        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk)
+        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)
         if sweeps.draws:
             self._patience = 0
         return found_by(sweeps, self._value)
@@ -366,4 +384,6 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
         found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
     block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
     dtype = dtype_of(y)
-    return block if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype else ops.astype(block, dtype=dtype)  # rows have the input's
+    if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f" and ops.is_complex(block)):
+        return block
+    return ops.astype(block, dtype=dtype)  # rows have the input's

@@ -1,0 +1,75 @@
+"""wirtinger: derivatives of functions of complex numbers, by z and by its conjugate.
+
+df/dz = (df/dx - i df/dy) / 2 and df/dz̄ = (df/dx + i df/dy) / 2, Wirtinger (1927), Math. Ann. 97; a function is holomorphic where the second is 0,
+which are the Cauchy-Riemann equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapegrad.compile.jacobian import Derivative, asked_of, name_of, way
+from tapegrad.errors import ArgumentError, user_location
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.tree.argnums import Argnums
+from tapegrad.tree.flatten import leaves_of
+
+ROUNDING = 256  # units in the last place of the largest number of a block by which one may miss 0
+
+
+def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value by z and by its conjugate.
+
+    Each has the shapes and the nesting that `jacobian` has, whose `argnums`, `mode` and `chunk_size` these are. Raises ArgumentError for real
+    arguments, and for a value without numbers.
+
+    >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
+    (np.complex128(1-2j), np.complex128(1+2j))
+    """
+    return Derivative(f, asked_of(argnums), *way(mode, chunk_size), by_complex=True)
+
+
+def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns df/dz, the complex derivative of a holomorphic function.
+
+    For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz and df/dz̄, where the
+    Cauchy-Riemann equations fail: where df/dz̄ is no 0, but for half of the digits.
+
+    >>> holomorphic_derivative(np.exp)(1j * np.pi).round(12)
+    np.complex128(-1+0j)
+    """
+    pair = wirtinger(f, argnums, mode, chunk_size)
+    name = name_of(f)
+
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        by_z, by_conjugate = pair(*args, **kwargs)
+        for a, b in zip(leaves_of(by_z), leaves_of(by_conjugate)):
+            _check(name, a, b)
+        return by_z
+    derivative.__name__ = name
+    return derivative
+
+
+def _check(name: str, a: Any, b: Any) -> None:
+    """Raise ArgumentError unless `b` is 0 beside `a`; of traced numbers that is guarded."""
+    dtype = dtype_of(a)
+    eps = float(np.finfo(dtype if dtype is not None and dtype.kind in "fc" else float).eps)
+    size, off = abs(a) + abs(b), abs(b)
+    largest = size.max() if shape_of(a) and np.prod(shape_of(a)) else size
+    holds = off <= eps ** 0.5 * size + ROUNDING * eps * largest
+    if bool(holds.all() if shape_of(a) else holds):
+        return
+    a, b, holds = (np.asarray(_outermost(x)) for x in (a, b, holds))
+    at = tuple(int(i) for i in np.argwhere(~holds)[0])
+    where = f" at [{', '.join(map(str, at))}]" if at else ""
+    raise ArgumentError(f"{name} is not holomorphic here: df/dz is {brief(complex(a[at]))} and df/dz̄ is {brief(complex(b[at]))}{where}, "
+                        "where the Cauchy-Riemann equations make it 0", user_location(), f"tg.wirtinger({name})(z), which returns both")
+
+
+def _outermost(x: Any) -> Any:
+    x = plain(x)
+    return x.detach().cpu().resolve_conj().numpy() if hasattr(x, "detach") else x
