@@ -27,6 +27,7 @@ from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
 from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.optimise.roll import roll
+from tapegrad.replay import inspect
 from tapegrad.rules.user import primitive, rrule
 from tapegrad.store.read import load
 from tapegrad.tape.check import check
@@ -51,8 +52,8 @@ __all__ = [
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
     "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient",
-    "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp", "implicit", "jacobian", "jvp", "laplacian",
-    "linearize", "load", "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite",
-    "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap",
-    "wirtinger",
+    "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp", "implicit", "inspect", "jacobian", "jvp",
+    "laplacian", "linearize", "load", "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize",
+    "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
+    "value_and_jacobian", "vmap", "wirtinger",
 ]

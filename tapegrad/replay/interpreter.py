@@ -133,9 +133,9 @@ class Run:
         dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
         return self.over(self.tape.ops, dead, Memory(self.tape, self.device))
 
-    def over(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Iterator[Operation]:
-        """Make the calls of some operations, where it is known which values are `dead` after each, and what is in memory of its own."""
-        values, constants, redraw, keep, device = self.values, self.constants, self.redraw, self.keep, self.device
+    def over(self, ops: Iterable[Operation], dead: list[Any], memory: Any) -> Iterator[Operation]:
+        """Make the calls of some operations, where it is known which values are `dead` after each; `memory`, or another meaning, makes each."""
+        values, redraw, keep = self.values, self.redraw, self.keep
         leaves = iter(self.leaves)
         op = given = None
         try:
@@ -144,9 +144,7 @@ class Run:
                     fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
                     given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
                     if fn is pack:
-                        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
-                            given[1:] = map(conform, given[1:], self.leaves[1:])
-                        given = [result(part, constants, device) for part in given]
+                        given = self.packed(op, given)
                     if keep:
                         given = list(map(unshared, given))
                     if fn is draw and self.copies is not None:
@@ -156,9 +154,9 @@ class Run:
                     value = next(leaves)
                 elif isinstance(op, Guard):
                     value = values[op.args[0].id]
-                    verify(op, value)
+                    memory.verify(op, value)
                 else:
-                    value = op.val if device is None or type(op) is not Constant else moved(op, device)
+                    value = self.constant(op)
                 values[op.id] = value
                 yield op
                 for position in dead[op.id]:
@@ -167,6 +165,16 @@ class Run:
             raise
         except Exception as err:
             raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
+
+    def constant(self, op: Operation) -> Any:
+        """Return the value of a constant, on the device of the arguments."""
+        return op.val if self.device is None or type(op) is not Constant else moved(op, self.device)
+
+    def packed(self, op: Call, given: list[Any]) -> list[Any]:
+        """Return the parts of a nest as results."""
+        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+            given[1:] = map(conform, given[1:], self.leaves[1:])
+        return [result(part, self.constants, self.device) for part in given]
 
 
 numpy_warnings.PLACES[Run.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
@@ -331,6 +339,11 @@ class Memory:
             y = y.item()
             return (y, result[1]) if triple else y
         return result
+
+    @staticmethod
+    def verify(guard: Guard, value: Any) -> None:
+        """Raise GuardError if a fact about a value is no longer what it was."""
+        verify(guard, value)
 
     def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
         """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""
