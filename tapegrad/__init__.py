@@ -1,5 +1,6 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
+import tapegrad.transforms.steps
 from tapegrad import api, frontends, numbers, ops, passes
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
@@ -32,6 +33,8 @@ from tapegrad.rules.user import primitive, rrule
 from tapegrad.store.read import load
 from tapegrad.tape.check import check
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
+from tapegrad.trace.checkpoint import checkpoint
+from tapegrad.trace.checkpoint_loop import checkpoint_loop
 from tapegrad.trace.context import Context
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
@@ -50,10 +53,10 @@ __all__ = [
     "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule",
     "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError",
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
-    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "compile", "divergence",
-    "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "gauss_newton_product", "grad", "gradient",
-    "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp", "implicit", "inspect", "jacobian", "jvp",
-    "laplacian", "linearize", "load", "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize",
-    "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
-    "value_and_jacobian", "vmap", "wirtinger",
+    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
+    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwardtape", "from_fx", "frontends",
+    "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp",
+    "implicit", "inspect", "jacobian", "jvp", "laplacian", "linearize", "load", "nestlevel", "numbers", "ops",
+    "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace",
+    "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap", "wirtinger",
 ]

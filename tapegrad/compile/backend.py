@@ -19,10 +19,11 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
 from tapegrad.ops.fused import Made
 from tapegrad.ops.loop import Loop
-from tapegrad.optimise.pipeline import Pass, optimise
+from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, value_of
 from tapegrad.transforms.primitivize import flattened
+from tapegrad.transforms.unroll import inline
 from tapegrad.transforms.walk import copy_tape
 from tapegrad.tree.flatten import ValueAndGradients
 
@@ -139,6 +140,13 @@ def own(x: Any) -> Any:
     return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if is_tensor(x) else x
 
 
+def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
+    """Return an optimised tape of plain calls and loops. What checkpoints compute is put there last: no pass joins it with what the sweep repeats."""
+    best = optimise(tape, passes)
+    flat = inline(best)
+    return flat if flat is best else optimise(flat, [each for each in passes if each in EXACT])
+
+
 def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend of a name, in a mode."""
     if backend in LATER:
@@ -157,7 +165,7 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     executor = MODES[mode]
 
     def finish(tape: Tape) -> Tape:
-        best = optimise(tape, passes)
+        best = unfolded(tape, passes)
         return best if executor is None else fuse(best, executor)
     return Backend(finish, mode)
 

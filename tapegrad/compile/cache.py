@@ -20,6 +20,7 @@ from tapegrad.compile.watch.recorded_names import codes_of, glance
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
 from tapegrad.ops import default_rng, draw
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
@@ -300,7 +301,7 @@ class Compiled(ByName):
 
 def _draws(tape: Tape) -> bool:
     """Return whether a call of a tape draws random numbers from a generator that it did not make: it must not be made twice."""
-    return any(type(op) is Call and op.fn is draw and not _is_made(op.args[0]) for op in tape.ops)
+    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
 
 
 def _is_made(generator: Any) -> bool:

@@ -7,6 +7,7 @@ why, something that is no input steered the program: a counter, a clock, a file,
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -17,9 +18,11 @@ from tapegrad.errors import Location, locate
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.ops.steps import Steps
 from tapegrad.ops.structure import STEERING
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
+from tapegrad.transforms.unroll import inline
 from tapegrad.tree.flatten import Signature, is_empty, is_generator
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
@@ -48,6 +51,7 @@ class Skeleton:
 
     def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
+        tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
         reached = self.structure.reached
         self.reached = [] if reached is None else reached.places  # which of the arguments the program reaches by other names too
         self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
@@ -139,12 +143,15 @@ def _leaf(x: Any) -> Any:
     return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
 
 
-def _kind(op: Operation, at: array[int]) -> Any:
+def _kind(op: Operation, at: Sequence[int]) -> Any:
     """Return what tells one operation from others, apart from its value; `at` numbers them."""
     here = at[op.id]
     if type(op) is Call:
         args = tuple([_operand(here, arg, at) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
         fn = _operand(here, op.fn, at) if isinstance(op.fn, Operation) else op.fn
+        if type(fn) is Steps:  # a trace makes it anew
+            here_too = range(len(fn.body.ops) + 1)
+            fn = (Steps, fn.loop.count, fn.slots, *[_kind(inner, here_too) for inner in fn.body.ops])
         return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))  # a power may turn complex
     if type(op) is Guard:
         return (Guard, _operand(here, op.args[0], at), op.fact, _fixed(op.expected))
@@ -153,7 +160,7 @@ def _kind(op: Operation, at: array[int]) -> Any:
     return (Input, here)
 
 
-def _operand(here: int, arg: Any, at: array[int]) -> int:
+def _operand(here: int, arg: Any, at: Sequence[int]) -> int:
     """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
     return -at[arg.id] if type(arg) is Input or type(arg) is Constant else here - at[arg.id]
 

@@ -10,6 +10,7 @@ from tapegrad.compile.path import Path, Rent
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.observer import Observer
 from tapegrad.numbers.systems import systems_of
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
@@ -94,7 +95,8 @@ class Visit:
         compiled, path = self.compiled, self.path
         assert path is not None
         others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]
-        choice = choice_of(path.skeleton, others) if compiled._backend.refills else None
+        whole = not any(map(is_checkpoint, tape.ops))  # the operations of a skeleton are those of the tape
+        choice = choice_of(path.skeleton, others) if compiled._backend.refills and whole else None
         made = None if choice is None else chosen(tape, path.skeleton, choice)
         if made is None:
             return tape

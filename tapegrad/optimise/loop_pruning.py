@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.ops import getfield
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken
 from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
@@ -17,9 +18,9 @@ from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
 def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:
     """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave to the calls before them
-    what is the same in all runs.
+    what is the same in all runs; of checkpoints the bodies.
     """
-    if not any(map(is_loop, tape.ops)):
+    if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
         return tape
 
     def body(given: Tape) -> Tape:

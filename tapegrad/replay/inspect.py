@@ -8,6 +8,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import draw, getfield, pack
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs
 from tapegrad.replay.interpreter import Run, bind, verify
 from tapegrad.rules.op import Op
@@ -71,8 +72,10 @@ class Interpreter:
         """Take notice of a fact about a value, `op.fact`, which was `op.expected`; a replay raises GuardError where it is another."""
         verify(op, value)
 
-    def subtape(self, op: Call, fn: Loop, args: list[Any]) -> tuple[Any, ...]:
+    def subtape(self, op: Call, fn: Any, args: list[Any]) -> tuple[Any, ...]:
         """Return what a call means of an op that carries a subtape, a part for each of its results: it is interpreted as often as it runs."""
+        if not isinstance(fn, Loop):
+            return self.interpret(fn.drawn(op.val), args)  # type: ignore[no-any-return]
         _, fixed, listed, _ = fn.sizes
         runs = Runs(fn, args[fixed + listed:])
         for k in fn.runs:
@@ -101,7 +104,7 @@ class _Interpreted(Run):
             return into.build(given) if replays else (given[0], into.signature.gradients(given[1:]))
         if fn is getfield:
             return given[0][given[1]]
-        return self.meaning.subtape(op, fn, given) if type(fn) is Loop else self.meaning.call(op, fn, given)
+        return self.meaning.subtape(op, fn, given) if type(fn) in (Loop, Checkpoint) else self.meaning.call(op, fn, given)
 
     def constant(self, op: Any) -> Any:
         return self.meaning.constant(op)

@@ -34,6 +34,7 @@ from tapegrad.numbers.tensors import (
 )
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import convert, draw, getfield, pack, setitem
+from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
@@ -149,7 +150,7 @@ class Run:
                         given = list(map(unshared, given))
                     if fn is draw and self.copies is not None:
                         given[0] = deepcopy(given[0], self.copies)
-                    value = op.val if fn is draw and not redraw else memory.run(op, fn, given, dead[op.id])
+                    value = op.val if fn is draw and not redraw else memory.run(op, fn if redraw else undrawn(op, fn), given, dead[op.id])
                 elif isinstance(op, Input):
                     value = next(leaves)
                 elif isinstance(op, Guard):
@@ -213,12 +214,35 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
 Loop.player = staticmethod(play_loop)
 
 
+def play_checkpoint(checkpoint: Checkpoint, given: Sequence[Any]) -> tuple[Any, ...]:
+    """Make the calls of a checkpoint's body; return what it returns."""
+    run = Run(checkpoint.body, (None, *given))
+    deque(run, 0)
+    return run.result  # type: ignore[no-any-return]
+
+
+Checkpoint.player = staticmethod(play_checkpoint)
+
+
+def undrawn(op: Call, fn: Any) -> Any:
+    """Return the function of a call, of a checkpoint, or the triple of one, another that does not draw again."""
+    checkpoint = op.args[0] if fn is rrule else fn
+    if type(checkpoint) is not Checkpoint or not checkpoint.drawing:
+        return fn
+
+    def repeated(*given: Any) -> Any:
+        run = Run(checkpoint.drawn(op.val[0] if fn is rrule else op.val), (None, *given), redraw=False)
+        deque(run, 0)
+        return run.result
+    return repeated if fn is not rrule else lambda _, *given: (y := repeated(*given), checkpoint.pullback(y, given, {}))
+
+
 def constants_of(tape: Tape) -> Iterator[Constant]:
     """Yield the constants of a tape, and of its loops' bodies."""
     for op in tape.ops:
         if type(op) is Constant:
             yield op
-        elif is_loop(op):
+        elif is_loop(op) or is_checkpoint(op):
             yield from constants_of(op.fn.body)  # type: ignore[attr-defined]
 
 

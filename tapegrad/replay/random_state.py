@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tapegrad.ops import draw
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
 from tapegrad.replay.raising import may_stop
 from tapegrad.replay.warning_errors import strict
@@ -46,6 +47,11 @@ def _sources(tape: Tape) -> Iterator[Any]:
             yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
         elif is_loop(op):
             yield from _sources(op.fn.body)  # type: ignore[attr-defined]
+        elif is_checkpoint(op):
+            given = dict(zip(op.fn.body.inputs[1:], op.args))  # type: ignore[attr-defined]
+            for source in _sources(op.fn.body):  # type: ignore[attr-defined]
+                outer = given.get(source, source)
+                yield outer.val if type(outer) is Constant else outer
 
 
 def stops_after_drawing(tape: Tape) -> bool:
@@ -53,7 +59,7 @@ def stops_after_drawing(tape: Tape) -> bool:
     drawn = False
     for op in tape.ops:
         draws = _draws(op)
-        drawn = drawn or (draws and is_loop(op))
+        drawn = drawn or (draws and (is_loop(op) or is_checkpoint(op)))
         if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant for arg in op.args[1:]))):
             return True
         drawn = drawn or draws
@@ -65,4 +71,4 @@ def _stops(op: Operation) -> bool:
 
 
 def _draws(op: Operation) -> bool:
-    return type(op) is Call and (op.fn is draw or (is_loop(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]
+    return type(op) is Call and (op.fn is draw or ((is_loop(op) or is_checkpoint(op)) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]

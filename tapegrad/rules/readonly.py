@@ -31,13 +31,12 @@ def apart(dxs: Any, dy: Any) -> Any:
     """Return the cotangents of a user's pullback, a copy of each array that somebody holds on to: it may be another by the next call."""
     if type(dxs) not in (tuple, list):
         return dxs
-    return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, dy) for dx in dxs])
+    given = [part for part in (dy if type(dy) is tuple else (dy,)) if type(part) is np.ndarray]  # of one that returns several arrays
+    return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, given) for dx in dxs])
 
 
-def _own(dx: Any, held: bool, dy: Any) -> Any:
-    if type(dx) is not np.ndarray or dx is dy or not (held or dx.base is not None):
-        return dx
-    if type(dy) is np.ndarray and np.may_share_memory(dx, dy):
+def _own(dx: Any, held: bool, given: list[Any]) -> Any:
+    if type(dx) is not np.ndarray or not (held or dx.base is not None) or any(np.may_share_memory(dx, dy) for dy in given):
         return dx
     return dx.copy(order="K")
 

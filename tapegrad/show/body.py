@@ -7,9 +7,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
+from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
 from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.ops.steps import Steps
 from tapegrad.show.line import Fields, Line, count_of, fields_of, joins, lines
-from tapegrad.tape.tape import Input, Operation
+from tapegrad.tape.tape import Call, Input, Operation
 
 WHOLE, HEAD, TAIL = 30, 16, 8  # lines of a body on a terminal
 BAR = "| "
@@ -33,9 +35,13 @@ def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner
 
     `fold` leaves out the middle of a long one.
     """
-    found = list(_body(op, compact, fold, 1)) if is_loop(op) else []
+    found = list(_body(op, compact, fold, 1)) if _carries(op) else []
     width = max((len(inner.row.variable) for inner in found), default=0)
     return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth))) for depth, line in found]  # the bars below each other
+
+
+def _carries(op: Operation) -> bool:
+    return is_loop(op) or is_checkpoint(op) or (type(op) is Call and type(op.fn) is Steps)
 
 
 def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
@@ -46,7 +52,7 @@ def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
     found: list[Inner] = []
     for inner, line in zip(ops, lines(tape, ops, fields)):
         found.append(Inner(depth, line._replace(operation=roles.get(inner, line.operation))))
-        found += _body(inner, compact, fold, depth + 1) if is_loop(inner) else []
+        found += _body(inner, compact, fold, depth + 1) if _carries(inner) else []
     if fold and len(found) > WHOLE:
         left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
         found[HEAD:-TAIL] = [Inner(depth, left)]
@@ -66,9 +72,11 @@ def inputs(op: Any) -> dict[Operation, str]:
     >>> list(inputs(rolled[3]).values())
     ['step 0, 1, 2 ... 99', 'carried, first %2']
     """
-    loop: Loop = op.fn
-    steps, given, listed, carried = loop.parts()
+    loop: Loop = op.fn.loop if type(op.fn) is Steps else op.fn
     args = iter(map(brief, op.args))
+    if is_checkpoint(op):
+        return {x: _labelled("given", x, next(args)) for x in op.fn.body.inputs[1:]}
+    steps, given, listed, carried = loop.parts()
     found: dict[Operation, str] = {x: f"step {_each([values[k] for k in loop.runs])}" for x, values in zip(steps, loop.steps)}
     found |= {x: _labelled("given", x, next(args)) for x in given}
     found |= {x: f"element {_each(loop.runs)} of {next(args)}" for x in listed}
@@ -96,8 +104,11 @@ def _number(x: Any) -> str:
     return brief(float(f"{x:.6g}")) if type(x) is float else brief(x)
 
 
-def results(loop: Loop) -> str:
-    """Write what a run hands on to the next, and what is collected from each."""
+def results(loop: Any) -> str:
+    """Write what a run hands on to the next, and what is collected from each; what a checkpoint's body returns."""
+    loop = loop.loop if type(loop) is Steps else loop
+    if type(loop) is Checkpoint:
+        return f"return {', '.join(map(brief, loop.results))}"
     carried = loop.sizes[3]
     parts = [f"{name} {', '.join(map(brief, found))}" for name, found in
              (("hand on", loop.results[:carried]), ("collect", loop.results[carried:])) if found]

@@ -19,6 +19,7 @@ from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.numbers.cotangents import ZERO, NoTangent
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import default_rng, draw, getfield, pack
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.rules.op import OPS, Op
@@ -219,7 +220,7 @@ class Reader:
         if not self.ops or not isinstance(self.ops[0], Input):
             fail("%1 is no input")
 
-    def loop(self, number: Any) -> Loop:
+    def loop(self, number: Any) -> Loop | Checkpoint:
         """Return a loop with its body, which calls no loop behind it; that they fit each other is checked with the tape."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
@@ -237,7 +238,7 @@ class Reader:
         runs = count(row["count"])
         if type(row["reverse"]) is not bool or (runs > len(steps[0]) if steps else runs > MAX_RUNS):
             fail("a loop of too many runs, or in no direction")
-        return Loop(body, runs, steps, given, listed, carried, row["reverse"])
+        return Loop(body, runs, steps, given, listed, carried, row["reverse"]) if runs else Checkpoint(body)
 
     def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
         """Return a line of the program, and the listing of the function that it stands in."""

@@ -24,8 +24,10 @@ from tapegrad.numbers.formatting import plain, type_name
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.solver import Solver
+from tapegrad.ops.steps import Steps
 from tapegrad.rules.op import OPS, Cotangents, JointPullback, Op, Pullback
 from tapegrad.rules.user import rrule
 from tapegrad.store.format import (
@@ -154,7 +156,7 @@ class Writer:
         elif isinstance(op, (Input, Constant)):
             if isinstance(op, Input):
                 columns["labels"].append(printable(op.label))
-            columns["values"].append(self.value(plain(op.val)))
+            columns["values"].append(self.known(op.val, False) if type(op.val) is Absent else self.value(plain(op.val)))
         else:
             raise Unsaved(f"an operation of the kind {op.kind!r}")
 
@@ -185,7 +187,7 @@ class Writer:
         key = ("function", id(fn))
         if key not in self.numbers:
             self.alive.append(fn)
-            written = self.loop(fn) if type(fn) is Loop else self.callable(fn)
+            written = self.loop(fn) if type(fn) is Loop else self.checkpoint(fn) if type(fn) is Checkpoint else self.callable(fn)
             self.numbers[key] = len(self.functions)  # behind the functions of a loop's body
             self.functions.append(written)
         if fn is draw and op.kwargs.get("method") not in DRAWS:
@@ -197,6 +199,11 @@ class Writer:
         row = {"count": loop.count, "sizes": loop.sizes[1:], "reverse": loop.reverse,
                "steps": [[self.value(x) for x in values] for values in loop.steps], **self.rows(loop.body)}
         self.loops.append(row)
+        return ["loop", len(self.loops) - 1]
+
+    def checkpoint(self, fn: Checkpoint) -> Any:
+        """Return the number of a checkpoint, which stands among the loops: one that runs once, and hands nothing on."""
+        self.loops.append({"count": 0, "sizes": (len(fn.body.inputs) - 1, 0, 0), "reverse": False, "steps": [], **self.rows(fn.body)})
         return ["loop", len(self.loops) - 1]
 
     # -- values
@@ -278,6 +285,8 @@ class Writer:
     def callable(self, x: Any) -> Any:
         """Return the name of a function or class: of tapegrad's, of a library's, or else of one that `load` is given."""
         name = getattr(x, "__name__", "")
+        if isinstance(x, Steps) or type(x.__dict__.get("of") if isinstance(x, Op) else None) is Steps:
+            raise Unsaved(f"{name}, a loop that keeps states")
         if isinstance(x, Op) and type(x) is not Op:
             raise Unsaved(f"{name}, a function of torch's")
         if isinstance(x, Op) and isinstance(getattr(x.impl, "__self__", None), Solver):

@@ -202,6 +202,9 @@ class Tracer:
                 if self.grad and op.rr is not None:
                     with self.outside():
                         val, pb = op.forward(*values, **kwargs)
+                elif op.draws:  # what torch draws in it is no draw of the program's, nor of one around
+                    with self.outside(all=True):
+                        val = op.run(*values, **kwargs)
                 elif op.nested:
                     with self.outside():
                         val = op.run(*values, **kwargs)
@@ -247,11 +250,11 @@ class Tracer:
             raise
 
     @contextlib.contextmanager
-    def outside(self) -> Iterator[None]:
-        """Run the user's code that computes a primitive's value: it belongs to the trace around this one, or to none."""
+    def outside(self, all: bool = False) -> Iterator[None]:
+        """Run the user's code that computes a primitive's value: it belongs to the trace around this one, or to none, as what is outside of `all`."""
         tracers = running.tracers
-        if self in tracers:
-            running.tracers = tracers[:tracers.index(self)]
+        if self in tracers or all:
+            running.tracers = [] if all else tracers[:tracers.index(self)]
         try:
             yield
         finally:

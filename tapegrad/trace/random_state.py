@@ -18,6 +18,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import parts_of, values_of
 from tapegrad.ops import draw
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Call, Guard, Tape, value_of
@@ -93,7 +94,7 @@ class Found:
 
         A call that may draw itself does so again in a replay: of a tape with one, nobody can tell.
         """
-        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING) for op in tape.ops):
+        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING) for op in _inlined(tape)):
             return ""
         return next((label for key, (label, x) in self.sources.items() if key in self.states and not _explains(tape, x, self.states[key])), "")
 
@@ -123,7 +124,13 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
 
 
 def _draws(tape: Tape) -> list[Call]:
-    return [op for op in tape.ops if type(op) is Call and op.fn is draw]
+    return [op for op in _inlined(tape) if type(op) is Call and op.fn is draw]
+
+
+def _inlined(tape: Tape) -> Iterator[Any]:
+    """Yield the operations of a tape, in place of each checkpoint those of its body."""
+    for op in tape.ops:
+        yield from _inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,)  # type: ignore[attr-defined]
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -82,12 +82,13 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: l
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True) -> Tape:
+           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True,
+           done: Callable[..., None] | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
     that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
-    never `replays` has no guards.
+    never `replays` has no guards. What the program has `done` to its arguments is told: how they are nested, what was built of them, their leaves.
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
@@ -160,6 +161,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             _check_shared(nested, memos, proxies)
             _check_written(leaves, labels, before)
             ownership.check(tracer)
+            if done is not None:
+                done(nested, memos, proxies)
             if rerouting is not None:
                 rerouting.check()
                 signature.reached = rerouting.reached(walks)

@@ -20,11 +20,12 @@ from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import record_sweep, start
+from tapegrad.transforms.steps import keeping
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import ValueAndGradients
 
 
-def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True) -> Tape:
+def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True, slots: int | None = None) -> Tape:
     """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
 
     The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
@@ -34,7 +35,8 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     what is then on the flat tape is of use to the passes, and to nobody else.
 
     A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible, because it is a sweep's
-    itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`.
+    itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`. With `slots` a loop keeps so many of its
+    states instead of something of each run, and its sweep advances again from those: see `checkpoint_loop`.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -42,6 +44,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     (20.0, (None, 5.0, 4.0))
     """
     tape = primitivize(tape) if not is_flat(tape) else tape if release else fill(tape)
+    tape = tape if slots is None else keeping(tape, slots)
     try:
         return _flatgrad(tape, seed, release)
     except NoLoop:

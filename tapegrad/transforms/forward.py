@@ -14,6 +14,7 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import astype, getfield, is_complex, pack, setitem
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.rules.user import op_of
@@ -25,6 +26,7 @@ from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector, flatten_call, put_result, record
+from tapegrad.transforms.checkpoint import again
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.tangents import settled, tangent
@@ -178,6 +180,8 @@ class Pass:
             known[op.id] = found
 
     def _of_call(self, op: Call, ts: list[Any]) -> Any:
+        if type(op.fn) is Checkpoint:
+            return self._inside(op.fn, op, ts)
         fn = op_of(op.fn)
         if not fn.differentiable:
             return None
@@ -195,6 +199,16 @@ class Pass:
         if fn is setitem and type(found) is np.ndarray:
             self.owned[op.id] = found
         return found
+
+    def _inside(self, checkpoint: Checkpoint, op: Call, ts: list[Any]) -> tuple[Any, ...]:
+        """Return the tangents of a checkpoint's results: its body is computed again, beside the tangents in it."""
+        tape = again(checkpoint, op.val, list(map(value_of, op.args)))
+        inner = Pass(tape, {x.id: t for x, t in zip(tape.inputs[1:], ts) if t is not None})
+        for each in tape.ops:
+            if each is not tape.result:
+                inner.step(each)
+        found = [inner.known.get(part.id) if isinstance(part, Operation) else None for part in tape.result.args]  # type: ignore[union-attr]
+        return tuple([ZERO if t is None else t for t in found])
 
     def _written(self, op: Call, ts: list[Any]) -> Any:
         """Write into the tangent of an array that nothing else needs, where that is so."""

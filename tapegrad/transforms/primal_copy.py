@@ -108,7 +108,10 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         if isinstance(op, Call) and op.fn is pack:
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
         elif made.id > 1:
+            mark = len(new.ops)
             seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+            for part in new.ops[mark:] if type(op.val) is tuple else ():
+                part.at(op)
 
     for op in tape.ops:
         copied(op)

@@ -42,7 +42,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                 start = len(new)
                 values[op] = made = _play(op, new, tracer, ctx, values)
                 if isinstance(op, Call) and isinstance(made, Traced):
-                    _as_recorded(made, op)
+                    as_recorded(made, op)
                     if type(made._op) is Call:
                         guard_type(made._op, tracer)
                 for made in new.ops[start:]:
@@ -85,7 +85,7 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
         made.at(result)  # and not at the line that called primitivize
 
 
-def _as_recorded(made: Traced, op: Call) -> None:
+def as_recorded(made: Traced, op: Call) -> None:
     """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
     call = made._op
     if op.spec.is_python and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \

@@ -1,4 +1,4 @@
-"""unroll: loops become the calls that their runs consist of."""
+"""unroll: loops become the calls that their runs consist of, and checkpoints those of their bodies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.ops import getfield
+from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, drop
@@ -31,6 +32,29 @@ def unroll(tape: Tape) -> Tape:
     while any(map(is_loop, tape.ops)):
         tape = _unrolled(tape)
     _value(tape)
+    return tape
+
+
+def inline(tape: Tape, valued: bool = False) -> Tape:
+    """Return a tape on which checkpoints are the calls that they consist of; they have the values of the inputs there only where it is `valued`."""
+    if not any(map(is_checkpoint, tape.ops)):
+        return tape
+    while any(map(is_checkpoint, tape.ops)):
+        walk = Walk(tape)
+        results: dict[Operation, tuple[Any, ...]] = {}
+        for op in tape.ops:
+            if is_checkpoint(op):
+                body = op.fn.drawn(op.val)  # type: ignore[attr-defined]
+                at: dict[Operation, Any] = dict(zip(body.inputs, [walk.at[1], *map(walk.bind, op.args)]))
+                _run(walk, body, at, op.note)
+                results[op] = tuple([at[part] if isinstance(part, Operation) else part for part in body.result.args])
+            elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
+                walk.stand_in(op, results[op.args[0]][op.args[1]])
+            else:
+                walk.keep(op)
+        tape = walk.done()
+    if valued:
+        _value(tape)
     return tape
 
 

@@ -19,6 +19,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import collector, flatten_call, record, trace
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
+from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Signature, Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
@@ -277,7 +278,7 @@ class _Axes:
                 "its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts"
             )
         tape.name = self.name
-        return tape
+        return inline(tape, valued=True)
 
     def _alone(self, program: _Program, leaves: list[Any], flags: list[bool], i: int, row: int) -> _Group:
         """Call the function for one member, as it is."""

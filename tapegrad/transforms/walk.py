@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import hook, pow
+from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
@@ -40,6 +41,10 @@ def pure(fn: Any) -> bool:
 
 def _steady(fn: Op) -> bool:
     return OPS.get(fn.__name__) is fn and not fn.dynamic and fn not in _UNSTEADY
+
+
+def _is_steady_body(fn: Any) -> bool:
+    return type(fn) is Checkpoint and all(type(op.fn) is Op and _steady(op.fn) for op in fn.body.ops if type(op) is Call and op is not fn.body.result)
 
 
 def literal(x: Any) -> bool:
@@ -175,7 +180,8 @@ class Walk:
         kind = type(op)
         if kind is Call:
             fn = op.fn  # type: ignore[attr-defined]
-            if op.val is UNKNOWN or not (type(fn) is Loop or (type(fn) is Op and (_steady(fn) or (fn is pow and not typed_by_value(op))))):
+            steady = type(fn) is Op and (_steady(fn) or (fn is pow and not typed_by_value(op)))
+            if op.val is UNKNOWN or not (steady or type(fn) is Loop or _is_steady_body(fn)):
                 return
             for arg in op.args:
                 if isinstance(arg, Operation) and not known[arg.id]:
@@ -241,13 +247,13 @@ def is_call(x: Any, fn: Any) -> bool:
 
 
 def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape on which each loop's body is what `change` makes of it."""
-    if not any(map(is_loop, tape.ops)):
+    """Return a tape on which each loop's body is what `change` makes of it, and each checkpoint's."""
+    if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
         return tape
     walk = Walk(tape)
     for op in tape.ops:
         made: Any = walk.keep(op)
-        if is_loop(made):
+        if is_loop(made) or is_checkpoint(made):
             body = change(made.fn.body)
             made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
     return walk.done()

@@ -40,6 +40,7 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "coshm",
     "fsum",
     "getfield",
+    "hook",
     "ieee_remainder",
     "lexsort",
     "lfilter",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
+from tapegrad.compile.backend import unfolded
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
 from tapegrad.compile.torch.buffer_reuse import reuse
@@ -24,7 +25,6 @@ from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
-from tapegrad.optimise.pipeline import optimise
 from tapegrad.replay.interpreter import bind
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.tape.tape import Call, Tape, has_value
@@ -119,7 +119,7 @@ class TapeOnTorch:
 
 def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
     """Return what a tape comes down to for arguments like those that it was recorded with; see `Tape.lowered`."""
-    best = optimise(flattened(tape))
+    best = unfolded(flattened(tape))
     if not all(map(has_value, best.inputs)):
         raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None,
                             "trace it again")

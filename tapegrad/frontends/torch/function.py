@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from tapegrad.frontends.torch.call import by_mode
 from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.rules.registry import Refusal, means, register
+from tapegrad.trace.checkpoint import recorded
 
 
 @functools.cache
@@ -34,7 +35,7 @@ def apply(cls: Any, *args: Any) -> Any:
 @means(checkpoint)
 def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None, context_fn: Any = None, determinism_check: Any = None,
             debug: Any = None, early_stop: Any = None, preserve_rng_state: Any = None, **kwargs: Any) -> Any:
-    return by_mode(function(*args, **kwargs))
+    return by_mode(recorded(function, args, kwargs, refuses=False))
 
 
 def _refuses(name: str, fn: Any, try_: str) -> None:

@@ -1,0 +1,78 @@
+"""checkpoint: a subtape that is one call, of which the reverse sweep keeps the arguments alone, and computes the rest again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from tapegrad.ops.random import draw
+from tapegrad.ops.structure import nest_result, pack
+from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call, Operation, Tape, copy_op
+from tapegrad.tree.flatten import flatten
+
+
+class Checkpoint(Op):
+    """A function of a subtape's inputs to the tuple of its results, and behind those what was drawn, so that it is the same when it runs again.
+
+    How it runs, and how a cotangent is pulled through, is known above: `player(checkpoint, values)`, and `puller(checkpoint, y, values, dy)`.
+    """
+
+    noun = "checkpoint"
+    player: ClassVar[Any]
+    puller: ClassVar[Any]
+
+    def __init__(self, body: Tape) -> None:
+        self.body = body
+        inner = [op.fn for op in body.ops if type(op) is Call]
+        super().__init__(f"checkpoint({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
+                         dynamic=any(getattr(fn, "dynamic", True) for fn in inner))
+        self.drawing = [op for op in body.ops if type(op) is Call and op.fn is draw]
+        self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """What the body returns."""
+        return self.body.result.args  # type: ignore[union-attr]
+
+    def with_body(self, body: Tape) -> Checkpoint:
+        """Return a checkpoint with another body for the same inputs and results."""
+        return Checkpoint(body)
+
+    def drawn(self, y: Any) -> Tape:
+        """Return a copy of the body whose draws have the values that they had in a call which returned `y`."""
+        numbers = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
+        new, at = self.body.blank(), dict[Operation, Operation]()
+        for op in self.body.ops:
+            made = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+            made.val = numbers.get(op, op.val)  # type: ignore[call-overload]
+            new.ops.append(made)
+            made.id = len(new.ops)
+        new.result = at[self.body.result]  # type: ignore[index]
+        return new
+
+    def misfits(self, op: Call) -> Iterator[str]:
+        """Yield what does not fit in a call."""
+        inputs, result = self.body.inputs[1:], self.body.result
+        if len(op.args) != len(inputs) or op.kwargs:
+            yield f"of {len(inputs)} arguments, and is given {len(op.args) + len(op.kwargs)}"
+        if not isinstance(result, Call) or result.fn is not pack:
+            yield "whose body returns no tuple"
+
+    def _play(self, *values: Any) -> Any:
+        return type(self).player(self, values)
+
+    def _vjp(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def checkpoint_pullback(dy: Any) -> tuple[Any, ...]:
+            return type(self).puller(self, y, values, dy)  # type: ignore[no-any-return]
+        return checkpoint_pullback
+
+
+def is_checkpoint(op: Any) -> bool:
+    """True for the call of a checkpoint."""
+    return type(op) is Call and type(op.fn) is Checkpoint
+
+
+def put_tuple(body: Tape, parts: Sequence[Any]) -> None:
+    """Make the tuple of `parts` what a body returns."""
+    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), note="")

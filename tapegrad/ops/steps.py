@@ -1,0 +1,81 @@
+"""steps: a loop whose reverse sweep keeps few of its states, and advances again from those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from tapegrad.ops.binomial import kept
+from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops.loop import Loop
+from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call, Tape
+
+
+class Steps(Op):
+    """A loop that hands values on and collects nothing, as a function to its last state, and behind that the states kept on the way.
+
+    With `slots` states, the first among them, the reverse sweep takes as few steps again as can be: see binomial. How a cotangent is pulled through
+    is known above: `puller(steps, y, values, dy)`.
+    """
+
+    noun = "loop"
+    puller: ClassVar[Any]
+    sweeper: ClassVar[Any]
+    differ: ClassVar[Any]
+
+    def __init__(self, loop: Loop, slots: int) -> None:
+        self.loop, self.slots, self.one = loop, slots, Checkpoint(loop.body)
+        self.places = kept(loop.count, slots)
+        super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp, torch=self._run, batch=False)
+        self.lends = True
+        self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep, batch=False)
+        self.back.of = self  # type: ignore[attr-defined]
+
+    @property
+    def body(self) -> Tape:
+        """The subtape of one step."""
+        return self.loop.body
+
+    def misfits(self, op: Call) -> Iterator[str]:
+        """Yield what does not fit in a call."""
+        return self.loop.misfits(op)
+
+    def advance(self, values: Sequence[Any], state: Sequence[Any], start: int, stop: int) -> tuple[Any, ...]:
+        """Return the state before step `stop` from that before step `start`."""
+        if start == stop:
+            return tuple(state)
+        loop, (_, given, _, carried) = self.loop, self.loop.sizes
+        part = Loop(loop.body, stop - start, [numbers[start:stop] for numbers in loop.steps], given, 0, carried)
+        return part(*values[:given], *state)
+
+    def step(self, values: Sequence[Any], state: Sequence[Any], k: int) -> list[Any]:
+        """Return what the body is given in step `k`."""
+        return [*(numbers[k] for numbers in self.loop.steps), *values[:self.loop.sizes[1]], *state]
+
+    def states(self, values: Sequence[Any], rest: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
+        """Return the states that are kept, by their places, from the arguments and what is behind the last state."""
+        given, carried = self.loop.sizes[1], self.loop.sizes[3]
+        every = [*values[given:given + carried], *rest]
+        return {place: tuple(every[k * carried: (k + 1) * carried]) for k, place in enumerate(self.places)}
+
+    def _run(self, *values: Any) -> tuple[Any, ...]:
+        state, rest = tuple(values[self.loop.sizes[1]:]), list[Any]()
+        for start, stop in pairwise([*self.places, self.loop.count]):
+            rest += state if start else ()
+            state = self.advance(values, state, start, stop)
+        return (*state, *rest)
+
+    def _vjp(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def steps_pullback(dy: Any) -> tuple[Any, ...]:
+            return type(self).puller(self, y, values, dy)  # type: ignore[no-any-return]
+        return steps_pullback
+
+    def _sweep(self, *values: Any) -> tuple[Any, ...]:
+        return type(self).sweeper(self, values)  # type: ignore[no-any-return]
+
+    def _differ(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def sweep_pullback(dy: Any) -> tuple[Any, ...]:
+            return type(self).differ(self, values, dy)  # type: ignore[no-any-return]
+        return sweep_pullback

@@ -1,0 +1,158 @@
+"""checkpoint: a function whose calls are one operation with a subtape on the tape of the trace that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType
+from typing import Any
+
+from tapegrad.errors import ArgumentError, MutationError, user_location
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.tensors import is_memory, is_tensor
+from tapegrad.ops.checkpoint import Checkpoint, put_tuple
+from tapegrad.ops.random import draw
+from tapegrad.ops.structure import pack
+from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop, value_of
+from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import are_apart
+from tapegrad.trace.tracer import flatten_call, record
+from tapegrad.trace.views import peek
+from tapegrad.tree.copies import running
+from tapegrad.tree.flatten import Signature, Structure, changed, is_generator
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes what `f` does, and keeps nothing of it for the reverse sweep, which computes it again from the arguments.
+
+    A call is one operation, which carries a subtape: memory against time, as `jax.checkpoint` has it. Random numbers are drawn once, and
+    kept. What `f` has captured is an argument as well; it may write to the arrays that it is given. Raises MutationError where it changes
+    a list, a dict or an object that is not its own, ArgumentError where it reaches traced values by another name: no second run would do that.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> layer = checkpoint(lambda x: np.sin(np.sin(x)))
+    >>> tape = tg.trace(lambda x: layer(layer(x)), 1.0)[1]
+    >>> [op.fn.__name__ for op in tape if op.kind == "call" and op.fn.__name__ != "getfield"]
+    ['checkpoint(<lambda>)', 'checkpoint(<lambda>)']
+    >>> tg.gradient(lambda x: layer(layer(x)), 1.0) == tg.gradient(lambda x: np.sin(np.sin(np.sin(np.sin(x)))), 1.0)
+    True
+    """
+    if not callable(f):
+        raise ArgumentError(f"checkpoint of {brief(f)}, which is no function", user_location(), "tg.checkpoint(f)(x)")
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs)
+    checkpointed.__name__, checkpointed.__doc__ = getattr(f, "__name__", type(f).__name__), getattr(f, "__doc__", None)
+    checkpointed.__module__ = getattr(f, "__module__", None) or checkpointed.__module__  # so that what is searched goes on into `f`
+    return checkpointed
+
+
+class Written:
+    """What a function has done to its arguments in a trace of its own: the arrays that it has written to, and why it cannot run again."""
+
+    def __init__(self) -> None:
+        self.finals: dict[int, Operation] = {}
+        self.why = ""
+
+    def __call__(self, nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+        for k, x in enumerate(proxies):
+            if is_memory(plain(x)) and (final := peek(x)) is not x._tracer.tape.ops[k + 1]:
+                self.finals[k] = final
+        for structure, memo in zip(nested, memos):
+            for key, part in structure.seen.items():
+                built = memo.get(id(part), memo.get(key))
+                if type(memo.get(key)) is CellType:
+                    held = part.build(proxies, memo)
+                    if memo[key].cell_contents is not held:
+                        self.why = "assigns a variable of the function around it"
+                elif getattr(part, "volatile", False) and built is not None and changed(part, built, proxies, memo):
+                    self.why = f"changes a {type(built).__name__} that is not its own"
+
+
+def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True) -> Any:
+    """Call a function as one operation of the innermost trace; where that cannot be, and it need not be refused, as it is."""
+    tracer: Tracer = running.tracers[-1]
+    tape, leaves, done, _ = traced(f, args, kwargs)
+    why = done.why or unfit(tape, leaves, done)
+    if why and not refuses:
+        return f(*args, **kwargs)
+    if why:
+        raise refused(f, why)
+    into, parts = taken_apart(tape)
+    made = [part for part in dict.fromkeys(parts) if isinstance(part, Operation) and not isinstance(part, Input)]
+    finals = [op for op in done.finals.values() if op not in made]
+    drawn = [op for op in tape.ops if type(op) is Call and op.fn is draw]
+    results = [*made, *dict.fromkeys(finals)]
+    put_tuple(tape, [*results, *drawn])
+    value = tuple([value_of(part) for part in (*results, *drawn)])
+    body = Checkpoint(bare(tape))
+    y = place(tracer, body, leaves, value)
+    at: dict[Any, Any] = dict(zip(results, y))
+    at |= dict(zip(tape.inputs[1:], leaves))
+    for k, final in done.finals.items():
+        if is_tensor(plain(leaves[k])):
+            leaves[k].copy_(at[final])
+        else:
+            leaves[k][...] = at[final]
+        at[final] = leaves[k]
+    built = [at[part] if isinstance(part, Operation) else part for part in parts]
+    return built[0] if into is None else into.build(built)
+
+
+def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+           replays: bool = False) -> tuple[Tape, list[Any], Written, Signature]:
+    """Return the tape of a call for the plain values of its arguments, the leaves of these, and what the call has done to them."""
+    signature, leaves, _ = flatten_call(f, args, kwargs)
+    known = list(map(plain, leaves))
+    fn, given = signature.function.build(known), [part.build(known) for part in signature.args]
+    named = {key: part.build(known) for key, part in signature.kwargs.items()}
+    done, replays = Written(), replays or any(each.replays for each in running.tracers)
+    return record(fn, tuple(given), named, DEFAULT, replays=replays, done=done), leaves, done, signature
+
+
+def refused(f: Callable[..., Any], why: str) -> MutationError:
+    """Return the error of a function that is no subtape."""
+    return MutationError(f"checkpoint of {getattr(f, '__name__', type(f).__name__)}: it {why}, and a second run would do so again, or not know of it",
+                         user_location(), "pass what it reads as an argument, and return what is new")
+
+
+def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> Any:
+    """Put a call on the tape of a trace, and of those around it that its arguments are of; return proxies of its value."""
+    inner = [arg._val if isinstance(arg, Traced) and arg._tracer is tracer else arg for arg in args]
+    outer = tracer_of(inner)
+    return tracer.record(body, tuple(args), {}, value if outer is None else place(outer, body, inner, value))
+
+
+def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
+    """Return how the result of a tape is nested, and its parts: operations, and values that are the same in each run."""
+    result = tape.result
+    if isinstance(result, Call) and result.fn is pack and isinstance(result.kwargs["into"], Structure) and result is tape.ops[-1]:
+        tape.ops.pop()
+        return result.kwargs["into"], list(result.args)
+    if isinstance(result, Constant) and not is_memory(plain(result.val)):
+        return None, [result.val]
+    return None, [result]
+
+
+def unfit(tape: Tape, leaves: list[Any], done: Written) -> str:
+    """Return why a tape is no subtape of the one around it, "" if it is one."""
+    if any(isinstance(op.val, Traced) for op in tape.ops if isinstance(op, Constant)):
+        return "reads traced values by another name than that of an argument or a captured variable"
+    if done.finals:
+        if not all(isinstance(leaves[k], Traced) for k in done.finals):
+            return "writes to an array that is none of the trace's"
+        if not are_apart(tuple(x for x in map(plain, leaves) if is_memory(x))):
+            return "writes to an argument that shares memory with another"
+    return ""
+
+
+def bare(tape: Tape) -> Tape:
+    """Give up the arrays on a tape, which would keep alive what a checkpoint is to forget; their types stay."""
+    for op in tape.ops:
+        if isinstance(op, Call):
+            op.pb = None
+        if isinstance(op, (Call, Input)) and op.id > 1 and not (op.spec.is_pythonic or op.spec.is_scalar or is_generator(op.val)):
+            drop(op)
+    tape.structure = None
+    tape.ops[0].val = None
+    return tape

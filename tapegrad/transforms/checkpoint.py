@@ -1,0 +1,91 @@
+"""checkpoint: the pullback of a checkpoint computes its body again, and sweeps over that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import ZERO, Absorbing, dense
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import holds_tensor
+from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops.random import draw
+from tapegrad.ops.structure import pack
+from tapegrad.replay.interpreter import Run
+from tapegrad.rules.activity import activity
+from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.transforms.primal_copy import guard_type
+from tapegrad.transforms.primitivize import as_recorded
+from tapegrad.transforms.reverse import sweep
+
+
+def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tuple[Any, ...]:
+    """Return the cotangents of a checkpoint's arguments from those of its results; what the sweep passed is freed at once."""
+    y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
+    tape = again(checkpoint, y, values)
+    result: Any = tape.result
+    dys = [ZERO if part is None else dense(part) for part in dy]
+    active = activity(tape, range(1, len(values) + 1))
+    if not active[result.id]:
+        return (ZERO,) * len(values)
+    cot = sweep(tape, result.kwargs["into"].mirror(dys), active, last=True)
+    found = [ZERO if cot[x.id] is None else dense(cot[x.id]) for x in tape.inputs[1:]]
+    return tuple(wrap(found)) if holds_tensor((*values, *[dx for dx in found if not isinstance(dx, Absorbing)])) else tuple(found)
+
+
+Checkpoint.puller = staticmethod(pulled)
+
+
+def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
+    """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it returned `y`; guards are left out.
+
+    With proxies among the arguments its calls are recorded.
+    """
+    tape = checkpoint.drawn(y)
+    if tracer_of(values) is not None:
+        return _traced(tape, values)
+    run = Run(tape, (None, *values), redraw=False)
+    found: list[Any] = []
+    with np.errstate(all="ignore"):  # what NumPy had to say of them it has said
+        for op in run:
+            found.append(run.values[op.id])
+    for op, val in zip(tape.ops, found):
+        op.val = val
+    return tape
+
+
+def _traced(tape: Tape, values: Sequence[Any]) -> Tape:
+    new, at, given = tape.blank(), dict[Operation, Operation](), iter((None, *values))
+    for op in tape.ops:
+        if isinstance(op, Guard):
+            continue
+        made: Any = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+        at[op] = made
+        new.ops.append(made)
+        made.id = len(new.ops)
+        if isinstance(op, Input):
+            made.val = next(given)
+        elif isinstance(made, Call) and made.fn is not draw:
+            _run(made, op)
+    new.result = at[tape.result]  # type: ignore[index]
+    return new
+
+
+def _run(made: Call, op: Operation) -> None:
+    """Give a call of a body the value that it has of the values of its arguments, and the line to what is recorded of it."""
+    fn, args = made.fn, list(map(value_of, made.args))
+    tracer = tracer_of(args)
+    mark = 0 if tracer is None else len(tracer.tape.ops)
+    if isinstance(fn, Op) and fn.rr is not None:
+        made.val, made.pb = fn.forward(*args, **made.kwargs)
+    else:
+        made.val = fn.impl(*args, **made.kwargs) if fn is pack else fn.run(*args, **made.kwargs)
+    if isinstance(made.val, Traced):
+        as_recorded(made.val, op)  # type: ignore[arg-type]
+        if type(made.val._op) is Call:
+            guard_type(made.val._op, made.val._tracer)
+    for each in [] if tracer is None else tracer.tape.ops[mark:]:
+        each.at(op)

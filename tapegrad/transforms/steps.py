@@ -1,0 +1,125 @@
+"""steps: the reverse sweep over a loop of which few states are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapegrad.numbers.cotangents import ZERO, Absorbing, accumulate, conform, dense
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import holds_tensor
+from tapegrad.ops.binomial import schedule
+from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.ops.steps import Steps
+from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.op import tracer_of
+from tapegrad.tape.tape import Tape, value_of
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.checkpoint import again, pulled
+from tapegrad.transforms.grad import gradients_of
+from tapegrad.transforms.walk import Walk
+
+
+def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[Any, ...]:
+    """Return the cotangents of a loop's arguments from those of its last state."""
+    y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
+    carried = steps.loop.sizes[3]
+    dys = [ZERO if dx is None else dense(dx) for dx in dy[:carried]]
+    if tracer_of((*values, *dys)) is None:
+        found = _swept(steps, values, y[carried:], dys)
+    else:  # one call on the tape that records, which sweeps as it runs
+        wanted = _wanted(steps, values)
+        made = steps.back(*values, *y[carried:], *[conform(dx, last) if isinstance(dx, Absorbing) else dx for dx, last in zip(dys, y)])
+        known = dict(zip(wanted, made))
+        found = [known.get(i, ZERO) for i in range(len(values))]
+    return tuple(wrap(found)) if holds_tensor((*values, *[dx for dx in found if not isinstance(dx, Absorbing)])) else tuple(found)
+
+
+def steps_swept(steps: Steps, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the cotangents of those of a loop's arguments that have one: of arguments, kept states, and cotangents of the last state."""
+    given, rest, dys = _parted(steps, values)
+    found = _swept(steps, given, rest, list(dys))
+    return tuple([conform(found[i], plain(given[i])) for i in _wanted(steps, given)])
+
+
+def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any, ...]:
+    """Return the cotangents of what a sweep was made of from those of what it returned: of a sweep that keeps all states."""
+    values = unwrap(values)
+    tape = record(_Plainly(steps), values, {}, DEFAULT, grad=True, replays=False)
+    found = gradients_of(tape, tuple([None if isinstance(dx, Absorbing) else dx for dx in map(dense, unwrap(dz))]))[1:]
+    return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
+
+
+Steps.puller, Steps.sweeper, Steps.differ = staticmethod(steps_pulled), staticmethod(steps_swept), staticmethod(steps_differed)
+
+
+class _Plainly:
+    """A sweep over a loop that keeps all states, as a function that is traced."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        steps = self.steps
+        given, _, dys = _parted(steps, values)
+        state, states = tuple(given[steps.loop.sizes[1]:]), []
+        for k in range(steps.loop.count):
+            states.append(state)
+            tape = again(steps.one, (), steps.step(given, state, k))
+            state = tuple(map(value_of, tape.result.args))  # type: ignore[union-attr]
+        found = _back(steps, given, list(dys), ((state, k) for k, state in reversed(list(enumerate(states)))))
+        return tuple([conform(found[i], plain(given[i])) if isinstance(found[i], Absorbing) else found[i] for i in _wanted(steps, given)])
+
+
+def _parted(steps: Steps, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    _, given, _, carried = steps.loop.sizes
+    return values[:given + carried], values[given + carried:len(values) - carried], values[len(values) - carried:]
+
+
+def _wanted(steps: Steps, values: Sequence[Any]) -> list[int]:
+    return [i for i, x in enumerate(values) if has_gradient(plain(x))]
+
+
+def _swept(steps: Steps, values: Sequence[Any], rest: Sequence[Any], dys: list[Any]) -> list[Any]:
+    """Return the cotangents of a loop's arguments, advancing again from the kept states by the binomial schedule."""
+    states = steps.states(values, rest)
+
+    def swept() -> Any:
+        for start, stop, keeps in schedule(steps.loop.count, steps.slots):
+            state = steps.advance(values, states[start], start, stop)
+            if keeps:
+                states[stop] = state
+                continue
+            if stop == start:
+                del states[start]
+            yield state, stop
+    return _back(steps, values, dys, swept())
+
+
+def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> list[Any]:
+    """Sweep over the steps, of which the states before are given, the last step's first."""
+    numbers, given, _, _ = steps.loop.sizes
+    totals: list[Any] = [ZERO] * given
+    for state, k in states:
+        found = unwrap(list(pulled(steps.one, (), steps.step(values, state, k), tuple(dys))))[numbers:]
+        for i, dx in enumerate(found[:given]):
+            totals[i] = dx if isinstance(totals[i], Absorbing) else totals[i] if isinstance(dx, Absorbing) else accumulate(totals[i], dx)
+        dys = found[given:]
+    return [*totals, *dys]
+
+
+def keeping(tape: Tape, slots: int) -> Tape:
+    """Return a tape whose loops, where they hand values on and collect nothing, keep at most so many states for their gradient."""
+    if not any(map(is_loop, tape.ops)):
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        if is_loop(made):
+            loop: Loop = made.fn
+            if not loop.reverse and not loop.sizes[2] and len(loop.results) == loop.sizes[3] and loop.count > 1:
+                made.fn = Steps(loop, slots)
+                made.val = (*made.val, *[x for _ in made.fn.places[1:] for x in made.val])
+    return walk.done()
