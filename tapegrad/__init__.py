@@ -1,6 +1,6 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
-import tapegrad.transforms.steps
+import tapegrad.compile.steps
 from tapegrad import api, frontends, numbers, ops, passes
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx

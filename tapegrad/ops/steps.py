@@ -24,10 +24,12 @@ class Steps(Op):
     puller: ClassVar[Any]
     sweeper: ClassVar[Any]
     differ: ClassVar[Any]
+    faster: ClassVar[Any]
 
     def __init__(self, loop: Loop, slots: int) -> None:
         self.loop, self.slots, self.one = loop, slots, Checkpoint(loop.body)
         self.places = kept(loop.count, slots)
+        self._fast: Any = None
         super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp, torch=self._run, batch=False)
         self.lends = True
         self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep, batch=False)
@@ -46,6 +48,22 @@ class Steps(Op):
         """Return the state before step `stop` from that before step `start`."""
         if start == stop:
             return tuple(state)
+        if (fast := self.fast(values)) is not None:
+            for k in range(start, stop):
+                made = fast.step(self.step(values, state, k))
+                if made is None:
+                    return self._interpreted(values, state, k, stop)
+                state = made
+            return tuple(state)
+        return self._interpreted(values, state, start, stop)
+
+    def fast(self, values: Sequence[Any]) -> Any:
+        """Return what takes and sweeps steps as compiled functions, None where they are interpreted."""
+        if self._fast is None:
+            self._fast = (type(self).faster(self, values),)
+        return self._fast[0]
+
+    def _interpreted(self, values: Sequence[Any], state: Sequence[Any], start: int, stop: int) -> tuple[Any, ...]:
         loop, (_, given, _, carried) = self.loop, self.loop.sizes
         part = Loop(loop.body, stop - start, [numbers[start:stop] for numbers in loop.steps], given, 0, carried)
         return part(*values[:given], *state)

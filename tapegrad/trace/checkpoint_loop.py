@@ -97,7 +97,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         value = steps.impl(*map(plain, leaves))
     except GuardError as err:
         raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}", err.where,
-                         "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from err
+                         "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from None
     y = place(running.tracers[-1], steps, leaves, value)
     made = list(y[:state.size])
     return made[0] if into is None else into.build(made)

@@ -102,8 +102,11 @@ def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> l
     """Sweep over the steps, of which the states before are given, the last step's first."""
     numbers, given, _, _ = steps.loop.sizes
     totals: list[Any] = [ZERO] * given
+    fast = None if tracer_of((*values, *dys)) is not None else steps.fast(values)
     for state, k in states:
-        found = unwrap(list(pulled(steps.one, (), steps.step(values, state, k), tuple(dys))))[numbers:]
+        at = steps.step(values, state, k)
+        found = None if fast is None else fast.sweep(at, dys)
+        found = (unwrap(list(pulled(steps.one, (), at, tuple(dys)))) if found is None else found)[numbers:]
         for i, dx in enumerate(found[:given]):
             totals[i] = dx if isinstance(totals[i], Absorbing) else totals[i] if isinstance(dx, Absorbing) else accumulate(totals[i], dx)
         dys = found[given:]

@@ -29,13 +29,13 @@ def plain(n: int) -> Any:
         state = x, v
         for _ in range(n):
             state = step(state, rate)
-        return (state[0] * state[0]).sum()
+        return np.sum(state[0] ** 2)
     return f
 
 
 def few(n: int, slots: int) -> Any:
     run = tg.checkpoint_loop(n, slots)(step)
-    return lambda x, v, rate: (run((x, v), rate)[0] ** 2).sum()
+    return lambda x, v, rate: np.sum(run((x, v), rate)[0] ** 2)
 
 
 @functools.cache
@@ -82,6 +82,24 @@ def test_values_and_gradients_are_those_of_the_loop(n: int, slots: int) -> None:
             np.testing.assert_allclose(a, b, 1e-12, 1e-14)
     assert step.stats.hits == 2  # type: ignore[attr-defined]
     assert f"{n} x step with {slots} kept" in str(tape) and tape.check() is tape
+
+
+@pytest.mark.parametrize("first", [(X, V), (0.3, 0.0), (X.astype(np.float32), V.astype(np.float32)), (np.float64(0.3), 0.0)])
+def test_long_loops_are_compiled(first: Any) -> None:
+    f, g = few(400, 6), plain(400)
+    value, (_, *found) = tg.grad(f, *first, 2.0)
+    expected, (_, *gradients) = tg.grad(g, *first, 2.0)
+    tolerance = 1e-4 if np.asarray(first[0]).dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(value, expected, tolerance)
+    for a, b in zip(found, gradients):
+        np.testing.assert_allclose(a, b, tolerance)
+
+
+def test_what_a_later_step_may_not_do() -> None:
+    def branching(x: Any) -> Any:
+        return x * 1.001 if x[0] < 0.5 else x
+    with pytest.raises(tg.GuardError, match="a later step takes another path"):
+        tg.gradient(lambda x: tg.checkpoint_loop(1000, 3)(branching)(x).sum(), X)
 
 
 def test_the_steps_that_are_taken() -> None:

@@ -1,0 +1,94 @@
+"""steps: one step of a long loop, and the sweep over one, as compiled functions: the same calls of NumPy, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tapegrad.compile.cache import compile
+from tapegrad.errors import TapeError
+from tapegrad.numbers.cotangents import ZERO, Absorbing
+from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.tensors import ORDINARY
+from tapegrad.ops.steps import Steps
+from tapegrad.optimise.pipeline import EXACT
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.checkpoint import pulled
+
+LONG = 256  # steps, below which it does not pay to compile one
+MISSES = 3  # calls that did not fit, after which all are interpreted
+MOST = 4  # kinds of numbers: a first state of Python's, and those after it
+Kinds = tuple[type, ...]
+
+
+class Fast:
+    """The compiled functions of a loop's step, for each kind of numbers that it meets; what they do not fit is interpreted."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.runs: dict[Kinds, Callable[..., Any]] = {}
+        self.sweeps: dict[Kinds, Callable[..., Any]] = {}
+        self.left = MISSES
+
+    def step(self, given: Sequence[Any]) -> Any:
+        """Return the state after a step, None where it is to be interpreted."""
+        run = self.runs.get(kinds := tuple(map(type, given)))
+        try:
+            if run is None:
+                if len(self.runs) == MOST or not self.left:
+                    return None
+                run = self.runs[kinds] = self._compiled(self._body(given))
+            return run(*given)
+        except TapeError:
+            self._missed()
+            return None
+
+    def sweep(self, given: Sequence[Any], dys: Sequence[Any]) -> list[Any] | None:
+        """Return the cotangents of what a step is given, None where it is to be interpreted."""
+        found = self.sweeps.get(kinds := (*map(type, given), *map(type, dys)))
+        try:
+            if found is None:
+                if len(self.sweeps) == MOST or not self.left or not ORDINARY.issuperset(kinds):
+                    return None
+                found = self.sweeps[kinds] = self._compiled(record(_Pull(self.steps), (*given, *dys), {}, DEFAULT))
+            return [ZERO if dx is None else dx for dx in found(*given, *dys)]
+        except TapeError:
+            self._missed()
+            return None
+
+    def _missed(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            self.runs, self.sweeps = {}, {}
+
+    def _body(self, given: Sequence[Any]) -> Tape:
+        tape = self.steps.one.drawn(())
+        for x, val in zip(tape.inputs[1:], given):
+            x.val = val
+        return tape
+
+    def _compiled(self, tape: Tape) -> Callable[..., Any]:
+        return compile(tape, passes=EXACT, mode="plain")
+
+
+class _Pull:
+    """The sweep over a step as a function of what that is given and the cotangents of what it returns; of what nothing flows to None."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        count = len(self.steps.body.inputs) - 1
+        return tuple([None if isinstance(dx, Absorbing) else dx for dx in pulled(self.steps.one, (), values[:count], values[count:])])
+
+
+def fast(steps: Steps, values: Sequence[Any]) -> Fast | None:
+    """Return the compiled functions of a loop that is long enough, and is of NumPy's and Python's numbers."""
+    if steps.loop.count < LONG or not all(type(x) in ORDINARY for x in values) or systems_of(steps.body.ops):
+        return None
+    return Fast(steps)
+
+
+Steps.faster = staticmethod(fast)
