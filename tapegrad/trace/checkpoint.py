@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CellType
 from typing import Any
 
@@ -107,7 +107,43 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     fn, given = signature.function.build(known), [part.build(known) for part in signature.args]
     named = {key: part.build(known) for key, part in signature.kwargs.items()}
     done, replays = Written(), replays or any(each.replays for each in running.tracers)
-    return record(fn, tuple(given), named, DEFAULT, replays=replays, done=done), leaves, done, signature
+    settings = next((each.settings for each in running.tracers if each.settings), ())
+
+    def strictly(*args: Any, **kwargs: Any) -> Any:  # where the program has made errors of NumPy's warnings
+        running.tracers[-1].strictly(dict(settings))
+        return fn(*args, **kwargs)
+    try:
+        tape = record(strictly if settings else fn, tuple(given), named, DEFAULT, replays=replays, done=done)
+    except Exception as err:
+        guard_raised(running.tracers[-1], _Call(signature), leaves, err)
+        raise
+    return tape, leaves, done, signature
+
+
+class _Call:
+    """A call of a function as one of the leaves of its arguments and of what it has captured."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature, self.__name__ = signature, getattr(signature.fn, "__name__", type(signature.fn).__name__)
+
+    def __call__(self, *leaves: Any) -> Any:
+        parts, known = self.signature, list(leaves)
+        named = {key: part.build(known) for key, part in parts.kwargs.items()}
+        return parts.function.build(known)(*[part.build(known) for part in parts.args], **named)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Call and other.signature == self.signature
+
+    def __hash__(self) -> int:
+        return hash((_Call, self.__name__))
+
+
+def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any], err: Exception) -> None:
+    """Guard that a call raised, in the trace that made it and those around: the program may catch the error."""
+    tracer.raised(call, tuple(leaves), {}, err)
+    inner = [leaf._val if isinstance(leaf, Traced) and leaf._tracer is tracer else leaf for leaf in leaves]
+    if (outer := tracer_of(inner)) is not None:
+        guard_raised(outer, call, inner, err)
 
 
 def refused(f: Callable[..., Any], why: str) -> MutationError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.errors import ArgumentError, GuardError, user_location
+from tapegrad.errors import ArgumentError, GuardError, ReplayError, TapeError, user_location
 from tapegrad.numbers.equality import alike
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.tensors import is_tensor
@@ -15,7 +15,7 @@ from tapegrad.ops.random import draw
 from tapegrad.ops.steps import Steps
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
-from tapegrad.trace.checkpoint import bare, place, refused, taken_apart, traced, unfit
+from tapegrad.trace.checkpoint import bare, guard_raised, place, refused, taken_apart, traced, unfit
 from tapegrad.tree.copies import running
 
 
@@ -78,12 +78,19 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         if (was := _kind(x.spec)) != (now := _kind(spec_of(y))):
             raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is {was}", user_location(),
                                 "a first state of the type that a step returns")
+    failed: Exception | None = None
     if n > 1:  # what is no state may change from step to step
-        second = traced(step, (values[0] if into is None else into.build(values), *args[1:]), kwargs, replays=True)[0]
-        made = taken_apart(second)[1]
-        if (what := _difference(tape, second)) is not None or not all(map(_stand_alike, parts, made)):
-            raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, {what or 'by what it returns'}",
-                                user_location(), "what changes as a part of the state, np.where instead of a branch, random numbers drawn before")
+        try:
+            second = traced(step, (values[0] if into is None else into.build(values), *args[1:]), kwargs, replays=True)[0]
+        except TapeError:
+            raise
+        except Exception as err:  # which it raises below, where that is guarded
+            second, failed = None, err  # type: ignore[assignment]
+        if second is not None:
+            made = taken_apart(second)[1]
+            if (what := _difference(tape, second)) is not None or not all(map(_stand_alike, parts, made)):
+                raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, {what or 'by what it returns'}",
+                                    user_location(), "what changes as a part of the state, np.where instead of a branch, random numbers drawn before")
     inside = range(state.start, state.start + state.size)
     order = [*(k for k in range(len(leaves)) if k not in inside), *inside]  # what is given to all steps, then what is handed on
     inputs: list[Operation] = [*tape.inputs]
@@ -98,6 +105,12 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     except GuardError as err:
         raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}", err.where,
                          "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from None
+    except ReplayError as err:  # of a step, which the program may catch
+        cause = err.__cause__ if isinstance(err.__cause__, Exception) else err
+        guard_raised(running.tracers[-1], steps, leaves, cause)
+        raise cause from None
+    if failed is not None:
+        raise failed
     y = place(running.tracers[-1], steps, leaves, value)
     made = list(y[:state.size])
     return made[0] if into is None else into.build(made)

@@ -127,10 +127,11 @@ def _draws(tape: Tape) -> list[Call]:
     return [op for op in _inlined(tape) if type(op) is Call and op.fn is draw]
 
 
-def _inlined(tape: Tape) -> Iterator[Any]:
-    """Yield the operations of a tape, in place of each checkpoint those of its body."""
-    for op in tape.ops:
-        yield from _inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,)  # type: ignore[attr-defined]
+def _inlined(tape: Tape) -> list[Any]:
+    """Return the operations of a tape, in place of each checkpoint those of its body."""
+    if not any(map(is_checkpoint, tape.ops)):
+        return tape.ops
+    return [inner for op in tape.ops for inner in (_inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,))]  # type: ignore[attr-defined]
 
 
 def _same(a: Any, b: Any) -> bool:

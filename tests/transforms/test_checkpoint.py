@@ -159,6 +159,29 @@ def test_branches_inside_are_guarded() -> None:
         tg.gradtape(f, X).play(-X)
 
 
+def test_errors_inside_are_guarded() -> None:
+    def inverse(x: Any) -> Any:
+        try:
+            return tg.checkpoint(lambda x: np.linalg.inv(x.reshape(1, 1)))(x[:1]).sum()
+        except np.linalg.LinAlgError:
+            return x.sum() * 2
+
+    def strict(x: Any) -> Any:
+        with np.errstate(all="raise"):
+            try:
+                return tg.checkpoint(lambda x: 1 / x)(x).sum()
+            except FloatingPointError:
+                return x.sum() * 5
+    for f, slope in ((inverse, 2.0), (strict, 5.0)):
+        step, good = tg.value_and_grad(f, warmup=1), tg.gradient(f, X)[0]
+        for k in (1, 1, 1, 0, 0, 0, 1, 0, 1):
+            np.testing.assert_array_equal(step(k * X)[1][1], good if k else np.full(3, slope))
+        assert step.stats.traces == 2  # type: ignore[attr-defined]
+        for k in (0, 1):
+            with pytest.raises(tg.TapeError):
+                tg.trace(f, k * X)[1].play((1 - k) * X)
+
+
 def noisy(wrap: Wrap) -> Any:
     return lambda x, rng: (wrap(lambda x: x * rng.normal(size=3))(x) ** 2).sum()
 

@@ -102,6 +102,21 @@ def test_what_a_later_step_may_not_do() -> None:
         tg.gradient(lambda x: tg.checkpoint_loop(1000, 3)(branching)(x).sum(), X)
 
 
+def test_an_error_of_a_later_step_is_guarded() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return tg.checkpoint_loop(5, 2)(lambda x: np.linalg.inv(x.reshape(1, 1))[0] - 1)(x).sum()
+        except np.linalg.LinAlgError:
+            return 2 * x.sum()
+    step = tg.value_and_grad(f, warmup=1)
+    for first in (0.3, 0.3, 0.3, 1.0, 1.0, 1.0, 0.3, 1.0):  # 1, 0, and there is no inverse
+        x = np.array([first])
+        np.testing.assert_array_equal(step(x)[1][1], tg.gradient(f, x)[0])
+        assert first < 1 or step(x)[1][1] == 2.0
+    with pytest.raises(tg.TapeError):
+        tg.trace(f, np.array([1.0]))[1].play(np.array([0.3]))
+
+
 def test_the_steps_that_are_taken() -> None:
     counts = {"advanced": 0}
 
