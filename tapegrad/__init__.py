@@ -6,6 +6,7 @@ from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.jacobian import hessian, hvp, jacobian, value_and_jacobian
 from tapegrad.compile.path import RetraceWarning
+from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
 from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
 from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
 from tapegrad.debug.explain import Explanation, explain
@@ -44,6 +45,7 @@ from tapegrad.transforms.implicit import implicit
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.sparsity import hessian_sparsity, jacobian_sparsity
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.vmap import batchtape, vmap
 
@@ -55,8 +57,9 @@ __all__ = [
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwardtape", "from_fx", "frontends",
-    "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "holomorphic_derivative", "hook", "hvp",
-    "implicit", "inspect", "jacobian", "jvp", "laplacian", "linearize", "load", "nestlevel", "numbers", "ops",
-    "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule", "stop_gradient", "trace",
-    "unroll", "value", "value_and_grad", "value_and_jacobian", "vmap", "wirtinger",
+    "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
+    "hook", "hvp", "implicit", "inspect", "jacobian", "jacobian_sparsity", "jvp", "laplacian", "linearize", "load",
+    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "trace", "unroll", "value", "value_and_grad",
+    "value_and_jacobian", "vmap", "wirtinger",
 ]

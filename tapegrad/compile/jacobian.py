@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,12 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.batch import Nest, Pass, spread
 from tapegrad.transforms.forward import Push, jvp
-from tapegrad.transforms.grad import gradients_of, pullback
+from tapegrad.transforms.grad import gradient_of, gradients_of, pullback
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
 Sweep = Callable[..., list[Any]]
+Given = Callable[[int, int], list[Any]]
 MODES = ("auto", "forward", "reverse")
 FEW = 3  # sweeps of one tape, below which it does not pay to trace one for a batch
 ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
@@ -54,7 +55,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", ch
            [0., 4., 0.],
            [0., 0., 6.]])
     """
-    return Derivative(f, asked_of(argnums), *way(mode, chunk_size))
+    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size))
 
 
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
@@ -64,7 +65,7 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = 
     (array([3., 6.]), array([[3., 0., 1.],
            [0., 3., 2.]]))
     """
-    return Derivative(f, asked_of(argnums), *way(mode, chunk_size), value=True)
+    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), _with_value)
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
@@ -77,11 +78,8 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    asked = asked_of(argnums)
-
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        return pullback(f, *args, argnums=argnums_of(asked, args), **kwargs)[1](1)
-    made = Derivative(gradient, asked, *way("forward", chunk_size))
+    asked = asked_for(argnums)
+    made = Derivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size))
     made.named(f, functools.partial(hessian, f, argnums, chunk_size))
     return made
 
@@ -95,7 +93,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
     array([  6., 120.])
     """
-    asked = asked_of(argnums)
+    asked = asked_for(argnums)
 
     def product(*args: Any, **kwargs: Any) -> Any:
         places: Any = asked.among(max(len(args) - 1, 0)).argnums
@@ -117,7 +115,8 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     return made  # type: ignore[no-any-return]
 
 
-def way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
+def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
+    """Return how to sweep; raise ArgumentError for what is no way."""
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -125,7 +124,8 @@ def way(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     return mode, chunk_size
 
 
-def asked_of(argnums: Any) -> Wanted:
+def asked_for(argnums: Any) -> Wanted:
+    """Return what `argnums` ask for, which is something."""
     if argnums is None:
         raise ArgumentError("argnums is None", None, "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
     return wanted(argnums, True)
@@ -196,9 +196,10 @@ class Layout:
             rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
 
-    def seed(self, i: int, unit: Any) -> Any:
-        """Return a cotangent of the value that is `unit` for leaf `i`."""
-        return unit if self.structure.is_leaf else self.structure.mirror([unit if k == i else None for k in range(len(self.leaves))])
+    def seed(self, cotangents: dict[int, Any]) -> Any:
+        """Return a cotangent of the value, of those of some of its leaves."""
+        parts = [cotangents.get(k) for k in range(len(self.leaves))]
+        return parts[0] if self.structure.is_leaf else self.structure.mirror(parts)
 
     def of_value(self, tangent: Any) -> list[Any]:
         """Return the leaves of a tangent of the value."""
@@ -221,9 +222,9 @@ class Sweeps:
     def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str, chunk: int | None,
                  by_complex: bool = False) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
-        self.layout = Layout(self.tape, mode, by_complex)
-        largest = max([op.spec.nbytes for op in self.tape.ops], default=0)
-        self.chunk = max(ROOM // max(largest, 1), 1) if chunk is None else plain(chunk)  # a compiled derivative captures it
+        self.layout, self.mode = Layout(self.tape, mode, by_complex), mode
+        self.largest = max([op.spec.nbytes for op in self.tape.ops], default=1)
+        self.chunk = None if chunk is None else plain(chunk)  # a compiled derivative captures it
 
     @property
     def value(self) -> Any:
@@ -241,78 +242,91 @@ class Sweeps:
 
     def _sweep(self, i: int) -> Sweep:
         layout = self.layout
-        return functools.partial(self._of_units, _Column(layout, Push(self.tape), i) if layout.by_columns else _Row(layout, self.tape, i))
+        return functools.partial(self._of_units, Columns(layout, Push(self.tape), [i]) if layout.by_columns else Rows(layout, self.tape, [i]))
 
     def _of_units(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any = 1) -> list[Any]:
         """Return what a sweep makes of all units of a value, stacked."""
-        count = math.prod(shape_of(x))
+        def rows(start: int, stop: int) -> list[Any]:
+            return [factor * unit_rows(x, start, stop)]
+        return self.of_rows(sweep, math.prod(shape_of(x)), rows, lambda: ((factor * unit,) for unit in units(x)))
+
+    def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given, each: Callable[[], Iterable[Sequence[Any]]],
+                room: int = ROOM) -> list[Any]:
+        """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and `each()` yields them all.
+
+        At most so many are swept at once that the largest value on the way finds `room` for them.
+        """
         if count >= FEW:
             try:
-                return self._at_once(sweep, x, factor, count)
+                return self._at_once(sweep, count, rows, max(room // max(self.largest, 1), 1) if self.chunk is None else self.chunk)
             except (TapeError, _Otherwise):  # a pullback calls C, or branches by its cotangent: it is called as it is
                 pass
-        found = [sweep(factor * unit) for unit in units(x)]
+        found = [sweep(*row) for row in each()]
         return [None if column[0] is None else ops.stack(*column, axis=0) for column in zip(*found)]
 
-    def _at_once(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any, count: int) -> list[Any]:
-        tape = record(sweep, (factor * unit_rows(x, 0, 1)[0],), {}, DEFAULT)
+    def _at_once(self, sweep: Callable[..., list[Any]], count: int, rows: Given, chunk: int) -> list[Any]:
+        tape = record(sweep, tuple([part[0] for part in rows(0, 1)]), {}, DEFAULT)
         tracer = tracer_of([op.val for op in tape.ops if isinstance(op, Constant)])
         made: list[list[Any]] = []
-        for start in range(0, count, self.chunk):
-            rows = factor * unit_rows(x, start, min(start + self.chunk, count))
-            batch = Pass(tape, [rows], [True], len(rows), tracer)
+        for start in range(0, count, chunk):
+            size = min(chunk, count - start)
+            given = rows(start, start + size)
+            batch = Pass(tape, given, [True] * len(given), size, tracer)
             nest, flag = batch.run()
             if batch.left:
                 raise _Otherwise
             parts, flags = (nest.parts, nest.flags) if isinstance(nest, Nest) else (nest, [flag] * len(nest))
-            made.append([y if y is None or by_row else spread(y, len(rows)) for y, by_row in zip(parts, flags)])
+            made.append([y if y is None or by_row else spread(y, size) for y, by_row in zip(parts, flags)])
         return [column[0] if len(column) == 1 or column[0] is None else ops.concat(*column, axis=0) for column in zip(*made)]
 
 
-class _Column:
-    """The derivative along one input, as a function of its tangent."""
+class Columns:
+    """The derivative along some inputs, as a function of their tangents."""
 
-    def __init__(self, layout: Layout, push: Push, k: int) -> None:
-        self.layout, self.push, self.k = layout, push, k
+    def __init__(self, layout: Layout, push: Push, places: Sequence[int]) -> None:
+        self.layout, self.push, self.places = layout, push, places
 
-    def __call__(self, unit: Any) -> list[Any]:
-        return self.layout.of_value(self.push.along({self.k + 2: unit}))  # on the tape, %1 is the function
+    def __call__(self, *tangents: Any) -> list[Any]:
+        return self.layout.of_value(self.push.along({k + 2: t for k, t in zip(self.places, tangents)}))  # on the tape, %1 is the function
 
 
-class _Row:
-    """The gradients of one leaf of the value, as a function of its cotangent."""
+class Rows:
+    """The gradients of some leaves of the value, as a function of their cotangents."""
 
-    def __init__(self, layout: Layout, tape: Tape, i: int) -> None:
-        self.layout, self.tape, self.i = layout, tape, i
+    def __init__(self, layout: Layout, tape: Tape, places: Sequence[int]) -> None:
+        self.layout, self.tape, self.places = layout, tape, places
 
-    def __call__(self, unit: Any) -> list[Any]:
-        return self.layout.of_inputs(gradients_of(self.tape, self.layout.seed(self.i, unit)))
+    def __call__(self, *cotangents: Any) -> list[Any]:
+        return self.layout.of_inputs(gradients_of(self.tape, self.layout.seed(dict(zip(self.places, cotangents)))))
 
 
 class Derivative(ByName):
-    """A function of f's arguments that returns the derivative of its value, and before it, if asked, that value.
+    """A function of f's arguments that returns the derivative of its value, or what else is `made` of the sweeps of its tape.
 
     Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a function of the arguments,
     unless the program draws random numbers, or changes from run to run.
     """
 
-    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None, value: bool = False,
-                 by_complex: bool = False) -> None:
-        self._f, self._asked, self._mode, self._chunk, self._value, self._by_complex = f, asked, mode, chunk, value, by_complex
-        self.named(f, functools.partial(Derivative, f, asked, mode, chunk, value, by_complex))
+    often: int = OFTEN  # calls before it pays to compile
+    warmup: int | None = None  # how many after these are traced
+
+    def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None,
+                 made: Callable[[Sweeps], Any] = Sweeps.blocks, by_complex: bool = False) -> None:
+        self._f, self._asked, self._mode, self._chunk, self._made, self._by_complex = f, asked, mode, chunk, made, by_complex
+        self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, by_complex))
         self._calls: Counter[Any] = Counter()
         self._patience = PATIENCE
 
         def whole(*args: Any) -> Any:
-            return found_by(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex), value)
+            return made(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex))
         whole.__name__ = self.__name__
-        self._compiled: Any = compile(whole)
+        self._compiled: Any = compile(whole, warmup=self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x) for x in leaves_of((args, self._f))):
             key = _kind_of(args)
             self._calls[key] += 1
-            if self._calls[key] > OFTEN:
+            if self._calls[key] > self.often:
                 hits = self._compiled.stats.hits
                 found = self._compiled(*args)
                 self._patience = PATIENCE if self._compiled.stats.hits > hits else self._patience - 1
@@ -320,15 +334,14 @@ class Derivative(ByName):
         sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)
         if sweeps.draws:
             self._patience = 0
-        return found_by(sweeps, self._value)
+        return self._made(sweeps)
 
     def __repr__(self) -> str:
         return f"<derivative of {self.__name__}>"
 
 
-def found_by(sweeps: Sweeps, value: bool) -> Any:
-    """Return the derivative, and before it, if asked, the value."""
-    return (sweeps.value, sweeps.blocks()) if value else sweeps.blocks()
+def _with_value(sweeps: Sweeps) -> Any:
+    return sweeps.value, sweeps.blocks()
 
 
 def _kind_of(args: tuple[Any, ...]) -> Any:
@@ -339,11 +352,6 @@ def _kind_of(args: tuple[Any, ...]) -> Any:
 
 class _Otherwise(Exception):
     """A sweep was no run of a compiled tape."""
-
-
-def argnums_of(asked: Wanted, args: Sequence[Any]) -> Any:
-    """Return which arguments are asked for."""
-    return asked.among(len(args)).argnums
 
 
 def units(x: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.compile.jacobian import Derivative, asked_of, name_of, way
+from tapegrad.compile.jacobian import Derivative, asked_for, name_of, way_of
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import brief, plain
@@ -30,7 +30,7 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", c
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
     """
-    return Derivative(f, asked_of(argnums), *way(mode, chunk_size), by_complex=True)
+    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), by_complex=True)
 
 
 def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:

@@ -354,7 +354,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               linear=(1, 2), torch=_where, batch=batching.elementwise)
+               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise)
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:

@@ -211,7 +211,7 @@ def _getitem_cotangent(dy: Any, _y: Any, x: Any, *index: Any, through: Path = ()
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor,
                  batch=read_members)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), torch=getitem.torch,
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True, torch=getitem.torch,
                         batch=read_members)
 
 
@@ -240,7 +240,7 @@ def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[An
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True, linear=(0,),
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True, linear=(0,), moves=True,
               batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
 
@@ -255,4 +255,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, linear=(0,), torch=_take_along, batch=batching.along_both)
+    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both)

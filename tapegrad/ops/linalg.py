@@ -98,7 +98,7 @@ def _dot_axes(a: Any, b: Any) -> Any:
     return (_ndim(a) - 1,), (max(_ndim(b) - 2, 0),)
 
 
-def _summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
+def summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
     """Return the axes of `a` and of `b` that are summed, in pairs."""
     if isinstance(axes, int):
         return list(range(m - axes, m)), list(range(axes))
@@ -114,7 +114,7 @@ def _arrange(dx: Any, axes: list[int]) -> Any:
 
 def _tensordot_left(dy: Any, _y: Any, _a: Any, b: Any, axes: Any = 2) -> Any:
     m, n = _ndim(_a), _ndim(b)
-    of_a, of_b = _summed(axes, m, n)
+    of_a, of_b = summed(axes, m, n)
     mine, free = [i for i in range(m) if i not in of_a], tuple(i for i in range(n) if i not in of_b)
     dx = tensordot(dy, conj(b), axes=(tuple(range(len(mine), _ndim(dy))), free))
     return _arrange(dx, mine + [i for _, i in sorted(zip(of_b, of_a))])
@@ -122,7 +122,7 @@ def _tensordot_left(dy: Any, _y: Any, _a: Any, b: Any, axes: Any = 2) -> Any:
 
 def _tensordot_right(dy: Any, _y: Any, a: Any, _b: Any, axes: Any = 2) -> Any:
     m, n = _ndim(a), _ndim(_b)
-    of_a, of_b = _summed(axes, m, n)
+    of_a, of_b = summed(axes, m, n)
     mine, free = [i for i in range(n) if i not in of_b], tuple(i for i in range(m) if i not in of_a)
     dx = tensordot(conj(a), dy, axes=(free, tuple(range(len(free)))))
     return _arrange(dx, [i for _, i in sorted(zip(of_a, of_b))] + mine)
@@ -130,7 +130,7 @@ def _tensordot_right(dy: Any, _y: Any, a: Any, _b: Any, axes: Any = 2) -> Any:
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = together((a, b))
-    of_a, of_b = _summed(axes, a.ndim, b.ndim)
+    of_a, of_b = summed(axes, a.ndim, b.ndim)
     free_a, free_b = ([i for i in range(x.ndim) if i not in of] for x, of in ((a, of_a), (b, of_b)))
     inner = math.prod(a.shape[i] for i in of_a)
     shape = [a.shape[i] for i in free_a] + [b.shape[i] for i in free_b]
@@ -210,7 +210,7 @@ def _triangle(x: Any) -> Any:
     return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
 
 
-tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,),
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
               batch=batching.stacked(2), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
-triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,),
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
               batch=batching.stacked(2), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))

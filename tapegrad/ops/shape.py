@@ -78,7 +78,7 @@ def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x.roll(shifts * (length // len(shifts)), axes * (length // len(axes)))
 
 
-roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,), batch=rolled)
+roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,), moves=True, batch=rolled)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
@@ -110,8 +110,8 @@ def _repeat_cotangent(dy: Any, _y: Any, _x: Any, repeats: int, axis: int | None 
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled)
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), batch=batching.along(None),
+tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), moves=True, torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled)
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), moves=True, batch=batching.along(None),
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
@@ -135,7 +135,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
     lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
-             linear=_pad_tangent, torch=_pad, batch=padded)
+             linear=_pad_tangent, moves=True, torch=_pad, batch=padded)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
@@ -155,7 +155,7 @@ def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, batch=batching.joined,
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, moves=True, batch=batching.joined,
                 torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, batch=batching.joined,
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, moves=True, batch=batching.joined,
                torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

@@ -75,4 +75,4 @@ def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
 
 
 _wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False)
-setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), torch=_setitem_tensor, batch=write_members)
+setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), moves=True, torch=_setitem_tensor, batch=write_members)

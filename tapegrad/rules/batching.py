@@ -135,6 +135,7 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
             return OPS["reshape"](flat, members.result)
         return members.op.run(*xs, *rest, axis=moved(axis, ndim), **kwargs)
 
+    rule.along = default, arrays  # type: ignore[attr-defined]  # for what asks which numbers the value depends on
     return rule
 
 
@@ -158,6 +159,7 @@ def stacked(*cores: int) -> Rule:
             *[members.aligned(i, x, ndim + cores[i]) if i < len(cores) else x for i, x in enumerate(args)], **kwargs
         )
 
+    rule.cores = cores  # type: ignore[attr-defined]
     return rule
 
 

@@ -79,7 +79,8 @@ class Op:
     of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The torch implementation of an `opaque` op may run
     torch's own autograd: nothing looks into it.
     For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
-    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate.
+    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate. What a linear op
+    returns that `moves` are numbers of its arguments as they are, or 0, and so it is of a `view` op.
     `batch` is the rule for a batch of calls (see batching), False for one call each; ufuncs and pointwise ops need none.
     """
 
@@ -87,7 +88,7 @@ class Op:
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
                  direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, batch: Any = None) -> None:
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False, batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials, self.spec, self.batch = partials, spec, batch
@@ -99,7 +100,7 @@ class Op:
         self.nested = nested
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
         self.is_ufunc = type(impl) is np.ufunc
-        self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
+        self.vjp, self.raises, self.linear, self.pointwise, self.moves = vjp, raises, linear, pointwise, moves or view
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given

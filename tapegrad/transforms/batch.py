@@ -214,12 +214,12 @@ class Pass:
                 return found, NOTE
             if found is not NotImplemented and bool(np.isfinite(_array(found)).all()):
                 if traced:  # a replay in which a member raises is none of this trace
-                    _told(all_true(isfinite(found)), "bool", True)
+                    told(all_true(isfinite(found)), "bool", True)
                 return found, NOTE
         if traced and raising(op, op.fn) is not None:
             for x in args:
                 if isinstance(x, Traced):
-                    _told(x, "content", _content(x))
+                    told(x, "content", content(x))
         return self._each(op, args, flags), NOTE_EACH
 
     def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool], exact: bool) -> Any:
@@ -319,7 +319,7 @@ class Pass:
         x = guard.args[0]
         value = self.values.get(x.id)
         if not self.flags.get(x.id):
-            _told(value, guard.fact, guard.expected)
+            told(value, guard.fact, guard.expected)
             return
         if guard.fact in _STEADY or not self.size:
             return
@@ -330,7 +330,7 @@ class Pass:
         )
         for part in value.parts if isinstance(value, Nest) else [value]:
             if isinstance(part, Traced):
-                _told(part, "content", _content(part))
+                told(part, "content", content(part))
         if not agree.all():
             self._leave(guard, agree)
 
@@ -441,7 +441,7 @@ def _truth(x: Any, size: int) -> Any:
     return x.reshape(size, -1)[:, 0].astype(bool)
 
 
-def _content(x: Any) -> bytes:
+def content(x: Any) -> bytes:
     return _array(x).tobytes()
 
 
@@ -456,7 +456,7 @@ def _number(x: Any) -> Any:
     return x.item() if is_tensor(x) or (isinstance(x, np.ndarray) and not x.ndim) else x
 
 
-def _told(x: Any, fact: str, expected: Any) -> None:
+def told(x: Any, fact: str, expected: Any) -> None:
     """Guard a fact about a value in every trace around: it has steered the program."""
     while isinstance(x, Traced):
         if fact != "raises":

@@ -70,6 +70,14 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     return tape.result.val, back  # type: ignore[union-attr]
 
 
+def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
+    """Return the gradient of a function, of a real number, as a function of the same arguments, to be differentiated again."""
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        return pullback(f, *args, argnums=asked.among(len(args)).argnums, **kwargs)[1](1)
+    gradient.__name__ = getattr(f, "__name__", type(f).__name__)
+    return gradient
+
+
 def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 

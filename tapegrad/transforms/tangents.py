@@ -32,7 +32,7 @@ Tangents = Sequence[Any]
 def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents, pullback: Any = None) -> Any:
     """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is the one that was kept, if any."""
     ts = [None if t is None or nothing_flows(op, i) else t for i, t in enumerate(tangents)]
-    if not _carries(op, y, kwargs) or all(t is None for t in ts):
+    if not carries(op, y, kwargs) or all(t is None for t in ts):
         return None
     total: Any = None
     for part in _parts(op, y, args, kwargs, ts, pullback):
@@ -41,7 +41,7 @@ def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangent
     return total if total is None or isinstance(total, (tuple, dict)) else settled(total, y)
 
 
-def _carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
+def carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
     """Return False for a call that has rounded to integers, or compared: nothing flows through."""
     dtype = dtype_of(y)
     if dtype is not None and dtype.kind == "b":

@@ -1,0 +1,180 @@
+"""sparse_jacobian, sparse_hessian: derivatives most numbers of which are 0, many columns in one sweep.
+
+Columns without a row in common are of one colour, and swept together: their sum holds all of their numbers. What is made of a run of the function
+is the numbers, and where they stand: compiled, both are of the path that the function took.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.compile.jacobian import Columns, Derivative, Rows, Sweeps, asked_for, way_of
+from tapegrad.errors import ArgumentError, user_location
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.op import Traced
+from tapegrad.transforms.colouring import colours_of_columns, colours_of_symmetric
+from tapegrad.transforms.forward import Push
+from tapegrad.transforms.grad import gradient_of
+from tapegrad.transforms.sparsity import need_scipy, pattern_of, size_of, sparse
+from tapegrad.tree.argnums import Argnums, Wanted
+from tapegrad.tree.flatten import leaves_of
+
+ROOM = 1 << 21  # bytes that the largest value may take for all columns that are swept at once: they stay in the cache
+
+
+def sparse_jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None
+) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns the derivative of its value by an argument, as a `scipy.sparse.csr_array`.
+
+    It has a row for each number of the value and a column for each of the argument, nested ones one after the other, as several `argnums`. Where
+    the numbers stand is found on the tape, as `jacobian_sparsity` says; columns without a row in common are swept together, forwards, or rows
+    backwards: whichever have less to say at most ("auto"), or as `mode` says. What is called often is compiled, with places and colours; a call
+    that takes another path finds its own. `chunk_size` is that of `jacobian`.
+    Raises ImportError without SciPy, ArgumentError for complex arguments, for another mode, and where the pattern is too large.
+
+    >>> sparse_jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0])).toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    """
+    return SparseDerivative(f, asked_for(argnums), *way_of(mode, chunk_size), _numbers)
+
+
+def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a `scipy.sparse.csr_array`.
+
+    Forward over reverse, as `hessian`; columns are swept together as a star colouring allows, which takes half of the numbers from their
+    mirror images. Rows and columns, and what is raised, are those of `sparse_jacobian`.
+
+    >>> sparse_hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(np.array([1.0, 2.0, 3.0])).toarray()
+    array([[4., 2., 0.],
+           [2., 6., 4.],
+           [0., 4., 0.]])
+    """
+    asked = asked_for(argnums)
+    made = SparseDerivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size), _symmetric)
+    made.named(f, functools.partial(sparse_hessian, f, argnums, chunk_size))
+    return made
+
+
+class SparseDerivative(Derivative):
+    """A function of f's arguments that returns a sparse array of the derivative."""
+
+    often, warmup = 1, 1  # to find a pattern and its colours takes longer than most compiling
+
+    def __init__(
+        self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any]
+    ) -> None:
+        need_scipy()
+        super().__init__(f, asked, mode, chunk, made)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Traced) for x in leaves_of((args, kwargs, self._f))):
+            raise ArgumentError(
+                "a sparse derivative is an array of SciPy's, which no tape holds: it cannot be differentiated",
+                user_location(),
+                "tg.jacobian, tg.hessian, tg.jvp or tg.hvp, inside a function that is traced",
+            )
+        numbers, columns, starts, shape = super().__call__(*args, **kwargs)
+        return sparse.csr_array(
+            (numbers.detach().cpu().numpy() if is_tensor(numbers) else numbers, columns, starts), shape
+        )
+
+
+# -- the numbers, and where they stand: what a `csr_array` is made of
+
+
+def _numbers(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
+    pattern = pattern_of(sweeps.tape)
+    rows, columns = pattern.nonzero()
+    by_columns = _by_columns(sweeps, pattern)
+    if by_columns:
+        colours = colours_of_columns(pattern)
+        found = _pushed(sweeps, colours)
+        numbers = _read(found, colours[columns], rows)
+    else:
+        colours = colours_of_columns(pattern.T)
+        found = _pulled(sweeps, colours)
+        numbers = _read(found, colours[rows], columns)
+    return numbers, pattern.indices, pattern.indptr, pattern.shape
+
+
+def _symmetric(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
+    pattern = pattern_of(sweeps.tape)
+    pattern = (pattern + pattern.T).tocsr()
+    colours = colours_of_symmetric(pattern)
+    rows, columns = pattern.nonzero()
+    lower = np.minimum(colours[rows], colours[columns])
+    numbers = _read(_pushed(sweeps, colours), lower, np.where(colours[rows] >= colours[columns], rows, columns))
+    return numbers, pattern.indices, pattern.indptr, pattern.shape
+
+
+def _by_columns(sweeps: Sweeps, pattern: Any) -> bool:
+    mode = sweeps.mode
+    if mode != "auto" or any(map(ops.is_complex, sweeps.layout.leaves)):
+        return mode != "reverse"
+    along_rows, along_columns = (np.diff(each.indptr).max(initial=0) for each in (pattern, pattern.tocsc()))
+    return bool(along_rows <= 2 * along_columns)  # a sweep backwards takes longer
+
+
+def _pushed(sweeps: Sweeps, colours: Any) -> Any:
+    """Return for each colour the sum of its columns."""
+    layout = sweeps.layout
+    found = _swept(sweeps, Columns(layout, Push(sweeps.tape), layout.places), list(layout.inputs.values()), colours)
+    kept = [k for k, y in enumerate(layout.leaves) if has_gradient(y)]
+    return _side_by_side([found[k] for k in kept] if found else [], [layout.leaves[k] for k in kept], colours)
+
+
+def _pulled(sweeps: Sweeps, colours: Any) -> Any:
+    """Return for each colour the sum of its rows."""
+    layout = sweeps.layout
+    kept = [k for k, y in enumerate(layout.leaves) if has_gradient(y)]
+    found = _swept(sweeps, Rows(layout, sweeps.tape, kept), [layout.leaves[k] for k in kept], colours)
+    return _side_by_side(found, list(layout.inputs.values()), colours)
+
+
+def _swept(sweeps: Sweeps, sweep: Callable[..., list[Any]], xs: Sequence[Any], colours: Any) -> list[Any]:
+    """Return what a sweep makes of what is 1 for the numbers of a colour, for all colours, stacked."""
+    starts = np.cumsum([0, *map(size_of, xs)])
+
+    def rows(start: int, stop: int) -> list[Any]:
+        here = colours == np.arange(start, stop)[:, None]
+        return [_like(here[:, a:b].reshape(-1, *shape_of(x)), plain(x)) for x, a, b in zip(xs, starts, starts[1:])]
+
+    count = int(colours.max(initial=-1)) + 1
+    return sweeps.of_rows(
+        sweep, count, rows, lambda: ([part[0] for part in rows(k, k + 1)] for k in range(count)), ROOM
+    )
+
+
+def _like(rows: Any, x: Any) -> Any:
+    """Return rows of 0 and 1 as numbers of the kind of a value's."""
+    dtype = dtype_of(x)
+    if is_tensor(x):
+        return torch.as_tensor(rows, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
+    return rows.astype(dtype if dtype is not None and dtype.kind in "fc" else float)
+
+
+def _side_by_side(found: Sequence[Any], ys: Sequence[Any], colours: Any) -> Any:
+    """Return what a sweep made of each colour in one row: zeros where nothing flows."""
+    count = int(colours.max(initial=-1)) + 1
+    flat = [
+        _like(np.zeros((count, size_of(y))), plain(y)) if part is None else ops.reshape(part, (count, size_of(y)))
+        for part, y in zip(found or [None] * len(ys), ys)
+    ]
+    return flat[0] if len(flat) == 1 else ops.concat(*flat, axis=1)
+
+
+def _read(found: Any, rows: Any, columns: Any) -> Any:
+    """Return the numbers in some rows and columns, by one index: NumPy takes half the time."""
+    count, width = shape_of(found)
+    return ops.take(ops.reshape(found, (count * width,)), rows * width + columns)

@@ -1,0 +1,144 @@
+"""axis_labels: which axes of a call's arguments and of its value go together, as the letters of `einsum` say it.
+
+A number of the value depends on those of an argument that agree with it along all axes of one label, whatever their places along the others.
+What an op's rule for batches says is enough for most of them; products say it themselves. No labels stand for: on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.ops import linalg
+from tapegrad.ops.reduce import reduced
+from tapegrad.rules import batching
+from tapegrad.rules.op import OPS, Op
+
+Labels = tuple[Hashable, ...]
+Shape = tuple[int, ...]
+
+
+def labels_of(op: Op, args: Sequence[Any], kwargs: dict[str, Any], shape: Shape) -> tuple[list[Labels], Labels]:
+    """Return the labels of the axes of each argument, and of the value, or a part of it, of that shape."""
+    ranks = [len(shape_of(x)) for x in args]
+    found = _by_product(op, args, kwargs) or _by_batching(op, args, kwargs, shape)
+    of_args, of_value = found or ([()] * len(args), ())
+    of_args = [labels if len(labels) == rank else () for labels, rank in zip(of_args, ranks)]
+    return of_args, of_value if len(of_value) == len(shape) else ()
+
+
+def _by_batching(
+    op: Op, args: Sequence[Any], kwargs: dict[str, Any], shape: Shape
+) -> tuple[list[Labels], Labels] | None:
+    rule, n = batching.rule_of(op), len(args)
+    ranks = [len(shape_of(x)) for x in args]
+    if op.pointwise or rule is batching.elementwise:
+        axes = tuple(range(len(shape)))
+        return [axes[len(axes) - rank :] if rank <= len(axes) else () for rank in ranks], axes
+    if rule is batching.of_first:
+        axes = tuple(range(len(shape)))
+        return [axes, *[()] * (n - 1)], axes
+    if (cores := getattr(rule, "cores", None)) is not None:
+        shared = tuple(range(max(rank - core for rank, core in zip(ranks, cores))))
+        of_args: list[Labels] = [
+            (*shared[len(shared) - (rank - core) :], *[(i, k) for k in range(core)]) if rank >= core else ()
+            for i, (rank, core) in enumerate(zip(ranks, cores))
+        ]
+        return [*of_args, *[()] * (n - len(cores))], (*shared, *[("value", k) for k in range(len(shape) - len(shared))])
+    if (along := getattr(rule, "along", None)) is not None:
+        default, arrays = along
+        widest = max(args[:arrays], key=lambda x: len(shape_of(x)))
+        axes, over = tuple(range(len(shape_of(widest)))), set(reduced(widest, kwargs.get("axis", default)))
+        kept = tuple(a for a in axes if a not in over)
+        of_value = kept if len(shape) == len(kept) else tuple(a if a in kept else ("value", a) for a in axes)
+        return [axes[len(axes) - rank :] if i < arrays else () for i, rank in enumerate(ranks)], of_value
+    return None
+
+
+# -- products
+
+
+def _matmul(a: Any, b: Any) -> tuple[list[Labels], Labels]:
+    m, n = len(shape_of(a)), len(shape_of(b))
+    stack = tuple(range(max(m, n, 2) - 2))
+    rows: Labels = ("row",) if m > 1 else ()
+    columns: Labels = ("column",) if n > 1 else ()
+    return [
+        (*stack[len(stack) - max(m - 2, 0) :], *rows, "sum"),
+        (*stack[len(stack) - max(n - 2, 0) :], "sum", *columns),
+    ], (*stack, *rows, *columns)
+
+
+def _dot(a: Any, b: Any) -> tuple[list[Labels], Labels]:
+    m, n = len(shape_of(a)), len(shape_of(b))
+    return _tensordot(a, b, axes=((m - 1,), (max(n - 2, 0),)) if m and n else 0)
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> tuple[list[Labels], Labels]:
+    m, n = len(shape_of(a)), len(shape_of(b))
+    of_a, of_b = linalg.summed(axes, m, n)
+    left: list[Hashable] = [("a", i) for i in range(m)]
+    right: list[Hashable] = [("b", i) for i in range(n)]
+    for i, k in zip(of_a, of_b):
+        right[k] = left[i]
+    return [tuple(left), tuple(right)], (
+        *[x for i, x in enumerate(left) if i not in of_a],
+        *[x for k, x in enumerate(right) if k not in of_b],
+    )
+
+
+def _einsum(subscripts: str, *xs: Any, **_: Any) -> tuple[list[Labels], Labels]:
+    terms, output = linalg.labels(subscripts, [len(shape_of(x)) for x in xs])
+    return [(), *map(tuple, terms)], tuple(output)
+
+
+def _linear(x: Any, w: Any, b: Any = None) -> tuple[list[Labels], Labels]:
+    rows = tuple(range(len(shape_of(x)) - 1))
+    return [(*rows, "sum"), ("column", "sum"), ("column",)], (*rows, "column")
+
+
+def _linear_weight(dy: Any, x: Any) -> tuple[list[Labels], Labels]:
+    rows = tuple(range(len(shape_of(x)) - 1))
+    return [(*rows, "column"), (*rows, "sum")], ("column", "sum")
+
+
+def _row_times_column(a: Any, b: Any) -> tuple[list[Labels], Labels]:
+    m, n = len(shape_of(a)), len(shape_of(b))
+    stack = tuple(range(max(m, n) - 1))
+    return [(*stack[len(stack) - m + 1 :], "sum"), (*stack[len(stack) - n + 1 :], "sum")], stack
+
+
+def _matvec(a: Any, v: Any) -> tuple[list[Labels], Labels]:
+    m, n = len(shape_of(a)) - 2, len(shape_of(v)) - 1
+    stack = tuple(range(max(m, n)))
+    return [(*stack[len(stack) - m :], "row", "sum"), (*stack[len(stack) - n :], "sum")], (*stack, "row")
+
+
+def _vecmat(v: Any, a: Any) -> tuple[list[Labels], Labels]:
+    n, m = len(shape_of(v)) - 1, len(shape_of(a)) - 2
+    stack = tuple(range(max(m, n)))
+    return [(*stack[len(stack) - n :], "sum"), (*stack[len(stack) - m :], "sum", "column")], (*stack, "column")
+
+
+_PRODUCTS: dict[Op, Callable[..., tuple[list[Labels], Labels]]] = {
+    OPS["matmul"]: _matmul,
+    OPS["dot"]: _dot,
+    OPS["tensordot"]: _tensordot,
+    OPS["einsum"]: _einsum,
+    OPS["linear"]: _linear,
+    OPS["linear_weight"]: _linear_weight,
+    OPS["vecdot"]: _row_times_column,
+    OPS["matvec"]: _matvec,
+    OPS["vecmat"]: _vecmat,
+}
+
+
+def is_product(op: Op) -> bool:
+    """True for an op each number of which is a sum of products of numbers, one of each argument, that agree along all axes of one label."""
+    return op in _PRODUCTS
+
+
+def _by_product(op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Labels], Labels] | None:
+    rule = _PRODUCTS.get(op)
+    return None if rule is None else rule(*args, **kwargs)

@@ -1,0 +1,467 @@
+"""sparsity: which numbers of a function's value depend on which numbers of its arguments, found on the tape by sets of indices.
+
+The pattern of a value is a sparse matrix of bools, a row for each of its numbers, a column for each number of the arguments. An operation that
+moves numbers is run on the numbers of their places; elsewhere the axes say it, as in `einsum`: what an axis of an argument and one of the value
+have in common, as far as the op's rules tell, and all numbers along the others. Of an op that says nothing each number depends on all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import Lazy
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
+from tapegrad.ops.elementwise import is_complex
+from tapegrad.ops.index import pieced
+from tapegrad.rules import batching
+from tapegrad.rules.activity import has_gradient, nothing_flows
+from tapegrad.rules.op import EACH, OPS, Op, Traced
+from tapegrad.rules.user import op_of
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands, value_of
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import collector, record
+from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
+from tapegrad.transforms.batch import content, told
+from tapegrad.transforms.grad import gradient_of
+from tapegrad.transforms.tangents import carries
+from tapegrad.transforms.unroll import unroll
+from tapegrad.tree.argnums import Argnums, Wanted, wanted
+from tapegrad.tree.flatten import Structure, flatten, is_leaf
+
+sparse: Any = Lazy("scipy.sparse")
+MOST = 1 << 28  # numbers that a pattern may name: 2 GiB
+RUNNING = frozenset(OPS[f"cumulative_{name}"] for name in ("sum", "prod", "max", "min")) | {OPS["recurrence"]}
+FILTERS = frozenset(
+    [OPS["correlate1d"], OPS["correlate_image"]]
+)  # linear in each of two arguments, but for what is outside
+TAPS = 1 << 12  # numbers of a kernel that are looked at one by one
+
+
+def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
+    """Return which numbers of `f(*args)` depend on which of its argument: a sparse array of bools, a row for each number of the value.
+
+    Nested arguments and values have their numbers one after the other, as do several `argnums`. Values are not looked at, but those that are
+    constant: a number that is 0 by chance counts. It holds for the path that `f` takes here, by its branches, indices and loops.
+    Raises ImportError without SciPy, ArgumentError for complex arguments and where the pattern is too large to be written down.
+
+    >>> jacobian_sparsity(lambda x: x[1:] * x[:-1], np.ones(4)).toarray().astype(int)
+    array([[1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+    need_scipy()
+    asked = wanted(0 if argnums is None else argnums, True).among(len(args))
+    return pattern_of(traced(f, args, kwargs, asked))
+
+
+def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
+    """Return which second derivatives of `f(*args)`, a real number, by its argument may be other than 0: a symmetric sparse array of bools.
+
+    It is the pattern of the gradient, of which `jacobian_sparsity` says more.
+
+    >>> hessian_sparsity(lambda x: (x[1:] * x[:-1]).sum() + (3 * x).sum(), np.ones(3)).toarray().astype(int)
+    array([[0, 1, 0],
+           [1, 0, 1],
+           [0, 1, 0]])
+    """
+    need_scipy()
+    asked = wanted(0 if argnums is None else argnums, True).among(len(args))
+    found = pattern_of(traced(gradient_of(f, asked), args, kwargs, asked))
+    return found + found.T
+
+
+def need_scipy() -> None:
+    """Raise ImportError where there is no SciPy, and say what it is for."""
+    try:
+        import scipy.sparse  # noqa: F401
+    except ImportError as err:
+        raise ImportError(
+            "sparse derivatives are SciPy's sparse arrays, and SciPy is not installed: pip install scipy"
+        ) from err
+
+
+def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted) -> Tape:
+    """Return the tape of a function, with its values, to be differentiated by what is asked for."""
+    with collector:
+        return record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
+
+
+def inputs_of(tape: Tape) -> list[Input]:
+    """Return the inputs that a tape is differentiated by, in the order of the columns; raise ArgumentError for complex ones."""
+    inputs = tape.inputs[1:]
+    found = [
+        x for part in tape.structure.asked for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)
+    ]
+    if any(is_complex(x.val) for x in found):
+        raise ArgumentError(
+            "an argument is complex: the derivative by it is two, unless the function is holomorphic",
+            None,
+            "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments",
+        )
+    return found
+
+
+def size_of(x: Any) -> int:
+    """Return how many numbers a value has."""
+    return math.prod(shape_of(x))
+
+
+def pattern_of(tape: Tape) -> Any:
+    """Return the pattern of the value of a tape, by the inputs that are asked for.
+
+    What is looked at of values that may be others in another call is guarded in the trace around, if there is one.
+    """
+    tape = unroll(tape)
+    inputs = inputs_of(tape)
+    columns = sum(size_of(x.val) for x in inputs)
+    sweep, start = Sweep(tape, inputs), 0
+    for x in inputs:
+        n = size_of(x.val)
+        sweep.known[x.id] = _at(np.arange(n), np.arange(start, start + n), (n, columns))
+        start += n
+    leaves: list[Any] = []
+    structure = flatten(tape.result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+    found = sweep.run()
+    parts = (
+        [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)
+    )
+    blocks = [
+        _at([], [], (size_of(y), columns)) if part is None else part
+        for part, y in zip(parts, leaves)
+        if has_gradient(y)
+    ]
+    return sparse.vstack(blocks, format="csr") if blocks else _at([], [], (0, columns))
+
+
+class Parts:
+    """The patterns of a nested value: `nest` holds in their places their numbers in the list of those that are `found`, None where nothing flows."""
+
+    __slots__ = ("found", "nest")
+
+    def __init__(self, nest: Any, found: Sequence[Any]) -> None:
+        self.nest, self.found = nest, found
+
+    def at(self, key: Any) -> Any:
+        """Return that of a part."""
+        part = self.nest.get(key) if isinstance(self.nest, dict) else self.nest[key]
+        return self.found[part] if isinstance(part, int) else None if part is None else Parts(part, self.found)
+
+    def listed(self, structure: Structure) -> list[Any]:
+        """Return those of the leaves of a value that is nested so."""
+        return [self.found[part] if isinstance(part, int) else None for part in structure.unmirror(self.nest)]
+
+    def joined(self) -> Any:
+        """Return a row of what any of them depends on, None where nothing flows."""
+        found = [_all_of(part) for part in self.found if part is not None]
+        return _union(found)
+
+
+class Sweep:
+    """The patterns of a tape's operations: `known` by position, of those that depend on the inputs in question."""
+
+    def __init__(self, tape: Tape, inputs: Sequence[Input]) -> None:
+        self.tape = tape
+        self.known: dict[int, Any] = {}
+        self.varies = bytearray(len(tape.ops) + 1)  # also where no derivative flows: comparisons, places
+        for x in inputs:
+            self.varies[x.id] = 1
+
+    def run(self) -> Any:
+        """Return the pattern of the result, None where nothing flows."""
+        tape, known, varies = self.tape, self.known, self.varies
+        dead = last_uses(tape)
+        for op in tape.ops:
+            if type(op) is Call:
+                varies[op.id] = any(varies[used.id] for used in operands(op))
+                if any(isinstance(arg, Operation) and arg.id in known for arg in op.args):
+                    found = self._of_call(
+                        op, [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
+                    )
+                    if found is not None:
+                        known[op.id] = found
+            for position in dead[op.id]:
+                known.pop(position, None)
+        return known.get(tape.result.id)  # type: ignore[union-attr]
+
+    def _of_call(self, op: Call, given: list[Any]) -> Any:
+        if op.fn is pack:
+            into = op.kwargs["into"]
+            places = [None if part is None else i for i, part in enumerate(given)]
+            return Parts(into.mirror(places) if isinstance(into, Structure) else tuple(places), given)
+        if op.fn is getfield:
+            return given[0].at(op.args[1])
+        fn, y = op_of(op.fn), op.val
+        given = [
+            None if nothing_flows(fn, i) else part.joined() if isinstance(part, Parts) else part
+            for i, part in enumerate(given)
+        ]
+        if not (fn.differentiable and carries(fn, y, op.kwargs)) or all(part is None for part in given):
+            return None
+        fixed = [not (isinstance(arg, Operation) and self.varies[arg.id]) for arg in op.args]
+        leaves: list[Any] = []
+        structure = flatten(y, "", leaves, [], shared=False)
+        found = [Dependence(fn, op, leaf, given, fixed).pattern() for leaf in leaves]
+        return found[0] if structure.is_leaf else Parts(structure.mirror(list(range(len(found)))), found)
+
+
+class Dependence:
+    """How a value `y` of a call, or a part of it, depends on the arguments.
+
+    Of these the patterns are `given`, None where nothing flows, and `fixed` are those that the inputs in question do not change: others of their
+    numbers would make other patterns.
+    """
+
+    def __init__(self, fn: Op, op: Call, y: Any, given: list[Any], fixed: list[bool]) -> None:
+        self.fn, self.shape, self.given, self.fixed = fn, shape_of(y), given, fixed
+        self.args, self.kwargs = list(map(value_of, op.args)), op.kwargs
+
+    def pattern(self) -> Any:
+        """Return the pattern of the value."""
+        fn = self.fn
+        if fn is scatter:
+            return self._scattered()
+        if (fn.moves and fn.linear and not _goes_by_numbers(fn)) or (fn is where and self.fixed[0]):
+            return self._moved()
+        of_args, of_value = labels_of(fn, self.args, self.kwargs, self.shape)
+        rows = []
+        for i, part in enumerate(self.given):
+            if part is not None:
+                shape, found = shape_of(self.args[i]), None
+                if is_product(fn):
+                    found = self._of_product(i, part, of_args, of_value)
+                elif fn in RUNNING:
+                    found = self._running(i, part)
+                elif fn.linear == EACH or fn in FILTERS:
+                    found = self._of_kernel(i, part)
+                rows.append(_spread(part, shape, of_args[i], self.shape, of_value) if found is None else found)
+        return _union(rows)
+
+    def _moved(self) -> Any:
+        """Run the op on the places of the numbers, counted over all arguments from 1; 0 stands for what does not depend."""
+        fn = self.fn
+        places = range(len(self.args)) if fn.linear is True else fn.linear
+        count, parts, args = 0, [], []
+        for i, (x, part) in enumerate(zip(self.args, self.given)):
+            if part is not None or (is_leaf(x) if callable(places) else i in places):
+                shape, n = shape_of(x), size_of(x)
+                numbers = (
+                    np.zeros(shape, np.int64) if part is None else np.arange(count + 1, count + n + 1).reshape(shape)
+                )
+                if part is not None:
+                    parts.append(part)
+                    count += n
+                args.append(
+                    (numbers * (1 + 1j) if is_complex(x) else numbers)[()]
+                )  # each part of a complex number is its own
+            else:
+                args.append(_read(x))
+        found = np.asarray(fn.run(*args, **self.kwargs))
+        whole = sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
+        if found.dtype.kind != "c":
+            return _rows(whole, found.ravel() - 1)
+        return _union([_rows(whole, numbers.ravel().astype(np.int64) - 1) for numbers in (found.real, found.imag)])
+
+    def _scattered(self) -> Any:
+        """Read the places of the value where each piece is added."""
+        ranks, paths, rows, at = self.kwargs["ranks"], self.kwargs.get("through", ()), [], 0
+        places = np.arange(math.prod(self.shape)).reshape(self.shape)
+        for k, (piece, index) in enumerate(pieced(self.args, ranks)):
+            part = self.given[at]
+            at += 1 + ranks[k]
+            if part is not None:
+                path = paths[k] if paths else ()
+                there = np.asarray(read(places * (1 + 1j) if path else places, tuple(map(_read, index)), path))
+                there = (
+                    np.maximum(there.real, there.imag).astype(np.int64) if path else there
+                )  # it may lead to a part of complex numbers
+                here = np.broadcast_to(np.arange(size_of(piece)).reshape(shape_of(piece)), there.shape)
+                rows.append(_at(there.ravel(), here.ravel(), (places.size, size_of(piece))) @ part)
+        return _union(rows)
+
+    def _of_product(self, i: int, part: Any, of_args: list[Labels], of_value: Labels) -> Any:
+        """Return what a product with a constant depends on, which has zeros; None where it has none."""
+        factors = [k for k, labels in enumerate(of_args) if labels][:2]
+        if i not in factors or len(factors) < 2 or len([k for k in of_args if k]) > 2:
+            return None
+        other = factors[factors[0] == i]
+        if self.given[other] is not None or not self.fixed[other] or len(set(of_args[other])) < len(of_args[other]):
+            return None
+        mask, shape = self._zeros(other), shape_of(self.args[i])
+        if mask is None:
+            return None
+        sizes = {
+            label: n
+            for k, labels in ((i, of_args[i]), (other, of_args[other]))
+            for label, n in zip(labels, shape_of(self.args[k]))
+            if n > 1
+        }
+        taken = dict(zip(of_args[other], np.nonzero(mask)))
+        free = [
+            label
+            for label in dict.fromkeys((*of_value, *of_args[i]))
+            if label not in taken or mask.shape[of_args[other].index(label)] == 1
+        ]
+        lengths = [sizes.get(label, 1) for label in free]
+        each, count = math.prod(lengths), int(mask.sum())
+        at = {label: np.repeat(place, each) for label, place in taken.items()}
+        at |= {label: np.tile(place, count) for label, place in zip(free, np.indices(lengths).reshape(len(free), each))}
+        there, here = (
+            _place(labels, shape, at, count * each) for labels, shape in ((of_value, self.shape), (of_args[i], shape))
+        )
+        return _at(there, here, (math.prod(self.shape), math.prod(shape))) @ part
+
+    def _of_kernel(self, i: int, part: Any) -> Any:
+        """Return what depends on one factor of which each number of the other makes a shifted copy; None where it is not so."""
+        others = [k for k, x in enumerate(self.args) if k != i and is_leaf(x) and not isinstance(x, (bool, str))]
+        if len(others) != 1 or not self.fixed[others[0]] or self.given[others[0]] is not None:
+            return None
+        kernel, n = self.args[others[0]], size_of(self.args[i])
+        mask = np.ones(shape_of(kernel), bool) if (found := self._zeros(others[0])) is None else found
+        if mask.sum() > TAPS or size_of(kernel) >= n:
+            return None
+        numbers = np.arange(1.0, n + 1).reshape(shape_of(self.args[i]))
+        rows = []
+        for tap in np.argwhere(mask):
+            one = np.zeros(shape_of(kernel))
+            one[tuple(tap)] = 1
+            made, turned = (
+                np.asarray(
+                    self.fn.run(
+                        *[x if k == i else one if k == others[0] else arg for k, arg in enumerate(self.args)],
+                        **self.kwargs,
+                    )
+                )
+                for x in (numbers, n + 1 - numbers)
+            )
+            places = np.rint(made.real).astype(np.int64).ravel()
+            if (
+                np.any(places < 0)
+                or np.any(places > n)
+                or np.abs(np.where(places > 0, n + 1 - places, 0) - turned.ravel()).max(initial=0) > 1e-3
+            ):
+                return None
+            rows.append(_rows(part, places - 1))
+        return _union(rows)
+
+    def _running(self, i: int, part: Any) -> Any:
+        """Return what depends on all numbers before each along an axis, and on itself; None where the arguments are stretched."""
+        shape, axis = shape_of(self.args[i]), self.kwargs.get("axis", 0)
+        initial = self.kwargs.get("include_initial", False)
+        if not shape or self.shape != tuple(n + initial * (k == axis % len(shape)) for k, n in enumerate(shape)):
+            return None
+        n = shape[axis]
+        if (n + 1) * size_of(self.args[i]) > 2 * MOST:
+            return None
+        there, here = np.tril_indices(n)
+        if self.kwargs.get("reverse"):
+            there, here = n - 1 - there, n - 1 - here
+        of_y, of_x = (np.moveaxis(np.arange(math.prod(s)).reshape(s), axis, -1) for s in (self.shape, shape))
+        there, here = of_y[..., there + initial].ravel(), of_x[..., here].ravel()
+        return _at(there, here, (math.prod(self.shape), math.prod(shape))) @ part
+
+    def _zeros(self, i: int) -> Any:
+        """Return where an argument is not 0; None where it is nowhere. That it is so is guarded in a trace around."""
+        x = self.args[i]
+        mask = np.asarray(_host(plain(x))) != 0
+        if mask.all():
+            return None
+        if isinstance(x, Traced):
+            told(not_equal(x, 0), "content", mask.tobytes())
+        return mask
+
+
+def _goes_by_numbers(fn: Op) -> bool:
+    return batching.rule_of(fn) in (batching.elementwise, batching.of_first)
+
+
+def _host(x: Any) -> Any:
+    return x.detach().cpu().numpy() if is_tensor(x) else x
+
+
+def _read(x: Any) -> Any:
+    """Return an argument that says where to move something, which is guarded in a trace around."""
+    if isinstance(x, Traced):
+        told(x, "content", content(x))
+        x = plain(x)
+    return _host(x)
+
+
+# -- patterns
+
+
+def _at(rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+    """Return the pattern that names some columns, each in its row."""
+    return sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
+
+
+def _union(found: Sequence[Any]) -> Any:
+    """Return a pattern that names what any of some does, None of none."""
+    total = None
+    for part in found:
+        total = part if total is None or total is part else total + part
+    return total
+
+
+def _all_of(part: Any) -> Any:
+    """Return one row of what any number depends on."""
+    columns = np.unique(part.indices)
+    return _at(np.zeros_like(columns), columns, (1, part.shape[1]))
+
+
+def _rows(part: Any, places: Any) -> Any:
+    """Return a pattern whose rows are some of another's, with empty ones at places below 0."""
+    if len(places) == part.shape[0] and np.array_equal(places, np.arange(len(places))):
+        return part
+    counts = np.diff(part.indptr)
+    empty = places < 0
+    many = int(np.where(empty, 0, counts[places] if len(counts) else 0).sum())
+    if many > MOST:
+        raise ArgumentError(
+            f"the pattern of a derivative names {many:,} places: it is not sparse",
+            None,
+            "tg.jvp, tg.hvp or tg.jacobian",
+        )
+    if empty.any():
+        part = sparse.vstack([part, _at([], [], (1, part.shape[1]))], format="csr")
+    return part[np.where(empty, part.shape[0] - 1, places)]
+
+
+def _spread(part: Any, shape: tuple[int, ...], labels: Labels, shape_y: tuple[int, ...], labels_y: Labels) -> Any:
+    """Return the pattern of what depends on a value wherever the places along the axes of one label agree."""
+    shared = {
+        label: n
+        for label, n in zip(labels, shape)
+        if n > 1 and label in labels_y and shape_y[labels_y.index(label)] == n
+    }
+    here, there = (_numbering(of, shape_, shared) for of, shape_ in ((labels, shape), (labels_y, shape_y)))
+    groups = math.prod(shared.values())
+    if groups != len(here):
+        part = _all_of(part) if groups == 1 else _at(here, np.arange(len(here)), (groups, len(here))) @ part
+    return _rows(part, there)
+
+
+def _numbering(labels: Labels, shape: tuple[int, ...], shared: dict[Hashable, int]) -> Any:
+    """Return for each number of a value, in a row, its place along the shared axes."""
+    found, step = np.zeros(shape, np.int64), math.prod(shared.values())
+    for label, n in shared.items():
+        step //= n
+        axis = labels.index(label)
+        found += (np.arange(n) * step).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return found.ravel()
+
+
+def _place(labels: Labels, shape: tuple[int, ...], at: dict[Hashable, Any], count: int) -> Any:
+    """Return the places in a row of the numbers at some places along axes; an axis of length 1 is stretched."""
+    found: Any = np.zeros(count, np.int64)
+    for label, n in zip(labels, shape):
+        found = found * n + (at[label] if n > 1 else 0)
+    return found
