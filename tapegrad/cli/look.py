@@ -28,6 +28,7 @@ from tapegrad.transforms.forward import forwardtape
 from tapegrad.transforms.grad import gradtape
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.taylor import taylortape
 from tapegrad.transforms.vmap import batchtape
 
 
@@ -54,11 +55,13 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
 
 
 def transformed(program: Program, name: str) -> Tape:
-    """Return the tape of a batch of arguments, or that of value and tangent."""
+    """Return the tape of a batch of arguments, that of value and tangent, or that of value and coefficients."""
     if name == "forward":
         return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
     if program.tape is not None:
-        raise Failure("a saved tape holds one call: a batch is made of a function or an expression")
+        raise Failure(f"a saved tape holds one call: --transform {name} is of a function or an expression")
+    if name == "taylor":
+        return taylortape(program.fn, *program.args)
     return batchtape(program.fn, *program.args, **program.kwargs)
 
 
@@ -129,7 +132,8 @@ def _show(parser: argparse.ArgumentParser) -> None:
     format_arguments(parser)
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
-    parser.add_argument("--transform", choices=("batch", "forward"), help="each operation for a batch of arguments, or with its tangent")
+    parser.add_argument("--transform", choices=("batch", "forward", "taylor"),
+                        help="each operation for a batch of arguments, with its tangent, or with its coefficients")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
@@ -162,6 +166,7 @@ SHOW = Command("show", "print the tape, or with --grad the gradient's", """\
   tapegrad show pkg.mod:function 2.0 "[1, 2, 3]" --grad
   tapegrad show "x*x + x" x=3 --stages
   tapegrad show "sin(x) * x" x="[1.0, 2.0, 3.0]" --transform batch
+  tapegrad show "sin(x) * x" x=2 --transform taylor
   tapegrad show saved.tape
   tapegrad show - < saved.tape
 """, _show, run_show)

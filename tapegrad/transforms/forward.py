@@ -106,7 +106,7 @@ class Push:
             for dead in pass_.dying:
                 pass_.known.pop(dead, None)
                 pass_.owned.pop(dead, None)
-        return _nested(tape.result, pass_)
+        return nested(tape.result, pass_.known)
 
     def __repr__(self) -> str:
         return f"<the derivative of {self._tape.name or 'a tape'}>"
@@ -225,11 +225,11 @@ class Pass:
         return array
 
 
-def _nested(result: Any, pass_: Pass) -> Any:
-    """Return the tangent of a tape's result, nested as that is: zeros where nothing flowed."""
+def nested(result: Any, known: dict[int, Any]) -> Any:
+    """Return the tangent of a tape's result from those of its operations, nested as that is: zeros where nothing flowed."""
     if type(result) is not Call or result.fn is not pack:
-        return _dense(pass_.known.get(result.id), result.val)
-    parts = [_dense(pass_.known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
+        return _dense(known.get(result.id), result.val)
+    parts = [_dense(known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
     into = result.kwargs["into"]
     return into.mirror(parts) if isinstance(into, Structure) else (parts[0], into.signature.gradients(parts[1:]))
 
@@ -279,7 +279,7 @@ def _forward(tape: Tape) -> Tape:
             result = shadow.result
             assert result is not None
             mark = len(new.ops)
-            put_result(new, tracer, (result.val, _nested(result, pass_)))
+            put_result(new, tracer, (result.val, nested(result, pass_.known)))
             for op in packed:  # the nest is another now
                 new.delete(op)
             for made in new.ops[mark:]:

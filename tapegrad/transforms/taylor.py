@@ -1,0 +1,451 @@
+"""taylor: the coefficients of a function along a line, all of them in one pass.
+
+Each operation has a power series, whose coefficients are computed one after the other. What is linear is so coefficient by coefficient, products
+are Cauchy's, and a few ops of arithmetic have a recurrence. Of any other op the tangent says y' = T(y, x; x'): T is recorded, and its own series
+gives y' up to some order from y up to that order, so that y is known to the next. The series of one call is one object, wherever it appears: sine
+and cosine are each made of the other, and n coefficients of a function take a time that grows with n².
+Griewank and Walther (2008), Evaluating Derivatives, chapter 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tapegrad import ops
+from tapegrad.errors import ArgumentError, MissingRule, TapeError
+from tapegrad.numbers.cotangents import Absorbing, conform
+from tapegrad.numbers.formatting import brief, plain
+from tapegrad.rules.activity import has_gradient, nothing_flows
+from tapegrad.rules.op import EACH, Op, Traced
+from tapegrad.rules.user import op_of
+from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import collector, record
+from tapegrad.transforms.forward import given, nested
+from tapegrad.transforms.tangents import carries, settled, tangent
+from tapegrad.transforms.unroll import unroll
+from tapegrad.transforms.walk import literal
+from tapegrad.transforms.written_out import WRITTEN
+from tapegrad.tree.flatten import Structure, flatten
+
+
+def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None) -> list[Any]:
+    """Return the coefficients of `f(x + t * direction)` as a power series in t: the value first, `order` others behind it.
+
+    The k-th is the k-th derivative along the direction, over k!, and nested as the value is, with its shapes and dtypes. The direction is nested
+    as `x` is, and of ones where it is None. What `f` captured is constant. It may be traced, and so differentiated, batched and compiled.
+    Raises ArgumentError for another order, and for a direction that does not fit; MissingRule where an op has no derivative.
+
+    >>> taylor(np.exp, 0.0, 3)
+    [np.float64(1.0), np.float64(1.0), np.float64(0.5), np.float64(0.16666666666666666)]
+    >>> taylor(lambda x: x[0] * x[1] ** 2, np.array([1.0, 2.0]), 3, direction=np.array([0.0, 1.0]))
+    [np.float64(4.0), np.float64(4.0), np.float64(1.0), np.float64(0.0)]
+    """
+    if isinstance(order, bool) or not hasattr(order, "__index__") or int(order) < 0:
+        raise ArgumentError(f"order is {brief(order)}", None, "how many coefficients behind the value, 0 or more")
+    return coefficients(f, (x,), int(order), None if direction is None else (direction,))
+
+
+def coefficients(
+    f: Callable[..., Any], args: tuple[Any, ...], order: int, directions: Sequence[Any] | None
+) -> list[Any]:
+    """Return the same of a function of several arguments, with a direction for each."""
+    with collector:
+        tape = unroll(record(f, args, {}, DEFAULT, grad=True, replays=False))
+        lines = _ones(tape) if directions is None else given(tape, directions)
+        expansion = Expansion(order)
+        at: dict[Operation, Any] = {x: Series([x.val, lines[x.id]]) for x in tape.inputs if x.id in lines}
+        for op in tape.ops:
+            expansion.begin(op)
+            try:
+                series = expansion.of(op, at)
+                if series is not None:
+                    at[op] = series
+                    _terms(op, series, order)  # in turn: nothing recurses over a tape
+            except TapeError as err:  # refused by a rule: the line is that of the call
+                raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
+        result: Any = tape.result
+        wanted = [op for op in (result, *result.args) if isinstance(op, Operation) and op in at]
+        return [result.val, *[nested(result, {op.id: _term(at[op], k) for op in wanted}) for k in range(1, order + 1)]]
+
+
+def taylortape(f: Callable[..., Any], /, *args: Any, order: int = 3) -> Tape:
+    """Return the tape that computes a value and its coefficients, each with its operation, along ones for every argument.
+
+    >>> taylortape(lambda x: x * x, 3.0, order=2).play(5.0)
+    [25.0, 10.0, 1.0]
+    """
+    tape = record(_Coefficients(f, order), args, {}, DEFAULT)
+    tape.name = getattr(f, "__name__", tape.name)
+    return tape
+
+
+class _Coefficients:
+    def __init__(self, f: Callable[..., Any], order: int) -> None:
+        self.f, self.order = f, order
+
+    def __call__(self, *args: Any) -> Any:
+        return coefficients(self.f, args, self.order, None)
+
+
+def _terms(op: Operation, series: Any, order: int) -> None:
+    """Compute the terms of an operation's series; in a trace around they are of its line, and say of what."""
+    around = op.val._tracer.tape.ops if isinstance(op.val, Traced) else []
+    for k in range(1, order + 1):
+        mark = len(around)
+        _term(series, k)
+        for made in around[mark:]:
+            made.code, made.lasti, made.note = op.code, op.lasti, f"coefficient {k} of {op.val._op.name}"
+
+
+def _ones(tape: Tape) -> dict[int, Any]:
+    """Return ones for each number of a tape's arguments."""
+    inputs = tape.inputs[1:]
+    return {
+        x.id: conform(1.0, plain(x.val))
+        for part in tape.structure.args
+        for x in inputs[part.start : part.start + part.size]
+        if has_gradient(x.val)
+    }
+
+
+def _term(series: Any, k: int) -> Any:
+    """Return a coefficient, nested as the parts of a series are."""
+    if isinstance(series, Series) or series is None:
+        return None if series is None else series[k]
+    if isinstance(series, dict):
+        return {key: _term(part, k) for key, part in series.items()}
+    return tuple([_term(part, k) for part in series])
+
+
+class Series:
+    """A power series: its first `terms`, and the `rule` by which term k follows from those before.
+
+    None stands for a term that is 0; without a rule all others are.
+    """
+
+    __slots__ = ("_rate", "rule", "terms")
+
+    def __init__(self, terms: list[Any], rule: Callable[[int], Any] | None = None) -> None:
+        self.terms, self.rule = terms, rule
+        self._rate: Series | None = None
+
+    def __getitem__(self, k: int) -> Any:
+        terms = self.terms
+        while len(terms) <= k:
+            term = None if self.rule is None else self.rule(len(terms))
+            terms.append(None if term is None else settled(term, terms[0]))
+        return terms[k]
+
+    @property
+    def rate(self) -> Series:
+        """That of its derivative."""
+        if self._rate is None:
+            first = self[1]
+            self._rate = Series(
+                [conform(0.0, plain(self.terms[0])) if first is None else first],
+                lambda k: None if self[k + 1] is None else self[k + 1] * (k + 1),
+            )
+        return self._rate
+
+
+def _sum(parts: Iterable[Any]) -> Any:
+    """Return the sum of terms, None of none."""
+    total = None
+    for part in parts:
+        if part is not None:
+            total = part if total is None else ops.add(total, part)
+    return total
+
+
+class Expansion:
+    """The series of operations, up to some order, each once: by its op and those of its arguments."""
+
+    def __init__(self, order: int) -> None:
+        self.order, self.recorded, self.bytes, self.room = order, 0, 0, 0
+        self.known: dict[Any, tuple[Any, Any]] = {}
+
+    def of(self, op: Operation, at: dict[Operation, Any]) -> Any:
+        """Return the series of an operation from those before it, a nest of them where the value is one; None where it is constant."""
+        if type(op) is not Call:
+            return at.get(op)
+        parts = [at.get(arg) if isinstance(arg, Operation) else None for arg in op.args]
+        if _all_constant(parts):
+            return None
+        if op.fn is ops.pack:
+            into = op.kwargs["into"]
+            return into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
+        if op.fn is ops.getfield:
+            whole: Any = parts[0]
+            return whole[op.args[1]]
+        fn = op_of(op.fn)
+        parts = [None if nothing_flows(fn, i) else part for i, part in enumerate(parts)]
+        if _all_constant(parts) or not (fn.differentiable and carries(fn, op.val, op.kwargs)):
+            return None
+        return self._of_call(fn, op, list(map(value_of, op.args)), parts)
+
+    def of_op(self, fn: Op, *given: Series) -> Any:
+        """Return the series of what an op makes of series."""
+        args = [part.terms[0] for part in given]
+        return self._of_call(
+            fn,
+            Call(fn, tuple(args), None, fn(*args)),
+            args,
+            [None if part.rule is None and len(part.terms) < 2 else part for part in given],
+        )
+
+    def of_program(self, f: _Program | _Tangent, series: list[Series]) -> tuple[Any, Structure | None]:
+        """Return the series of what a function makes of some, recorded at their first terms; of a nest those of its parts, and how it is nested.
+
+        It is None where nothing flows, or the function does not know.
+        """
+        tape = unroll(record(f, tuple([part.terms[0] for part in series]), {}, DEFAULT, grad=True, replays=False))
+        self._count(tape, f.call.fn.__name__)
+        at: dict[Operation, Any] = dict(zip(tape.inputs[len(tape.inputs) - len(series) :], series))
+        for op in tape.ops:
+            found = self.of(op, at)
+            if found is not None:
+                at[op] = found
+        result: Any = tape.result
+        if type(result) is not Call or result.fn is not ops.pack:
+            return at.get(result, _constant(result.val)), None
+        parts = [at.get(part) if isinstance(part, Operation) else None for part in result.args]
+        return [
+            _constant(value_of(arg)) if part is None else part for part, arg in zip(parts, result.args)
+        ], result.kwargs["into"]
+
+    def begin(self, op: Operation) -> None:
+        """Count what is recorded for an operation of the program."""
+        self.recorded, self.bytes = 0, 0
+        self.room = LARGER * max(8, *[used.spec.nbytes for used in (op, *operands(op))])
+
+    def _count(self, tape: Tape, what: str) -> None:
+        """Take in what was recorded; raise MissingRule where that grows with each order, as it does of an op whose tangent is of ever larger ones."""
+        self.recorded += len(tape.ops)
+        self.bytes += sum(op.spec.nbytes for op in tape.ops)
+        if self.recorded > LONGER or self.bytes > self.room:
+            raise MissingRule(
+                f"{what} has no power series of its own, and its tangents of tangents are too many for order {self.order}",
+                None,
+                "a lower order, or a program in other functions",
+            )
+
+    def _of_call(self, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> Any:
+        key = (fn, tuple([_key(x) if part is None else id(part) for part, x in zip(parts, args)]), repr(op.kwargs))
+        if key not in self.known:
+            call = Expanded(self, fn, op, args, parts)
+            self.known[key] = call.series(), call  # which keeps alive what the key names
+        return self.known[key][0]
+
+
+def _all_constant(parts: Iterable[Any]) -> bool:
+    return all(part is None for part in parts)
+
+
+def _key(x: Any) -> Any:
+    return (type(x), x) if literal(x) else id(x)
+
+
+class Expanded:
+    """A call of an op on series: `parts` are those of its arguments, None for what is constant."""
+
+    def __init__(self, expansion: Expansion, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> None:
+        self.expansion, self.fn, self.op, self.args, self.parts, self.kwargs, self.y = (
+            expansion,
+            fn,
+            op,
+            args,
+            parts,
+            op.kwargs,
+            op.val,
+        )
+
+    def series(self) -> Any:
+        """Return the series of its value, a nest of them where that is one."""
+        fn, parts = self.fn, self.parts
+        if not all(part is None or isinstance(part, Series) for part in parts):
+            raise MissingRule(
+                f"{fn.__name__} takes a nest of numbers, and has no power series",
+                self.op.where,
+                "pass it arrays and numbers",
+            )
+        if fn in ARITHMETIC and not self.kwargs:
+            return ARITHMETIC[fn](self, *[Series([x]) if part is None else part for x, part in zip(self.args, parts)])
+        active = [i for i, part in enumerate(parts) if part is not None]
+        if fn.linear == EACH:
+            return Series([self.y], lambda k: self._product(active, k, self.args))
+        if fn.linear is True or fn in MOVES or (isinstance(fn.linear, tuple) and set(active) <= set(fn.linear)):
+            return Series([self.y], self._linear)
+        if fn in WRITTEN and (made := self._written_out(active)) is not None:
+            return Series([self.y], made.__getitem__)
+        if fn is ops.sinc and self.expansion.order > 1 and bool(plain(ops.any(ops.equal(self.args[0], 0)))):
+            raise MissingRule(
+                "the derivative of sinc is a quotient, which is not defined at 0",
+                self.op.where,
+                "order=1, or another point",
+            )
+        return self._by_tangent()
+
+    def _linear(self, k: int) -> Any:
+        return tangent(
+            self.fn, self.y, self.args, self.kwargs, [None if part is None else part[k] for part in self.parts]
+        )
+
+    def _product(self, active: list[int], k: int, args: list[Any]) -> Any:
+        """Return the sum of what the op makes of all terms whose places add up to k."""
+        i, rest = active[0], active[1:]
+        series: Series = self.parts[i]
+        found = []
+        for j in range(k + 1) if rest else (k,):
+            if series[j] is not None:
+                made = [*args[:i], series[j], *args[i + 1 :]]
+                found.append(self._product(rest, k - j, made) if rest else self.fn(*made, **self.kwargs))
+        return _sum(found)
+
+    def _written_out(self, active: list[int]) -> Any:
+        """Return the series of what the op is in simpler ops, None where it is not."""
+        return self.expansion.of_program(_Program(self, active), [self.parts[i] for i in active])[0]
+
+    def _by_tangent(self) -> Any:
+        """Return the series whose derivative is the op's tangent, which is made of that series itself."""
+        leaves: list[Any] = []
+        self.nest = flatten(self.y, "", leaves, [], shared=False)
+        made: list[Series] = []
+        rates: list[Any] = []
+
+        def rule(n: int) -> Callable[[int], Any]:
+            def term(k: int) -> Any:
+                if not rates:
+                    rates.extend(self._rates(made))
+                rate = None if rates[n] is None else rates[n][k - 1]
+                return None if rate is None else rate / k
+
+            return term
+
+        made += [Series([leaf], rule(n)) for n, leaf in enumerate(leaves)]
+        return made[0] if self.nest.is_leaf else self.nest.mirror(made)
+
+    def _rates(self, made: list[Series]) -> list[Any]:
+        """Record the tangent at the first terms; return for each part of the value the series of its derivative."""
+        active = [i for i, part in enumerate(self.parts) if part is not None]
+        parts, into = self.expansion.of_program(
+            _Tangent(self, active), [*made, *[self.parts[i] for i in active], *[self.parts[i].rate for i in active]]
+        )
+        return [parts] if self.nest.is_leaf else self.nest.unmirror(None if into is None else into.mirror(parts))
+
+
+def _constant(x: Any) -> Series | None:
+    return None if x is None or x is NotImplemented or isinstance(x, Absorbing) else Series([x])
+
+
+class _Program:
+    """An op in simpler ones, as a function of the arguments that are no constants."""
+
+    def __init__(self, call: Expanded, active: list[int]) -> None:
+        self.call, self.active = call, active
+
+    def __call__(self, *xs: Any) -> Any:
+        call, args = self.call, list(self.call.args)
+        for i, x in zip(self.active, xs):
+            args[i] = x
+        return WRITTEN[call.fn](call.y, *args, **call.kwargs)
+
+
+class _Tangent:
+    """The tangent of a call as a function of its value, of the arguments that are no constants, and of their tangents."""
+
+    def __init__(self, call: Expanded, active: list[int]) -> None:
+        self.call, self.active = call, active
+
+    def __call__(self, *values: Any) -> Any:
+        call, n = self.call, len(self.active)
+        ys, xs, ts = (
+            values[: len(values) - 2 * n],
+            values[len(values) - 2 * n : len(values) - n],
+            values[len(values) - n :],
+        )
+        args, tangents = list(call.args), [None] * len(call.args)
+        for i, x, t in zip(self.active, xs, ts):
+            args[i], tangents[i] = x, t
+        return tangent(call.fn, ys[0] if call.nest.is_leaf else call.nest.build(list(ys)), args, call.kwargs, tangents)
+
+
+# -- arithmetic
+
+
+def _added(call: Expanded, a: Series, b: Series) -> Series:
+    return Series([call.y], lambda k: _sum([a[k], b[k]]))
+
+
+def _subtracted(call: Expanded, a: Series, b: Series) -> Series:
+    return Series([call.y], lambda k: _sum([a[k], None if b[k] is None else -b[k]]))
+
+
+def _cauchy(a: Series, b: Series, js: range, k: int) -> Any:
+    """Return the sum of a[j] b[k - j]."""
+    return _sum(a[j] * b[k - j] for j in js if a[j] is not None and b[k - j] is not None)
+
+
+def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
+    return Series([call.y], lambda k: _cauchy(a, b, range(k + 1), k))
+
+
+def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Series:
+    def rule(k: int) -> Any:  # of y b = a
+        known = _cauchy(y, b, range(k), k)
+        left = _sum([a[k], None if known is None else -known])
+        return None if left is None else by(left, b[0])
+
+    y = Series([call.y], rule)
+    return y
+
+
+def _raised(call: Expanded, x: Series, p: Series) -> Series:
+    """Return a power: of a whole exponent products, of another constant one the series that solves x y' = p y x'."""
+    apply = call.expansion.of_op
+    if call.parts[1] is not None:
+        made: Series = apply(ops.exp, apply(ops.multiply, p, apply(ops.log, x)))
+        return Series([call.y], made.__getitem__)
+    exponent = plain(call.args[1])
+    if literal(exponent) and abs(exponent) < WHOLE and exponent == (whole := int(exponent.real)):
+        power = _product_of(call, x, abs(whole))
+        made = power if whole >= 0 else apply(ops.divide, Series([1.0]), power)
+        return Series([call.y], made.__getitem__)
+
+    def rule(k: int) -> Any:
+        found = _sum(
+            (j * p[0] - (k - j)) * x[j] * y[k - j] for j in range(1, k + 1) if x[j] is not None and y[k - j] is not None
+        )
+        return None if found is None else found / (k * x[0])
+
+    y = Series([call.y], rule)
+    return y
+
+
+def _product_of(call: Expanded, x: Series, n: int) -> Series:
+    """Return a product of n equal factors."""
+    if n < 2:
+        return x if n else Series([1.0])
+    half = _product_of(call, x, n // 2)
+    even: Series = call.expansion.of_op(ops.multiply, half, half)
+    return call.expansion.of_op(ops.multiply, even, x) if n % 2 else even  # type: ignore[no-any-return]
+
+
+ARITHMETIC: dict[Op, Callable[..., Series]] = {
+    ops.add: _added,
+    ops.subtract: _subtracted,
+    ops.multiply: _multiplied,
+    ops.divide: _divided,
+    ops.pow: _raised,
+    ops.float_power: _raised,
+    ops.negative: lambda call, x: Series([call.y], lambda k: None if x[k] is None else -x[k]),
+    ops.positive: lambda call, x: Series([call.y], x.__getitem__),
+    ops.ratio: lambda call, a, b: _divided(call, a, b, ops.ratio),  # of which 0 / 0 is 0
+    ops.square: lambda call, x: _multiplied(call, x, x),
+    ops.reciprocal: lambda call, x: _divided(call, Series([1.0]), x),
+}
+"""Ops with a recurrence of their own: by the tangent, whose arithmetic they are, their series would be of ever new calls."""
+MOVES = frozenset([ops.pad, ops.scatter])  # linear in what has a tangent, whatever that is
+WHOLE = 1 << 10
+LONGER, LARGER = 1 << 14, 1 << 17  # how many operations may be recorded for one, and how many times as many bytes
