@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import Lazy
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
@@ -129,7 +129,12 @@ def pattern_of(tape: Tape) -> Any:
         sweep.known[x.id] = _at(np.arange(n), np.arange(start, start + n), (n, columns))
         start += n
     leaves: list[Any] = []
-    structure = flatten(tape.result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+    value = tape.result.val  # type: ignore[union-attr]
+    structure = flatten(value, "", leaves, [], shared=False)
+    if not any(map(has_gradient, leaves)):
+        raise ArgumentError(
+            f"the function returns {brief(value)}, which has no derivative", None, "return a number or an array"
+        )
     found = sweep.run()
     parts = (
         [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)

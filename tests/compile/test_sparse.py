@@ -125,6 +125,19 @@ def test_a_global_that_changes_is_seen() -> None:
         np.testing.assert_allclose(sparse(x).toarray(), tg.jacobian(f)(x), 1e-12)
 
 
+MATRIX = np.eye(4)
+
+
+def test_a_global_matrix_that_is_written_to_is_seen() -> None:
+    def f(x: Any) -> Any:
+        return np.sin(MATRIX @ x)
+    sparse = tg.sparse_jacobian(f)
+    for k in range(12):
+        MATRIX[0, 3] = k // 6
+        x = RNG.random(4)
+        np.testing.assert_allclose(sparse(x).toarray(), tg.jacobian(f)(x), 1e-12)
+
+
 def test_other_shapes_dtypes_and_keywords() -> None:
     sparse = tg.sparse_jacobian(brusselator)
     for _ in range(3):

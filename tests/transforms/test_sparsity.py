@@ -145,6 +145,8 @@ def test_a_long_filling_and_a_rolled_tape() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(tg.ArgumentError, match="an argument is complex"):
         tg.jacobian_sparsity(lambda z: z * z, np.ones(2) + 1j)
+    with pytest.raises(tg.ArgumentError, match="has no derivative"):
+        tg.jacobian_sparsity(lambda x: "a", np.ones(2))
     with pytest.raises(tg.ArgumentError, match="it is not sparse"):
         tg.jacobian_sparsity(lambda x: x - x.mean(), np.ones(20_000))
 
