@@ -30,7 +30,7 @@ from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
 from tapegrad.optimise.pipeline import optimise
 from tapegrad.optimise.roll import roll
 from tapegrad.replay import inspect
-from tapegrad.rules.user import primitive, rrule
+from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.store.read import load
 from tapegrad.tape.check import check
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
@@ -57,7 +57,7 @@ __all__ = [
     "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError",
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
-    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwardtape", "from_fx", "frontends",
+    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacobian", "jacobian_sparsity", "jvp", "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",

@@ -167,8 +167,18 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 
 
 _solved = tensors.matrix_function("linalg.solve")
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, batch=solve_members, torch=_solve_tensors)
-inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
+def _solve_tangent(ts: Any, y: Any, a: Any, b: Any) -> Any:
+    da, db = ts
+    if da is None:
+        return solve(a, db)
+    if len(shape_of(b)) > 1 or len(shape_of(a)) == 2:
+        return solve(a, -(da @ y) if db is None else db - da @ y)
+    moved = (da @ y[..., None])[..., 0]  # a vector, for each matrix of a stack
+    return solve(a, (-moved if db is None else db - moved)[..., None])[..., 0]
+
+
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members, torch=_solve_tensors)
+inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True, push=lambda ts, y, _x: -(y @ ts[0] @ y),
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"))
 pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, batch=batching.stacked(2), torch=_pinv_tensor)
 
@@ -289,8 +299,16 @@ def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
     return qr_pullback
 
 
+def _cholesky_tangent(ts: Any, y: Any, _x: Any, upper: bool = False) -> Any:
+    # dL = L Φ(L⁻¹ dA L⁻ᴴ): Murray, as in ops.triangular
+    half = tril(halved(adjoint(ts[0]) if upper else ts[0]))
+    factor, inverse = (adjoint(y), adjoint(inv(y))) if upper else (y, inv(y))
+    dy = factor @ tril(halved(inverse @ (half + adjoint(half)) @ adjoint(inverse)))
+    return adjoint(dy) if upper else dy
+
+
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
-                  raises=True, batch=batching.stacked(2), torch=lambda x, upper=False: _cholesky(x, upper=upper))
+                  raises=True, push=_cholesky_tangent, batch=batching.stacked(2), torch=lambda x, upper=False: _cholesky(x, upper=upper))
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
 qr = define("qr", np.linalg.qr, vjp=_qr_vjp,

@@ -80,7 +80,8 @@ class Op:
     torch's own autograd: nothing looks into it.
     For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
     `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate. What a linear op
-    returns that `moves` are numbers of its arguments as they are, or 0, and so it is of a `view` op.
+    returns that `moves` are numbers of its arguments as they are, or 0, and so it is of a `view` op. Where that is faster than its pullback
+    transposed, `push` is a tangent of its own: `(tangents, y, *args, **kwargs) -> tangent`.
     `batch` is the rule for a batch of calls (see batching), False for one call each; ufuncs and pointwise ops need none.
     """
 
@@ -88,13 +89,17 @@ class Op:
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
                  direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False, batch: Any = None) -> None:
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False, push: Partial | None = None,
+                 batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         self.torch: Any = named(torch) if isinstance(torch, str) else torch
         self.partials, self.spec, self.batch = partials, spec, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
+        self.push = push
+        self.fr: Callable[..., Any] | None = None  # a user's forward rule: the value, and a function from tangents to that of the value
+        self.fr_where: Location | None = None
         self.differentiable = differentiable
         self.scalar = scalar
         self.nested = nested

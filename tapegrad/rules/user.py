@@ -1,11 +1,11 @@
-"""What users call: primitive, and rrule."""
+"""What users call: primitive, rrule and frule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from tapegrad.errors import DuplicateRule
+from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.rules.op import Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
@@ -83,5 +83,47 @@ def rrule(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
             set_meaning(fn, op)
         op.rr = followed(op, reading(rule, f"the rule of {op.__name__}"))
         op.rr_where, op.differentiable, op.loose, op.lends = here, True, False, True
+        return rule
+    return decorate
+
+
+@overload
+def frule(fn: Any) -> Callable[[F], F]: ...
+@overload
+def frule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+def frule(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register a forward rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pushforward).
+
+    The rule takes fn's arguments and returns its value and a pushforward; that takes a tangent for each positional argument, None for one that
+    has none, and returns the tangent of the value. Without one, tangents are made of the reverse rule, which must be traceable.
+    Raises DuplicateRule, naming both places, if `fn` has a forward rule, or needs none.
+
+    >>> import tapegrad as tg
+    >>> @tg.primitive
+    ... def cube(x):
+    ...     return x * x * x
+    >>> @tg.frule(cube)
+    ... def _(x):
+    ...     return cube(x), lambda dx: 3 * x * x * dx
+    >>> tg.jvp(cube, (2.0,), (1.0,))
+    (8.0, 12.0)
+    """
+    if args or kwargs:
+        op = op_of(fn)
+        if op.fr is None:
+            raise MissingRule(f"{op.__name__} has no forward rule", None, f"@tg.frule({op.__name__})")
+        return op.fr(*args, **kwargs)
+
+    def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
+        op, here = op_of(fn), user_location_of_definition()
+        if op.fr is not None or op.pointwise or op.linear:
+            raise DuplicateRule(f"{op.__name__} has a tangent already, at {op.fr_where or REGISTERED.get(op.__name__)}", here, "keep one of the two")
+        if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
+            if known is not None:
+                raise DuplicateRule(f"{op.__name__} is a program in other functions, which have tangents", here,
+                                    "a function of your own that calls it")
+            REGISTERED.setdefault(fn, here)
+            set_meaning(fn, op)
+        op.fr, op.fr_where, op.differentiable, op.loose = reading(rule, f"the forward rule of {op.__name__}"), here, True, False
         return rule
     return decorate

@@ -1,8 +1,8 @@
 """The tangent of one call, from those of its arguments.
 
-By the derivative, where an op's rule multiplies by it; by the op itself, where it is linear; else by its pullback, transposed. A partial
-multiplies by the conjugate of a derivative: of a real one it is its own transpose, and of a complex one the conjugate of what it makes of the
-conjugate.
+By its forward rule, if it has one; by the derivative, where an op's rule multiplies by it; by the op itself, where it is linear; else by its
+pullback, transposed. A partial multiplies by the conjugate of a derivative: of a real one it is its own transpose, and of a complex one the
+conjugate of what it makes of the conjugate.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ def carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
 
 def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list[Any], pullback: Any) -> Iterator[Any]:
     rest: list[Any] = list(ts)
+    if op.fr is not None or op.push is not None:
+        yield _by_rule(op, y, args, kwargs, ts)
+        return
     if op.pointwise:
         for i, t in enumerate(ts):
             if t is not None and (is_complex(y) or not is_complex(args[i])):
@@ -60,6 +63,15 @@ def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list
         yield from _by_itself(op, args, kwargs, ts, rest)
     if any(t is not None for t in rest):
         yield _by_pullback(op, op.pullback(y, tuple(args), kwargs) if pullback is None else pullback, y, rest)
+
+
+def _by_rule(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents) -> Any:
+    """Return what the forward rule of a user, or of the op's own, makes of the tangents."""
+    tensors = holds_tensor((*ts, *args))
+    if tensors:
+        ts, y, args, kwargs = [None if t is None else wrap(t) for t in ts], wrap(y), wrap(tuple(args)), wrap(kwargs)
+    found = op.fr(*args, **kwargs)[1](*ts) if op.fr is not None else op.push(ts, y, *args, **kwargs)  # type: ignore[misc]
+    return unwrap(found) if tensors else found
 
 
 def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:

@@ -37,6 +37,7 @@ def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None)
     as `x` is, and of ones where it is None. What `f` captured is constant. It may be traced, and so differentiated, batched and compiled.
     Raises ArgumentError for another order, and for a direction that does not fit; MissingRule where an op has no derivative.
 
+    >>> import numpy as np
     >>> taylor(np.exp, 0.0, 3)
     [np.float64(1.0), np.float64(1.0), np.float64(0.5), np.float64(0.16666666666666666)]
     >>> taylor(lambda x: x[0] * x[1] ** 2, np.array([1.0, 2.0]), 3, direction=np.array([0.0, 1.0]))

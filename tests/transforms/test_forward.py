@@ -510,3 +510,60 @@ def test_autograd_jvp_of_a_nested_program() -> None:
     def f(x: Any, y: Any) -> Any:
         return {"product": np.outer(x, y), "norms": (np.linalg.norm(x), np.linalg.norm(y))}
     agrees(f, (X, V))
+
+
+def test_a_forward_rule_of_the_users() -> None:
+    @tg.primitive
+    def g(x: Any, y: Any) -> Any:
+        return x * x * y
+
+    @tg.frule(g)
+    def _(x: Any, y: Any) -> Any:
+        def g_pushforward(dx: Any, dy: Any) -> Any:
+            return (0.0 if dx is None else 2 * x * y * dx) + (0.0 if dy is None else x * x * dy)
+        return g(x, y), g_pushforward
+
+    assert tg.jvp(g, (2.0, 3.0), (1.0, None)) == (12.0, 12.0)
+    assert tg.jvp(g, (2.0, 3.0), (1.0, 1.0)) == (12.0, 16.0)
+    assert tg.jvp(lambda x: tg.jvp(lambda x: g(x, x), (x,), (1.0,))[1], (3.0,), (1.0,)) == (27.0, 18.0)
+    value, push = tg.frule(g, 2.0, 3.0)
+    assert (value, push(1.0, None)) == (12.0, 12.0)
+    x = np.array([1.0, 2.0])
+    np.testing.assert_allclose(tg.jacobian(lambda x: g(x, x), mode="forward")(x), np.diag(3 * x * x))
+    np.testing.assert_allclose(tg.vmap(lambda x: tg.jvp(lambda x: g(x, 2.0), (x,), (1.0,))[1])(x), 4 * x)
+    assert tg.jvp(lambda x: g(x, x), (torch.tensor(x),), (torch.ones(2, dtype=torch.float64),))[1].tolist() == [3.0, 12.0]
+    fast = tg.compile(lambda x: tg.jvp(lambda x: g(x, x), (x,), (np.ones(2),))[1], warmup=1)
+    for _ in range(3):
+        assert fast(x).tolist() == [3.0, 12.0]
+    with pytest.raises(tg.MissingRule):
+        tg.grad(g, 2.0, 3.0)
+    for taken in (g, tg.ops.sin, tg.ops.sum, np.var):
+        with pytest.raises(tg.DuplicateRule):
+            tg.frule(taken)(lambda *args: None)
+    with pytest.raises(tg.MissingRule, match="no forward rule"):
+        tg.frule(tg.ops.sin, 1.0)
+
+
+def test_a_forward_rule_may_write_to_nothing() -> None:
+    @tg.primitive
+    def g(x: Any) -> Any:
+        return 2 * x
+
+    @tg.frule(g)
+    def _(x: Any) -> Any:
+        x[0] = 0
+        return g(x), lambda dx: 2 * dx
+    with pytest.raises(tg.MutationError):
+        tg.jvp(g, (np.ones(2),), (np.ones(2),))
+
+
+@pytest.mark.parametrize("shapes", [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (3,)), ((2, 3, 3), (2, 3, 2)), ((3, 3), (2, 3, 2)), ((2, 3, 3), (3, 2))])
+def test_solving_a_system_along_either_side(shapes: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b, da, db = (rng.normal(size=shape) for shape in (*shapes, *shapes))
+    a += 3 * np.eye(3)
+    for along in ((da, None), (None, db), (da, db)):
+        there, back = (np.linalg.solve(*[x if d is None else x + step * d for x, d in zip((a, b), along)]) for step in (1e-6, -1e-6))
+        np.testing.assert_allclose(tg.jvp(np.linalg.solve, (a, b), along)[1], (there - back) / 2e-6, 1e-6, 1e-7)
+        tensors = tg.jvp(np.linalg.solve, (torch.tensor(a), torch.tensor(b)), [None if d is None else torch.tensor(d) for d in along])[1]
+        np.testing.assert_allclose(tensors, (there - back) / 2e-6, 1e-6, 1e-7)
