@@ -280,12 +280,6 @@ class Expanded:
             return Series([self.y], self._linear)
         if fn in WRITTEN and (made := self._written_out(active)) is not None:
             return Series([self.y], made.__getitem__)
-        if fn is ops.sinc and self.expansion.order > 1 and bool(plain(ops.any(ops.equal(self.args[0], 0)))):
-            raise MissingRule(
-                "the derivative of sinc is a quotient, which is not defined at 0",
-                self.op.where,
-                "order=1, or another point",
-            )
         return self._by_tangent()
 
     def _linear(self, k: int) -> Any:
@@ -317,6 +311,16 @@ class Expanded:
 
         def rule(n: int) -> Callable[[int], Any]:
             def term(k: int) -> Any:
+                if (
+                    k > MASKED.get(self.fn, k)
+                    and self.parts[0] is not None
+                    and bool(plain(ops.any(ops.equal(self.args[0], 0))))
+                ):
+                    raise MissingRule(
+                        f"the derivative of {self.fn.__name__} is a quotient, and of its own derivatives at 0 nobody tells",
+                        self.op.where,
+                        f"order={MASKED[self.fn]}, or another point",
+                    )
                 if not rates:
                     rates.extend(self._rates(made))
                 rate = None if rates[n] is None else rates[n][k - 1]
@@ -450,3 +454,5 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
 MOVES = frozenset([ops.pad, ops.scatter])  # linear in what has a tangent, whatever that is
 WHOLE = 1 << 10
 LONGER, LARGER = 1 << 14, 1 << 17  # how many operations may be recorded for one, and how many times as many bytes
+MASKED = {ops.sinc: 1, ops.j1: 2, ops.i1: 2, ops.i1e: 1, ops.xlogy: 1, ops.xlog1py: 1}
+"""Ops whose derivative is masked where the first argument is 0, and the last coefficient that is right there."""

@@ -192,8 +192,13 @@ def test_what_is_refused() -> None:
             tg.taylor(np.sin, 1.0, order)  # type: ignore[arg-type]
     with pytest.raises(tg.ArgumentError, match="has shape"):
         tg.taylor(np.sin, np.ones(2), 2, np.ones(3))
-    with pytest.raises(tg.MissingRule, match="sinc"):
-        tg.taylor(np.sinc, np.array([0.5, 0.0]), 2)
+    special = pytest.importorskip("scipy.special")
+    for f, order in ((np.sinc, 2), (special.j1, 3), (lambda x: special.j0(x) * x, 5), (lambda x: special.xlogy(x, x + 1), 2)):
+        assert len(tg.taylor(f, np.array([0.5, 0.0]), 1)) == 2
+        with pytest.raises(tg.MissingRule, match="is a quotient"):
+            tg.taylor(f, np.array([0.5, 0.0]), order)
+    expected = mpmath.taylor(lambda x: mpmath.besselj(1, x), 0, 2)
+    np.testing.assert_allclose(tg.taylor(special.j1, 0.0, 2), [float(c) for c in expected], 1e-12, 1e-12)
     with pytest.raises(tg.MissingRule, match="g"):
         @tg.primitive
         def g(x: Any) -> Any:
