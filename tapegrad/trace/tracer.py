@@ -95,7 +95,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tables = outside_arrays.is_known(f)
 
     def run(witness: Any, tables: bool = True) -> Tape:
-        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables)
+        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done)
     try:
         try:
             return run(observer, tables)
@@ -112,7 +112,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
-            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool) -> Tape:
+            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool,
+            done: Callable[..., None] | None) -> Tape:
     """Run the program once; with `tables`, the arrays that it reads by name are traced."""
     register_imported()
     walks: list[Walk] = []
