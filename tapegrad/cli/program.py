@@ -192,7 +192,7 @@ def look_up(what: str, nothing: str) -> Any:
     except ModuleNotFoundError as err:
         if err.name and (name == err.name or name.startswith(f"{err.name}.")):
             hint = f"; of a file it is {name[:-3]}:{path}" if name.endswith(".py") else ""
-            raise Failure(f"there is no module {name!r}, neither installed nor in the current directory{hint}") from None
+            raise Failure(f"there is no module {name!r}, installed or in the current directory{hint}") from None
         raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
     except Exception as err:
         raise Failure(f"{name} cannot be imported: {one_line(err)}") from err

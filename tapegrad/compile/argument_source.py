@@ -108,7 +108,8 @@ class Unpacked:
         """Make a captured number or array a keyword argument, with the value it had."""
         if isinstance(child, Leaf):
             name, val = self.leaves[child.index], self.tape.inputs[child.index + 1].val
-            self.captures.append(f"{name}={repr(val) if type(val) in (int, float) and val == val and abs(val) != math.inf else self.name(val)}")
+            literal = type(val) in (int, float) and math.isfinite(val)
+            self.captures.append(f"{name}={repr(val) if literal else self.name(val)}")
             self.leaf(child.index, name)
         elif child.leafy:
             raise _Intricate

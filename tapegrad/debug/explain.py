@@ -181,7 +181,8 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
         yield from [other] if other is not None else []
 
 
-MASKED = "The result does not use it, but the reverse sweep goes through it all the same, with a cotangent of 0: 0 * {kind} is nan."
+MASKED = ("The result does not use it, but the reverse sweep goes through it all the same, with a cotangent of 0: "
+          "0 * {kind} is nan.")
 HARMLESS = "Neither the result nor the gradient shows it."
 
 

@@ -176,7 +176,8 @@ def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: f
     count = f" in {wrong.sum()} of {x.size} elements, first at [{', '.join(map(str, index))}]" if x.ndim else ""
     what = kind if kind == "nan" else f"{x[index]:.4g}" + (f" (above {figure(limit)})" if kind == "large" else "")
     if isinstance(op, (Input, Constant)):
-        return f"{'the input ' + (op.label or op.name) if isinstance(op, Input) else f'the constant `{op!r}`'} holds {what}{count}.", False
+        holder = f"the input {op.label or op.name}" if isinstance(op, Input) else f"the constant `{op!r}`"
+        return f"{holder} holds {what}{count}.", False
     if rr is not None and pulled is not None and triple_of(pulled.op) is rr:
         dy = element(pulled.given[0], index, x.shape)
         parts = [f"dy={dy}", *operands_at(pulled.fn, index, x.shape)]

@@ -125,7 +125,8 @@ def result_type(*args: Any) -> Any:
     """Return the dtype that NumPy's promotion gives numbers, arrays and tensors, as torch's.
 
     >>> import torch
-    >>> result_type(torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.float32)), result_type(torch.tensor([1]), 0.5)
+    >>> one, three = torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.float32)
+    >>> result_type(one, three), result_type(torch.tensor([1]), 0.5)
     (torch.float64, torch.float64)
     """
     return _promoted(tuple(map(kind_of, args)))

@@ -410,7 +410,8 @@ def _described(x: Any) -> str:
 
 
 _TRANSIENT = (Pullback, JointPullback, Cotangents, Scatter, Accumulator)  # computed again by every replay
-_ADVICE = "pass what the program computes with as numbers and arrays, and functions that have a name, which tg.load(path, primitives={...}) is given"
+_ADVICE = ("pass what the program computes with as numbers and arrays, and functions that have a name, which "
+           "tg.load(path, primitives={...}) is given")
 
 _WRITE: dict[Any, Callable[[Writer, Any], Any]] = {
     int: Writer.integer,

@@ -158,7 +158,8 @@ def difference(recorded: Module, given: Module) -> str:
             return f"{given.label}.{key[1] if type(key) is tuple else key} was {was!r}, and is {now!r}"
     for (_, name), was, now in zip(given.names, recorded.children, given.children):
         if isinstance(was, Leaf) and isinstance(now, Leaf) and was.leafy != now.leafy:
-            return f"{given.label}.{name} was {'trained' if was.leafy else 'held constant'}, and is {'trained' if now.leafy else 'held constant'}"
+            before, after = ("trained" if each.leafy else "held constant" for each in (was, now))
+            return f"{given.label}.{name} was {before}, and is {after}"
     return ""
 
 

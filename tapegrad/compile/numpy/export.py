@@ -68,7 +68,8 @@ def _misses(source: Source) -> list[str]:
     if source.guards:
         lines += ["    guards = [", *(f"        {_told(guard)!r}," for guard in source.guards), "    ]",
                   "    if number >= 0:",
-                  '        return ValueError(f"this program was recorded where {guards[number]}; here it might take another path")']
+                  '        return ValueError(f"this program was recorded where {guards[number]}; '
+                  'here it might take another path")']
     return [*lines, '    return ValueError("this program was recorded for arguments of other types, dtypes or shapes")']
 
 

@@ -119,7 +119,8 @@ class Vendor:
             raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a module")
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
-            return f"np.{value.dtype.name}({(value.item() if finite and value.dtype.kind != 'c' else str(value.item()))!r})"
+            number = value.item() if finite and value.dtype.kind != "c" else str(value.item())
+            return f"np.{value.dtype.name}({number!r})"
         if value.ndim > 1 and layout_of(value) == "F":
             return f"{self.array(value.T)}.T"
         if value.size <= _SHORT and finite and value.size:
@@ -145,7 +146,8 @@ class Vendor:
                     raise ArgumentError(f"{fn.__qualname__} has no source of its own: it captured {key}")
                 given.append(written)
             inner = f"    return {text}" if is_lambda else textwrap.indent(text, "    ") + f"\n    return {fn.__name__}"
-            self.definitions[name] = f"def _make_{name}({', '.join(cells)}):\n{inner}\n\n\n{name} = _make_{name}({', '.join(given)})"
+            made = f"{name} = _make_{name}({', '.join(given)})"
+            self.definitions[name] = f"def _make_{name}({', '.join(cells)}):\n{inner}\n\n\n{made}"
         elif is_lambda:
             self.definitions[name] = f"{name} = {text}"
         else:

@@ -214,7 +214,7 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
         x, y = op.args[0].spec, op.spec
         alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
-            and x.layout == y.layout  # else what is a view of the result, by which it is written to later, may be a copy
+            and x.layout == y.layout  # else what is a view of the result, written to later, may be a copy
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
         if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
             plan.in_place.add(op)

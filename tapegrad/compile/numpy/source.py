@@ -347,7 +347,8 @@ class Writer(Texts):
             return self.finished(dx)
         if of.is_memory:
             dtype = f", {self.text(of.dtype)}" if of.kind in "fc" else ""
-            return f"{self.names.bind(np.array)}({self.names.bind(np.broadcast_to)}({self.bare(dx)}, {self.text(of.shape)}){dtype})"
+            array, broadcast = self.names.bind(np.array), self.names.bind(np.broadcast_to)
+            return f"{array}({broadcast}({self.bare(dx)}, {self.text(of.shape)}){dtype})"
         if of.type in (float, int, complex):
             return f"{'complex' if of.type is complex else 'float'}({self.bare(dx)})"
         if of.is_scalar:

@@ -28,7 +28,8 @@ class Entered(Unpacked):
         self.asked = [] if layouts is None else layouts.numbers
         super().__init__(tape, leaves, name, miss)
         if layouts is not None and self.asked:
-            self.check(f"not {name(layouts.hold, 'lie_as_recorded')}({', '.join(f'given_{number}' for number in self.asked)})")
+            given = ", ".join(f"given_{number}" for number in self.asked)
+            self.check(f"not {name(layouts.hold, 'lie_as_recorded')}({given})")
 
     def leaf(self, number: int, name: str) -> None:
         """Check a number's type; of a tensor its dtype, shape and device, and make one of anything else that may be one."""

@@ -105,7 +105,7 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
         raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
                             f"{type(err).__name__}: {err}", None,
                             'if it is written with NumPy, call it once with arrays, or compile its tape: '
-                            'tg.compile(tg.gradtape(f, *arrays), backend="torch"); what is compiled takes tensors') from err
+                            'tg.compile(tg.gradtape(f, *arrays), backend="torch"), which takes tensors') from err
 
 
 BACKENDS["torch"] = Torch

@@ -26,9 +26,12 @@ register(sp.psi, ops.digamma)
 register(sp.round, ops.rint)
 
 _OF_COUNTS = """
-    bernoulli euler stirling2 chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt sh_chebyu sh_legendre
-    roots_chebyc roots_chebys roots_chebyt roots_chebyu roots_hermite roots_hermitenorm roots_laguerre roots_legendre roots_sh_chebyt
-    roots_sh_chebyu roots_sh_legendre c_roots h_roots he_roots l_roots p_roots ps_roots s_roots t_roots ts_roots u_roots us_roots"""
+    bernoulli euler stirling2 chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt
+    sh_chebyu sh_legendre
+    roots_chebyc roots_chebys roots_chebyt roots_chebyu roots_hermite roots_hermitenorm roots_laguerre roots_legendre
+    roots_sh_chebyt
+    roots_sh_chebyu roots_sh_legendre c_roots h_roots he_roots l_roots p_roots ps_roots s_roots t_roots ts_roots
+    u_roots us_roots"""
 leave(*[fn for name, fn in vars(sp).items() if name in _OF_COUNTS.split() or name.endswith("_zeros")], why="takes counts, and returns plain values")
 leave(sp.errstate, sp.geterr, sp.seterr, sp.test, sp.SpecialFunctionError, sp.SpecialFunctionWarning, why="settings and text")
 

@@ -32,11 +32,14 @@ def _steering(x: Any) -> Any:
 
 # What a tensor, or a function of torch, tells of its shape, its dtype, its device: nothing of its numbers.
 _OF_TENSORS = """
-    shape dtype device ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested is_mkldnn itemsize nbytes names
+    shape dtype device ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested
+    is_mkldnn itemsize nbytes names
     grad output_nr _version name size dim numel nelement ndimension stride storage_offset is_contiguous
-    is_floating_point is_complex is_signed is_conj is_neg is_inference element_size get_device __len__ is_same_size is_set_to data_ptr has_names
+    is_floating_point is_complex is_signed is_conj is_neg is_inference element_size get_device __len__ is_same_size
+    is_set_to data_ptr has_names
     is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
-_OF_TORCH = "is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size result_type can_cast"
+_OF_TORCH = ("is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size "
+             "result_type can_cast")
 for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
     for _fn in found(_name):
         torch_means(_name)(asked(_fn))

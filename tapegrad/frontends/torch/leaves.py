@@ -25,7 +25,8 @@ KNOWN: dict[int, dict[Operation, bool]] = {}  # by the level of the tracer, whil
 MADE: dict[int, list[Any]] = {}  # the leaves that the program has made: what they stand for changes where they are written to
 
 rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
-rebased.__doc__ = "Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not seen written."
+rebased.__doc__ = ("Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not "
+                   "seen written.")
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:

@@ -34,7 +34,8 @@ def _node(box: Box) -> str:
     label = f"{box.title}\n{box.detail}" if box.detail else box.title
     shape = " shape=oval" if box.role in ("input", "gradient", "seed") else ""
     width = f" penwidth={2.5 if box.marked or box.role == 'gradient' else 1.3}"
-    return f'  n{box.key} [label={quote(label)} tooltip={quote(box.hover)} color="{HUES.get(box.role, "#5b6270")}"{shape}{width}]'
+    hue = HUES.get(box.role, "#5b6270")
+    return f'  n{box.key} [label={quote(label)} tooltip={quote(box.hover)} color="{hue}"{shape}{width}]'
 
 
 def _edge(picture: Picture, arrow: Arrow) -> str:

@@ -56,7 +56,8 @@ def to_svg(picture: Picture) -> str:
     width = max(placed.width, 2 * MARGIN + 8.5 * len(heading), _legend(picture, 0)[1])
     height = placed.height + 22
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tapegrad" role="img" width="{width:.0f}" height="{height:.0f}" '
+        '<svg xmlns="http://www.w3.org/2000/svg" class="tapegrad" role="img" '
+        f'width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">',
         f"<title>{text(picture.title)}</title>", f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
@@ -85,11 +86,13 @@ def _arrow(picture: Picture, arrow: Arrow, route: Route) -> str:
 def _box(box: Box, at: Placed) -> str:
     classes = " ".join(filter(None, ["box", box.role, "marked" if box.marked else ""]))
     round_ = HEIGHT / 2 if box.role in ("input", "gradient", "seed") else 7
-    shape = f'x="{at.x - at.width / 2:.1f}" y="{at.top:.1f}" width="{at.width:.1f}" height="{at.height:.0f}" rx="{round_:.0f}"'
+    shape = (f'x="{at.x - at.width / 2:.1f}" y="{at.top:.1f}" width="{at.width:.1f}" height="{at.height:.0f}" '
+             f'rx="{round_:.0f}"')
     middle = at.y + (4.5 if not box.detail else -3)
     guard = f'<path class="guarded" d="M{at.x + at.width / 2 - 14:.1f} {at.top:.1f}l5-5 5 5-5 5z"/>' if box.guards else ""
     detail = f'<text class="detail" x="{at.x:.1f}" y="{at.y + 13:.1f}">{text(box.detail)}</text>' if box.detail else ""
-    return (f'<g class="{classes}" data-key="{box.key}"><title>{text(box.hover)}</title><rect class="back" {shape}/><rect class="face" {shape}/>'
+    return (f'<g class="{classes}" data-key="{box.key}"><title>{text(box.hover)}</title>'
+            f'<rect class="back" {shape}/><rect class="face" {shape}/>'
             f'<text x="{at.x:.1f}" y="{middle:.1f}">{text(box.title)}</text>{detail}{guard}</g>')
 
 
@@ -99,10 +102,12 @@ def _legend(picture: Picture, y: float) -> tuple[str, float]:
     parts, x = [], MARGIN
     for role in (role for role in LEGEND if role in roles):
         round_ = 5 if role in ("input", "gradient", "seed") else 2
-        parts.append(f'<g class="{role}"><rect class="face" x="{x:.0f}" y="{y - 9:.0f}" width="16" height="10" rx="{round_}"/>'
+        parts.append(f'<g class="{role}">'
+                     f'<rect class="face" x="{x:.0f}" y="{y - 9:.0f}" width="16" height="10" rx="{round_}"/>'
                      f'<text x="{x + 21:.0f}" y="{y:.0f}">{LEGEND[role]}</text></g>')
         x += 36 + 6.7 * len(LEGEND[role])
     if any(box.guards for box in picture.boxes.values()):
-        parts.append(f'<path class="guarded" d="M{x:.0f} {y - 4:.0f}l5-5 5 5-5 5z"/><text x="{x + 15:.0f}" y="{y:.0f}">guarded</text>')
+        parts.append(f'<path class="guarded" d="M{x:.0f} {y - 4:.0f}l5-5 5 5-5 5z"/>'
+                     f'<text x="{x + 15:.0f}" y="{y:.0f}">guarded</text>')
         x += 30 + 6.7 * 7
     return f'<g class="legend">{"".join(parts)}</g>', x + MARGIN
