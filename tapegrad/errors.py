@@ -314,14 +314,17 @@ def unknown(func: Any, name: str = "") -> UnknownFunction:
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
+FULL_TRACEBACKS = os.environ.get("TAPEGRAD_TRACEBACK") == "full"  # asked once: a program that asks is not compiled
+
+
 def fold(err: BaseException) -> None:
     """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's.
 
-    With TAPEGRAD_TRACEBACK=full in the environment all stay.
+    With TAPEGRAD_TRACEBACK=full in the environment, when tapegrad is imported, all stay.
     """
     seen: set[int] = set()
     part: BaseException | None = err
-    while part is not None and id(part) not in seen and os.environ.get("TAPEGRAD_TRACEBACK") != "full":
+    while part is not None and id(part) not in seen and not FULL_TRACEBACKS:
         seen.add(id(part))
         kept, shown, last = [], None, part.__traceback__
         while last is not None:

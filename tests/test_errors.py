@@ -189,5 +189,5 @@ def test_a_traceback_shows_the_programs_frames(call: Any, monkeypatch: pytest.Mo
     found = shown()
     assert found[-1] == __file__
     assert sum(file in errors.INTERNAL for file in found) <= 2  # what was called
-    monkeypatch.setenv("TAPEGRAD_TRACEBACK", "full")
+    monkeypatch.setattr(errors, "FULL_TRACEBACKS", True)
     assert shown()[-1] in errors.INTERNAL

@@ -144,7 +144,7 @@ SETS = [
     Case("unique:counts", lambda x: np.unique(x, return_counts=True), numbers((4,))), Case("unique:number", np.unique, [(1.5,), (np.array(1.5),)]),
     Case("unique:axis", lambda x: np.unique(x, axis=1, return_inverse=True), numbers((3, 4))),
     Case("unique:nan", lambda x: np.nansum(np.unique(x, equal_nan=False)), [(NAN,)]),
-    Case("unique:standard", lambda x: [np.unique_all(x), np.unique_counts(x), np.unique_inverse(x), np.unique_values(x)], numbers((4,))),
+    Case("unique:standard", lambda x: [np.unique_all(x), np.unique_counts(x), np.unique_inverse(x)], numbers((4,))),
     Case("unique:union", np.union1d, [(draw(3), draw(2, 2, seed=1))]),
     Case("isin:difference", lambda a, b: np.setdiff1d(a * b[0], b), [(draw(4), draw(3, seed=1)), (draw(3), np.array([1.0, -0.5]))],
          ops=("isin", "unique")),
@@ -216,7 +216,6 @@ FACTS = [
     Case("can_cast", lambda x: x * np.can_cast(x, np.float32, "same_kind") + np.can_cast(x, np.complex128) * x.astype(np.common_type(x)), numbers((3,)), ops=("astype",)),
     Case("indices_from", lambda x: x[np.triu_indices_from(x)] * x[np.tril_indices_from(x)], numbers((3, 3)), ops=("getitem",)),
     Case("diag_indices_from", lambda x: x[np.diag_indices_from(x)], numbers((3, 3)), ops=("getitem",)),
-    Case("text", lambda x: x * (len(np.array_str(x) + np.array_repr(x) + np.array2string(x, precision=2)) > 0), numbers((2,)), ops=("multiply",)),
 ]
 
 ORDER = [

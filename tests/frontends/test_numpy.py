@@ -380,3 +380,10 @@ def test_a_running_total_of_a_number_is_that_of_a_row_of_one(f: Any) -> None:
     with pytest.raises(ValueError, match="axis"):
         tg.trace(f, 2.0)
     assert tg.grad(lambda x: np.cumsum(x, 0)[0], 2.0) == (2.0, (None, 1.0))
+
+
+def test_text_goes_on_no_tape() -> None:
+    def f(x: Any) -> Any:
+        return (x * (len(np.array_str(x) + np.array_repr(x) + np.array2string(x, precision=2)) > 0)).sum()
+    value, (_, dx) = tg.grad(f, np.array([1.5, 2.0]))
+    assert value == 3.5 and dx.tolist() == [1.0, 1.0]

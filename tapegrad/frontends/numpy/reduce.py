@@ -14,8 +14,9 @@ from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.reduce import count
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
+from tapegrad.trace.views import peek
 
 # -- what the reductions share: `where=` as a mask, and the keywords that an op takes
 
@@ -23,7 +24,11 @@ from tapegrad.rules.registry import means
 def kind_of(x: Any) -> str:
     """Return the kind of an array's or number's dtype ("f", "c", "i" …); guarding that alone leaves the shapes open."""
     dtype = getattr(x, "dtype", None)
-    return (numpy_dtype(x) if dtype is None else dtype).kind  # type: ignore[no-any-return]
+    if dtype is None:
+        dtype = np.dtype(x.__class__)
+        if isinstance(x, Traced):  # a Python number, which has no attribute that would guard it
+            x._tracer.guard(peek(x), "dtype", dtype)
+    return dtype.kind  # type: ignore[no-any-return]
 
 
 def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
 from tapegrad.trace import views
-from tapegrad.trace.views import peek
 
 
 def rank(x: Any) -> int:
@@ -34,14 +33,7 @@ def rank(x: Any) -> int:
 def numpy_dtype(x: Any) -> Any:
     """Return the dtype of an array, and that of the array NumPy makes of a plain number."""
     dtype = dtype_of(x)
-    return dtype if dtype is not None else np.dtype(x.__class__) if not isinstance(x, Traced) else number_dtype(x)
-
-
-def number_dtype(x: Any) -> Any:
-    """Return the dtype that NumPy gives a traced number of Python's, which has no attribute that would guard it."""
-    dtype = np.dtype(x.__class__)
-    x._tracer.guard(peek(x), "dtype", dtype)
-    return dtype
+    return np.dtype(x.__class__) if dtype is None else dtype
 
 
 def common_dtype(*xs: Any) -> Any:
@@ -53,7 +45,7 @@ def _kind(x: Any) -> Any:
     if not isinstance(x, (Traced, np.ndarray, np.generic)):
         return x  # a plain number, or a dtype
     dtype = dtype_of(x)
-    return number_dtype(x).type(0).item() if dtype is None else dtype
+    return plain(x).__class__(0) if dtype is None else dtype
 
 
 def integers(x: Any) -> Any:

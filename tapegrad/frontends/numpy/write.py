@@ -14,7 +14,7 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import is_writable
+from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace import views
@@ -60,6 +60,8 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
         (out,) = out
     if out is None:
         return result
+    if not isinstance(plain(out), np.ndarray) and not is_tensor(plain(out)):
+        raise TypeError("return arrays must be of ArrayType")
     if fn in CONTIGUOUS:
         views.place(owned(out)).storage.reshaped = True
         if not views.lies(out, "C"):
