@@ -161,7 +161,8 @@ class Texts:
             like = op.spec.sample()
             if any(step.op is ops.reshape for step in path):  # a view of what lies so, and of another a copy, into which a write would be lost
                 order = op.spec.order
-                like = np.asarray(np.empty_like(like), order=order) if order in ("C", "F") else None  # type: ignore[call-overload]
+                laid = order in ("C", "F")
+                like = np.asarray(np.empty_like(like), order=order) if laid else None  # type: ignore[call-overload]
         target = None if like is None else path_text(Site(self, op, [], ""), name, like, path)
         if target is None:
             return False
