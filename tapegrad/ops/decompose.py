@@ -430,6 +430,8 @@ def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = No
     y, dy = restore(y, x, axis), restore(dy, x, axis)
     if ord == 2:
         return dy * ratio(x, y)  # 0 at 0, as abs
+    if ord > 2 and ord % 2 == 0 and not is_complex(x):
+        return dy * ratio(x, y) ** (ord - 1)  # smooth at 0, to any order
     return where(equal(x, 0), 0.0, dy * sign(x) * ratio(abs(x), y) ** (ord - 1))
 
 

@@ -13,6 +13,7 @@ equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) 
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -140,9 +141,10 @@ def _by_base(_y: Any, x: Any, p: Any) -> Any:
     if type(p) is int and p == 2:
         # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
-    if isinstance(p, (int, float)) and not hasattr(p, "shape"):
+    if isinstance(p, (int, float)) and not hasattr(p, "shape") and plain(p) is p:
         return p * x ** (p - 1) if p else 0
-    return where(equal(p, 0), 0.0, p * x ** where(equal(p, 0), 1, p - 1))
+    flat = logical_and(equal(p, 0), equal(x, 0))  # alone: where p is 0 elsewhere, the slope still grows with it, by 1 / x
+    return where(flat, 0.0, p * x ** where(flat, 1, p - 1))
 
 
 def _by_exponent(y: Any, x: Any, _p: Any) -> Any:
@@ -223,8 +225,37 @@ atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b)
                     means=(np.atan2,), scalar=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y), lambda y, _a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)
-sinc = elementwise("sinc", np.sinc, lambda y, x: where(equal(x, 0), 0.0, (cos(math.pi * x) - y) / where(equal(x, 0), 1, x)), means=(np.sinc,),
-                   on_torch=tensors.number_function("sinc"))
+
+
+@functools.cache
+def _nodes(count: int) -> list[tuple[float, float]]:
+    """Return the points and weights of Gauss and Legendre's quadrature of [0, 1]."""
+    return [((1 + t) / 2, w / 2) for t, w in zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(count)), strict=True)]
+
+
+def _sinc_derivative(xp: Any, x: Any, n: int) -> Any:
+    """Return the n-th derivative of sinc, π^n times the integral over t in [0, 1] of t^n cos^(n)(t z), where z = π x.
+
+    Where z is large, by the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors by n / z: to nothing there.
+    """
+    z = xp.asarray(math.pi * x)
+    near = xp.abs(z) <= n + 1
+    far = xp.where(near, 1, z)
+    waves = xp.sin(far), xp.cos(far)
+    g = waves[0] / far
+    for k in range(1, n + 1):
+        g = ((-1) ** (k // 2) * waves[k % 2] - k * g) / far
+    g = xp.where(near, 0 * g, g)  # an array, where NumPy has made a number of one without axes
+    wave, sign = (xp.sin if n % 2 else xp.cos), (-1) ** ((n + 1) // 2)
+    inside = z[near]
+    g[near] = sign * builtins.sum((w * t ** n * wave(t * inside) for t, w in _nodes(16 + n)), 0 * inside)
+    return math.pi ** n * g
+
+
+sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,), on_torch=tensors.number_function("sinc"))
+sinc_derivative = define("sinc_derivative", lambda x, n: _sinc_derivative(np, x, n),
+                         (lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1)),), pointwise=True,
+                         torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x))
 deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
 rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
 

@@ -31,11 +31,15 @@ from tapegrad.ops.elementwise import (
     exp,
     greater,
     hypot,
+    imag,
     is_complex,
+    isfinite,
     less_equal,
     log,
     log1p,
     logical_and,
+    logical_not,
+    real,
     sign,
     sin,
     sqrt,
@@ -89,9 +93,13 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
 
 
 def _by_rgamma(y: Any, x: Any) -> Any:
-    # at a pole of gamma, where y = 0, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
-    pole = logical_and(equal(y, 0), less_equal(x, 0))
-    return where(pole, cos(math.pi * x) * gamma(where(pole, 1 - x, 1.0)), -y * digamma(where(pole, 1.0, x)))
+    # left of a half, the poles of gamma among it, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
+    left = less_equal(real(x), 0.5)
+    if is_complex(x):
+        left = logical_and(left, less_equal(abs(imag(x)), 1.0))  # where the sine is large, gamma is small: poles are on the real line
+    u = where(left, x, 0.5)
+    reflected = gamma(1 - u) * (cos(math.pi * u) - sin(math.pi * u) * digamma(1 - u) / math.pi)
+    return where(left, reflected, -y * digamma(where(left, 1.0, x)))
 
 
 def _gamma(x: Any) -> Any:
@@ -176,9 +184,14 @@ def _by_factor(_y: Any, x: Any, z: Any) -> Any:
     return where(nothing, 0.0, log(where(nothing, 1.0, z)))
 
 
-xlogy = special("xlogy", _by_factor, lambda _y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, z)), on_torch="special.xlogy", strong=True)
-xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z),
-                  lambda _y, x, z: where(equal(x, 0), 0.0, x / where(equal(x, 0), 1.0, 1 + z)), on_torch="special.xlog1py", strong=True)
+def _by_logarithm(_y: Any, x: Any, z: Any) -> Any:
+    nothing = logical_and(equal(x, 0), equal(z, 0))  # alone: where x is 0 elsewhere, the derivative still grows with it, by 1 / z
+    return where(nothing, 0.0, x / where(nothing, 1.0, z))
+
+
+xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True)
+xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z), lambda y, x, z: _by_logarithm(y, x, 1 + z), on_torch="special.xlog1py",
+                  strong=True)
 entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr")
 
 
@@ -266,22 +279,17 @@ pseudo_huber = special("pseudo_huber", _by_width, lambda _y, delta, r: delta * r
 # -- Bessel functions, by their argument: DLMF 10.6.1 and 2, 10.29.1 and 2
 
 
-def _over(y: Any, x: Any) -> Any:
-    """Return y / x for a function of order 1, whose slope at 0 is a half."""
-    return where(equal(x, 0), 0.5, y / where(equal(x, 0), 1.0, x))
-
-
 j0 = special("j0", lambda _y, x: -j1(x), on_torch="special.bessel_j0")
-j1 = special("j1", lambda y, x: j0(x) - _over(y, x), on_torch="special.bessel_j1")
+j1 = special("j1", lambda _y, x: (j0(x) - jv(2.0, x)) / 2, on_torch="special.bessel_j1")
 y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
 yn = special("yn", "n", lambda _y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
 i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0")
-i1 = special("i1", lambda y, x: i0(x) - _over(y, x), on_torch="special.i1")
+i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1")
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
-i1e = special("i1e", lambda y, x: i0e(x) - _over(y, x) - sign(x) * y, on_torch="special.i1e")
+i1e = special("i1e", lambda y, x: (i0e(x) + ive(2.0, x)) / 2 - sign(x) * y, on_torch="special.i1e")
 iv = special("iv", "v", lambda _y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
 ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
 k0 = special("k0", lambda _y, x: -k1(x), on_torch="special.modified_bessel_k0")
@@ -297,14 +305,16 @@ kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 
 expi = special("expi", lambda _y, x: exp(x) / x)
 exp1 = special("exp1", lambda _y, x: -exp(-x) / x)
 expn = special("expn", "n", lambda _y, n, x: -expn(n - 1, x))
-spence = special("spence", lambda _y, x: where(equal(x, 1), -1.0, log(x) / where(equal(x, 1), 1.0, 1 - x)))
+spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
 
 # -- sums of exponentials along axes
 
 
 def _weight(y: Any, x: Any, b: Any, axis: Any) -> Any:
     """Return b exp(x - y), 0 where b is: what of the sum is this term's."""
-    return b * exp(where(equal(b, 0), -np.inf, x) - restore(y, x, axis))
+    y = restore(y, x, axis)
+    nothing = logical_and(equal(b, 0), logical_not(isfinite(exp(x - y))))  # alone: where b is 0 elsewhere, the weight still grows with it
+    return b * exp(where(nothing, -np.inf, x) - y)
 
 
 def _lse_vjp(y: Any, x: Any, b: Any = None, axis: Any = None, keepdims: bool = False) -> Any:

@@ -311,16 +311,6 @@ class Expanded:
 
         def rule(n: int) -> Callable[[int], Any]:
             def term(k: int) -> Any:
-                if (
-                    k > MASKED.get(self.fn, k)
-                    and self.parts[0] is not None
-                    and bool(plain(ops.any(ops.equal(self.args[0], 0))))
-                ):
-                    raise MissingRule(
-                        f"the derivative of {self.fn.__name__} is a quotient, and of its own derivatives at 0 nobody tells",
-                        self.op.where,
-                        f"order={MASKED[self.fn]}, or another point",
-                    )
                 if not rates:
                     rates.extend(self._rates(made))
                 rate = None if rates[n] is None else rates[n][k - 1]
@@ -454,5 +444,3 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
 MOVES = frozenset([ops.pad, ops.scatter])  # linear in what has a tangent, whatever that is
 WHOLE = 1 << 10
 LONGER, LARGER = 1 << 14, 1 << 17  # how many operations may be recorded for one, and how many times as many bytes
-MASKED = {ops.sinc: 1, ops.j1: 2, ops.i1: 2, ops.i1e: 1, ops.xlogy: 1, ops.xlog1py: 1}
-"""Ops whose derivative is masked where the first argument is 0, and the last coefficient that is right there."""

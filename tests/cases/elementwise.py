@@ -60,6 +60,7 @@ CASES = [
     unary("sinh", np.sinh, torch=torch.sinh), unary("cosh", np.cosh, torch=torch.cosh), unary("tanh", np.tanh, torch=torch.tanh),
     unary("asinh", np.asinh, torch=torch.asinh), unary("acosh", np.acosh, ABOVE_ONE, torch.acosh), unary("atanh", np.atanh, UNIT, torch.atanh),
     binary("atan2", np.atan2, torch=torch.atan2), binary("hypot", np.hypot, torch=torch.hypot), unary("sinc", np.sinc, (0.2, 2.3), torch.sinc),
+    Case("sinc_derivative", lambda x: ops.sinc_derivative(x, n=2), [(np.array([0.0, 0.4, -3.5]),), (0.0,)]),
     unary("deg2rad", np.deg2rad, torch=torch.deg2rad), unary("rad2deg", np.rad2deg, torch=torch.rad2deg),
     unary("abs", abs, torch=torch.abs), unary("abs:fabs", np.fabs, torch=torch.abs), unary("sign", np.sign, torch=torch.sign), unary("signbit", np.signbit),
     binary("copysign", np.copysign, torch=torch.copysign),
