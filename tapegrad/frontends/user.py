@@ -33,8 +33,9 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
 
     What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is called for each member, in a
     gradient of a gradient by the innermost sweep. An array comes back in memory of its own. Outside of traces nothing is called. Forward mode
-    has no cotangents, and refuses it. What calls functions that may print or draw random numbers is not compiled. Raises ArgumentError for what
-    is no number or array.
+    has no cotangents, and refuses it. What calls functions that may print or draw random numbers is not compiled. A list that the program has
+    captured is its copy in the trace, as everywhere: append to a global, or to an attribute of `fn`. Raises ArgumentError for what is no number
+    or array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)

@@ -76,6 +76,8 @@ def test_conventions_where_both_are_zero() -> None:
     assert tg.gradient(lambda x, z: sp.xlogy(x, z), 0.0, 0.0) == (0.0, 0.0)
     for p in (0.0, np.float64(0)):
         assert tg.gradient(lambda x, p: np.power(x, p), np.float64(0), p) == (0.0, 0.0)
+    for x in (np.array([np.nan, 2.0, np.inf]), np.array([np.nan, 2.0, 1j])):
+        np.testing.assert_array_equal(tg.gradient(lambda x: np.real(np.power(x, np.array([0, 0, 0])).sum()), x)[0], np.zeros(3))
     huge = np.array([1000.0, 0.0])
     with np.errstate(over="ignore"):
         assert tg.gradient(lambda x: sp.logsumexp(x, b=np.array([0.0, 1.0])), huge)[0].tolist() == [0.0, 1.0]
