@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from copy import copy
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -208,10 +208,14 @@ class Routes:
         package = package_of(module)
         return is_foreign(package) and package not in self.own
 
+    def is_outer(self, fn: FunctionType) -> bool:
+        """True for a library's function that the program was not given."""
+        return self.is_foreign(fn.__module__) and id(fn) not in self.known and not any(fn is root for root in self.roots)
+
     def children(self, node: Any) -> Iterator[tuple[Any, str]]:
         """Yield what a thing leads to, and how, apart from what leads nowhere."""
         if is_a(node, FunctionType):
-            found = self.of_function(node)
+            found = self.of_foreign(_captured(node)) if self.is_outer(node) else self.of_function(node)
         elif is_a(node, type):
             found = _of_class(node)
         elif is_a(node, (WeakKeyDictionary, WeakSet)):
@@ -230,19 +234,26 @@ class Routes:
         elif self.is_users(node) or type(node).__module__ in _OPENED:
             found = _of_object(node)
         else:
-            found = ((part, "") for part in list((_own(node) or {}).values()) if id(part) in self.known)
+            found = self.of_foreign(list((_own(node) or {}).values()))
         for child, how in found:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
             if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked):
                 continue  # what the garbage collector does not follow leads nowhere
-            if is_a(child, (FunctionType, type)):
+            if is_a(child, FunctionType):
+                if self.is_outer(child) and not child.__closure__:
+                    continue
+            elif is_a(child, type):
                 if self.is_foreign(child.__module__) and id(child) not in self.known:
                     continue
             elif is_a(child, ModuleType) or (is_a(child, BuiltinMethodType) and isinstance(child.__self__, (ModuleType, type))):
                 continue
             yield child, how
+
+    def of_foreign(self, parts: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+        """Yield what a library's object or function holds and may call: a function that was compiled, or is vectorised."""
+        return ((part, "") for part in parts if id(part) in self.known or callable(part))
 
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
         code, namespace = code_of(fn), fn.__globals__
@@ -299,6 +310,10 @@ def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
         if not isinstance(value, FunctionType) and name.startswith("__") and name.endswith("__"):
             continue  # annotations, slots, the fields of a dataclass
         yield (value.value if type(value) is Attribute else value), name
+
+
+def _captured(fn: FunctionType) -> Iterator[Any]:
+    return (cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell))
 
 
 def _own(x: Any) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
@@ -276,3 +277,44 @@ def test_all_is_restored_after_an_error() -> None:
     with pytest.raises(KeyError):
         tg.grad(f, NET, STATE)
     assert type(NET) is Net and NET.w == 2.0 and STATE == {"w": 3.0} and by_names.__code__ is code
+
+
+RATES = [1.0]
+
+
+class Rated:
+    def rated(self, z: Any) -> Any:
+        return z * RATES[0]
+
+
+def _rated(z: Any) -> Any:
+    return z * RATES[0]
+
+
+MADE_OF_ANOTHER: dict[str, tuple[Any, Any]] = {
+    "compile": (tg.compile(_rated), lambda made, x: made(x)),
+    "value_and_grad": (tg.value_and_grad(_rated), lambda made, x: made(x)[0]),
+    "its gradient": (tg.value_and_grad(_rated), lambda made, x: made(x)[1][1] * x),
+    "compiled method": (tg.compile(Rated().rated), lambda made, x: made(x)),
+    "compiled lambda": (tg.compile(lambda z: _rated(z)), lambda made, x: made(x)),
+    "vmap": (tg.vmap(_rated), lambda made, x: made(x * np.ones(2))[1]),
+    "hvp": (tg.hvp(lambda z: _rated(z) * z), lambda made, x: made(x, 1.0) * x / 2.0),
+    "hvp of a compiled one": (tg.hvp(tg.compile(lambda z: _rated(z) * z)), lambda made, x: made(x, 1.0) * x / 2.0),
+    "np.vectorize": (np.vectorize(_rated), lambda made, x: made(x) * 1.0),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_ANOTHER)
+@pytest.mark.parametrize("make", [tg.grad, lambda f, *args: tg.value_and_grad(f, warmup=1)(*args)])
+def test_functions_made_of_another_read_the_copies(name: str, make: Any) -> None:
+    made, call = MADE_OF_ANOTHER[name]
+
+    def f(x: Any, rates: Any) -> Any:
+        rates[0] = x * 2.0
+        return call(made, x)
+
+    for x in (2.0, 3.0):
+        RATES[0] = 1.0
+        value, (*_, dx, _drates) = make(f, x, RATES)
+        RATES[0] = 1.0
+        assert value == f(x, RATES) == 2.0 * x * x and dx == 4.0 * x

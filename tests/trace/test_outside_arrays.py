@@ -226,3 +226,20 @@ def test_other_threads_never_notice() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def _written(z: Any) -> Any:
+    y = TABLE.copy()
+    y[0] = z * z
+    return (y * TABLE).sum() * z
+
+
+COMPILED, VECTORIZED = tg.compile(_written, warmup=1), np.vectorize(_written)
+
+
+@pytest.mark.parametrize("inner", [COMPILED, VECTORIZED])
+def test_a_compiled_function_that_writes_is_called_in_another_trace(inner: Any) -> None:
+    step = tg.value_and_grad(lambda x: inner(x) * x, argnums=0, warmup=1)
+    for x in (2.0, 3.0, 1.5):
+        want = 4.0 * x**3 + 108.0 * x  # of x⁴ + 54 x²
+        assert tg.grad(lambda x: inner(x) * x, x, argnums=0)[1] == want == step(x)[1]
