@@ -79,6 +79,11 @@ def test_tplquad() -> None:
         lambda k: si.odeint(lambda y, t: 1.0 if y < k else 0.5, 0.0, [0.0, 5.0])[-1, 0],
         lambda k: si.odeint(lambda y, t: k * np.sign(y - 3.0), 4.0, [0.0, 5.0])[-1, 0],
         lambda k: tg.gradient(lambda k: si.quad(lambda x: abs(x - k), 0.0, 5.0)[0], k)[0],
+        lambda k: si.quad(lambda x: np.arctan2(x - k, -1.0), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.angle(x - 1.0 + 1j * (x - k)), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.sqrt(-1.0 + 1j * (x - k)).imag, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.log(k * 1j - 2j - x * x + x).imag, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: (((x - k) * 1j - 1.0) ** 1.5).imag, 0.0, 5.0)[0],
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -86,6 +91,22 @@ def test_jumps_that_move_are_refused(f: Callable[[Any], Any]) -> None:
     with pytest.raises(tg.UnknownFunction, match="jump") as caught:
         tg.grad(f, 2.0)
     assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda k: si.quad(lambda x: np.arctan2(k - x, 1.0 + k * x), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.angle(x + 1.0 + 1j * (x - k)), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.sqrt(1.0 + 1j * (x - k)).imag, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: (((x - k) * 1j - 1.0) ** 2).imag, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: (x - 3.0 - k) ** 3, 0.0, 5.0)[0],
+    ],
+)
+def test_branches_that_are_not_cut(f: Callable[[Any], Any]) -> None:
+    step = tg.value_and_grad(f, warmup=1)
+    for k in (2.0, 2.5, 1.5):
+        assert step(k)[1][1] == pytest.approx(differences(f, k, 1e-4), 1e-6)
 
 
 def test_kinks_that_move_and_jumps_that_stay() -> None:
