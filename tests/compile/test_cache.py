@@ -591,3 +591,16 @@ def test_a_profiler_that_runs_goes_on() -> None:
         profiler.disable()
     assert all(np.array_equal(dx, found[0][1][1]) for _, (_, dx) in found) and type(np.zeros(2) + 1.0) is np.ndarray
     assert any("math" in str(entry.code) for entry in profiler.getstats())
+
+
+def test_an_error_of_a_gradient_inside_is_the_programs() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return tg.grad(lambda z: np.linalg.inv(z.reshape(1, 1)).sum(), x[:1])[0]
+        except np.linalg.LinAlgError:
+            return x.sum() * 2
+
+    step = tg.compile(f, warmup=1)
+    for k in (0, 0, 0, 1, 1, 0):
+        assert step(np.ones(3) * k) == k
+    assert step.stats.traces == 2  # type: ignore[attr-defined]
