@@ -15,7 +15,9 @@ def norm(parts: Sequence[Any]) -> float:
 
 
 def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """Return the relative difference of two gradients, in the norm, of the part where it is largest; nan counts as infinite."""
+    """Return the relative difference of two gradients, in the norm, of the part where it is
+    largest; nan counts as infinite.
+    """
     worst = 0.0
     for a, b in zip(found, expected, strict=True):
         a, b = np.asarray(a), np.asarray(b)

@@ -1,7 +1,8 @@
-"""python -m bench.derivatives: Jacobians, Hessians, products with these and gradients per example, by tapegrad, HIPS autograd, torch.func and,
-where it is installed, JAX, in turns.
+"""python -m bench.derivatives: Jacobians, Hessians, products with these and gradients per example, by tapegrad, HIPS
+autograd, torch.func and, where it is installed, JAX, in turns.
 
-The shortest times of the steady state, and as multiples of the value by plain NumPy, or of a gradient by `tapegrad.value_and_grad`.
+The shortest times of the steady state, and as multiples of the value by plain NumPy, or of a gradient by
+`tapegrad.value_and_grad`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m bench.first gmm "tapegrad grad" --data ../shared/data/adbench
 
-The clock starts when libraries and data are loaded, and includes all that has to be done before a gradient is there: tracing,
-compiling. Memory is what the process had beyond what it had when the clock started.
+The clock starts when libraries and data are loaded, and includes all that has to be done before a gradient is there:
+tracing, compiling. Memory is what the process had beyond what it had when the clock started.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def timed(call: Callable[[], Any], number: int) -> float:
 
 
 def uncached(folder: Path) -> dict[str, str]:
-    """Return the environment in which torch.compile finds nothing of earlier processes, and leaves what it makes in `folder`."""
+    """Return the environment in which torch.compile finds nothing of earlier processes, and
+    leaves what it makes in `folder`.
+    """
     return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 
 

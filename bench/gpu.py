@@ -1,4 +1,6 @@
-"""Everything that is to be checked on a GPU, in one run and in a bare checkout: `python bench/gpu.py --out FOLDER`; `--help` says more."""
+"""Everything that is to be checked on a GPU, in one run and in a bare checkout:
+`python bench/gpu.py --out FOLDER`; `--help` says more.
+"""
 
 from __future__ import annotations
 

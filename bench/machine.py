@@ -24,7 +24,9 @@ def cores() -> int:
 
 @contextmanager
 def limited(number: int | None) -> Iterator[None]:
-    """Let this process, and those that it starts, use no more than a number of cores; libraries then start as many threads."""
+    """Let this process, and those that it starts, use no more than a number of cores; libraries
+    then start as many threads.
+    """
     if number is None:
         yield
         return

@@ -1,4 +1,6 @@
-"""python -m bench.one_shot: the gradient of small arrays, once and without compiling, by tapegrad and by HIPS autograd, in turns."""
+"""python -m bench.one_shot: the gradient of small arrays, once and without compiling, by tapegrad and
+by HIPS autograd, in turns.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def rosenbrock(x: Any) -> Any:
 
 
 def gaussian_process(theta: Any) -> Any:
-    """Return the negative log marginal likelihood of a Gaussian process at 20 points, of the logarithms of its three parameters."""
+    """Return the negative log marginal likelihood of a Gaussian process at 20 points, of the logarithms
+    of its three parameters.
+    """
     kernel = np.exp(theta[0]) * np.exp(-0.5 * SQUARES / np.exp(2 * theta[1])) + np.exp(theta[2]) * np.eye(20)
     lower = np.linalg.cholesky(kernel)
     alpha = np.linalg.solve(kernel, Y)

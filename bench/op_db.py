@@ -4,9 +4,10 @@
     python -m bench.op_db svd nn.functional.conv2d --verbose
     python -m bench.op_db --limit 4 --json op_db.json
 
-For each op that has a gradient in float64, the samples of torch's database are run as torch code through `tapegrad.grad`: the value and the gradient
-by every floating tensor among the arguments must be those of torch.autograd, and the caller's tensors untouched. The first samples are
-replayed as well, with the random numbers that were drawn, from the tape of triples and from the flat tape. An op agrees if all its samples do.
+For each op that has a gradient in float64, the samples of torch's database are run as torch code through
+`tapegrad.grad`: the value and the gradient by every floating tensor among the arguments must be those of
+torch.autograd, and the caller's tensors untouched. The first samples are replayed as well, with the random numbers that
+were drawn, from the tape of triples and from the flat tape. An op agrees if all its samples do.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ class Reference(NamedTuple):
 
 
 def reference(sample: Sample) -> Reference:
-    """Run a sample on torch's own tape: by all floating tensors, or by those that the database marks where torch has no gradient by the others."""
+    """Run a sample on torch's own tape: by all floating tensors, or by those that the database marks where
+    torch has no gradient by the others.
+    """
     try:
         return by_autograd(sample)
     except (RuntimeError, NotImplementedError) as err:
@@ -152,7 +155,9 @@ def compare(found: Any, wanted: Reference, what: str) -> None:
 
 
 def check(sample: Sample, replayed: bool) -> None:
-    """Compare what tapegrad makes of a sample with torch.autograd; raise AssertionError, LeftOut, or what tapegrad raised."""
+    """Compare what tapegrad makes of a sample with torch.autograd; raise AssertionError,
+    LeftOut, or what tapegrad raised.
+    """
     wanted = reference(sample)
     CURRENT.append(sample)
     try:

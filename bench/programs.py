@@ -1,4 +1,6 @@
-"""Programs that are called again and again, as users write them: small ones, and training and fitting in the manner of HIPS autograd's examples."""
+"""Programs that are called again and again, as users write them: small ones, and training and fitting in the manner of
+HIPS autograd's examples.
+"""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
     python -m bench.rental [--save]
 
-Renting costs the same each time, buying once: who rents until that has cost as much as buying, and then buys, pays at most twice of what he would
-pay who knew how often he will need it. A function is traced (rented) until its calls have cost what compiling is expected to cost; the ratio
-here is of the time of n calls to the less of n one-shot gradients and of compiling at the second call.
+Renting costs the same each time, buying once: who rents until that has cost as much as buying, and then buys, pays at
+most twice of what he would pay who knew how often he will need it. A function is traced (rented) until its calls have
+cost what compiling is expected to cost; the ratio here is of the time of n calls to the less of n one-shot gradients
+and of compiling at the second call.
 
-Each repeat is a function that has never been called, whose code nothing has been noted of. Times are of this thread on its core: other
-processes take turns with it. Medians of repeats.
+Each repeat is a function that has never been called, whose code nothing has been noted of. Times are of this thread on
+its core: other processes take turns with it. Medians of repeats.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def cumulated(call: Callable[..., Any], program: Program, calls: Sequence[int]) 
 
 
 def extended(seconds: list[float], calls: Sequence[int]) -> list[float]:
-    """Return the seconds of more calls that all cost the same: as much as those between the last two numbers that were measured."""
+    """Return the seconds of more calls that all cost the same: as much as those between the last two
+    numbers that were measured.
+    """
     k = len(seconds)
     each = (seconds[-1] - seconds[-2]) / (calls[k - 1] - calls[k - 2])
     return [*seconds, *(seconds[-1] + (n - calls[k - 1]) * each for n in calls[k:])]

@@ -29,7 +29,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Row:
-    """What was measured of one peer: seconds per call in each turn, of the first gradient, and bytes; or why nothing was."""
+    """What was measured of one peer: seconds per call in each turn, of the first gradient, and
+    bytes; or why nothing was.
+    """
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -105,10 +107,11 @@ class Result:
 
 def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float, progress: Progress,
             by: str = "median") -> Result:
-    """Measure a problem by the named peers; `arguments` tell a worker which data to load. Raise Ended if no peer gave a gradient.
+    """Measure a problem by the named peers; `arguments` tell a worker which data to load. Raise Ended
+    if no peer gave a gradient.
 
-    First each peer computes its first gradient, alone and no longer than `limit` seconds. Then they take turns, so that a change of
-    the machine's speed meets all of them: `repeats` each, fewer of a slow one.
+    First each peer computes its first gradient, alone and no longer than `limit` seconds. Then they take turns, so that
+    a change of the machine's speed meets all of them: `repeats` each, fewer of a slow one.
     """
     rows: dict[str, Row] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:

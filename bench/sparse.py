@@ -1,7 +1,9 @@
-"""python -m bench.sparse: the sparse Jacobian of a Brusselator in two dimensions, and the coefficients of a power series to growing orders.
+"""python -m bench.sparse: the sparse Jacobian of a Brusselator in two dimensions, and the coefficients of a power
+series to growing orders.
 
-How many sweeps a Jacobian takes, how long its pattern and its colours take to be found, the first call, the shortest time of those that are
-compiled, and that in evaluations of the function by plain NumPy. Of power series the shortest times, of the whole call.
+How many sweeps a Jacobian takes, how long its pattern and its colours take to be found, the first call, the shortest
+time of those that are compiled, and that in evaluations of the function by plain NumPy. Of power series the shortest
+times, of the whole call.
 """
 
 from __future__ import annotations

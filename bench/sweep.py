@@ -96,7 +96,9 @@ def measure(problem: Problem, peers: Sequence[Peer], repeats: int, progress: Pro
 
 
 def begun(peer: Peer, problem: Problem) -> tuple[Gradient, tuple[Any, tuple[Any, ...]]]:
-    """Return a peer's gradient and what it gives; raise Missing where the library refuses: the assignment to an element, say."""
+    """Return a peer's gradient and what it gives; raise Missing where the library refuses: the
+    assignment to an element, say.
+    """
     try:
         peer.ready(problem)
         gradient = peer.prepare(problem)

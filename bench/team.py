@@ -22,7 +22,9 @@ PATIENCE = 5.0  # seconds to end
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a worker: it finds these modules from wherever it is started, and torch.compile nothing of earlier ones."""
+    """Return the environment of a worker: it finds these modules from wherever it is started, and torch.compile
+    nothing of earlier ones.
+    """
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, **uncached(folder), "PYTHONPATH": path}
 

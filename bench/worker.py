@@ -1,8 +1,8 @@
 """worker: a process that holds one peer ready, and measures when it is told to.
 
-It writes a line of JSON when its libraries and data are loaded, one with its first gradient's measurements, and then one for each
-number that it reads: the seconds per call of so many calls. Peers in processes of their own share no allocator, no threads and no
-caches, and one that hangs or dies takes nothing with it.
+It writes a line of JSON when its libraries and data are loaded, one with its first gradient's measurements, and then
+one for each number that it reads: the seconds per call of so many calls. Peers in processes of their own share no
+allocator, no threads and no caches, and one that hangs or dies takes nothing with it.
 """
 
 from __future__ import annotations

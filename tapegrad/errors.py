@@ -91,7 +91,9 @@ class Quoted(Location):
 
 
 class Listing:
-    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's `lasti` is a line of it."""
+    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's
+    `lasti` is a line of it.
+    """
 
     __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
 
@@ -110,7 +112,8 @@ class Listing:
 INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
 
 _places: dict[int, int] = {}
-one = _places.setdefault  # one(i, i) is the same object for each place in a code: a long tape names few places many times
+# one(i, i) is the same object for each place in a code: a long tape names few places many times
+one = _places.setdefault
 
 
 class Activation:
@@ -124,7 +127,9 @@ class Activation:
 
 
 def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a line of a saved tape's listing."""
+    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a
+    line of a saved tape's listing.
+    """
     if isinstance(code, Listing):
         return code.quote(lasti)
     if isinstance(code, Activation):
@@ -138,7 +143,9 @@ def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from `frame` outwards: the user's."""
+    """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from
+    `frame` outwards: the user's.
+    """
     if frame is None:
         frame = sys._getframe(1)
     while (file := frame.f_code.co_filename) in INTERNAL or (file not in _known_users and _is_library(frame)):
@@ -188,7 +195,8 @@ HEARERS: list[Callable[[TapeError], None]] = []  # what is told of each refusal:
 class TapeError(Exception):
     """Any error of tapegrad's own: `what` happened, `where` in the user's code, what to `try_`.
 
-    One that `refuses` says that a program cannot be followed. Its trace knows of it, whoever catches it: the program would not have got it untraced.
+    One that `refuses` says that a program cannot be followed. Its trace knows of it, whoever catches it: the program
+    would not have got it untraced.
     """
 
     refuses = False
@@ -234,10 +242,11 @@ class GuardError(TapeError):
 
 
 class ReplayError(TapeError):
-    """An operation, or its pullback, raised while its tape was played or swept: the error shows it among its neighbours.
+    """An operation, or its pullback, raised while its tape was played or swept: the error shows
+    it among its neighbours.
 
-    It is an error of the original's class too, where Python can make such a one: `except LinAlgError` goes on catching it.
-    The original is its `__cause__`.
+    It is an error of the original's class too, where Python can make such a one: `except LinAlgError` goes on catching
+    it. The original is its `__cause__`.
     """
 
     original: type[Exception] | None = None
@@ -275,7 +284,9 @@ class MalformedTape(TapeError):
 
 
 class TapeFormatError(TapeError, ValueError):
-    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a function that was not given."""
+    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a
+    function that was not given.
+    """
 
 
 class ConcretizationError(TapeError):

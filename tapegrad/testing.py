@@ -39,7 +39,8 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
         full = list(leaves)
         for i, value in zip(free, values):
             full[i] = value
-        full = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in full]  # f may write into its arguments
+        # f may write into its arguments
+        full = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in full]
         return total(*[structure.build(full) for structure in structures])
 
     points = [leaves[i] for i in free]

@@ -1,8 +1,9 @@
 """Everything that is to be checked on a GPU, in one run: see bench/gpu.py.
 
-First every row of tests/cases is replayed on the device, value and gradient, against NumPy. Then gradients of the problems are measured: by
-tapegrad's compiled tapes, torch, torch.compile and JAX, each in a process of its own. All get ready at once, as many as there are cores, and are
-then measured one after the other, so that nothing else runs on the device meanwhile. Writes gpu.json and gpu.txt.
+First every row of tests/cases is replayed on the device, value and gradient, against NumPy. Then gradients of the
+problems are measured: by tapegrad's compiled tapes, torch, torch.compile and JAX, each in a process of its own. All get
+ready at once, as many as there are cores, and are then measured one after the other, so that nothing else runs on the
+device meanwhile. Writes gpu.json and gpu.txt.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PRECISIONS = ("float64", "float32")
 PROBLEM_NAMES = ("recurrence", "tr_mul", "mlp", "gmm", "lstm", "gp", "elementwise")
 DTYPES = ("float64", "float32", "complex128")
-TOLERANCE = {"float64": 1e-7, "float32": 2e-2}  # of the norm: sums of 10^7 numbers, and a recurrence of 1,000 steps, in single precision
+# of the norm: sums of 10^7 numbers, and a recurrence of 1,000 steps, in single precision
+TOLERANCE = {"float64": 1e-7, "float32": 2e-2}
 
 
 @dataclass
 class Row:
-    """One peer's gradient of one problem: seconds to the first and of a later one, bytes at the peak, and the difference to torch's."""
+    """One peer's gradient of one problem: seconds to the first and of a later one, bytes at the peak,
+    and the difference to torch's.
+    """
 
     problem: str
     precision: str

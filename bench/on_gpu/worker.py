@@ -1,4 +1,5 @@
-"""A process of bench/gpu.py: it makes one gradient ready on a device, and measures it when told to; or it replays the cases of tests/.
+"""A process of bench/gpu.py: it makes one gradient ready on a device, and measures it when told to; or it
+replays the cases of tests/.
 
 It writes a line of JSON when it is ready, or with what is missing, and one more for each line that it reads.
 """
@@ -62,7 +63,9 @@ def serve(options: argparse.Namespace, tell: Any) -> None:
 
 
 class Clock:
-    """Takes the time of calls on a device: by CUDA's events, which stand among the kernels, or by the processor's clock."""
+    """Takes the time of calls on a device: by CUDA's events, which stand among the kernels, or
+    by the processor's clock.
+    """
 
     def __init__(self, device: str) -> None:
         import torch

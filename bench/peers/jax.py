@@ -1,4 +1,6 @@
-"""JAX compiled by jit: the same source with `jax.numpy`, or one with its loop as a scan, in the module `<module>_scan` beside it."""
+"""JAX compiled by jit: the same source with `jax.numpy`, or one with its loop as a scan, in the module
+`<module>_scan` beside it.
+"""
 
 from __future__ import annotations
 

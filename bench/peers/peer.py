@@ -18,7 +18,8 @@ class Missing(Exception):
 class Gradient(NamedTuple):
     """A gradient to compute: `call()` computes it, as the peer's users would, and is all that is timed.
 
-    `read(result)` gives what it returned as (value, gradient by each of the problem's `args`), numbers and NumPy arrays.
+    `read(result)` gives what it returned as (value, gradient by each of the problem's `args`),
+    numbers and NumPy arrays.
     """
 
     call: Callable[[], Any]
@@ -33,10 +34,10 @@ def nothing() -> None:
 class Peer:
     """An adapter: `prepare(problem)` does what can be done once for many gradients, and returns the Gradient.
 
-    `load()` comes before the clock starts: it imports the library and differentiates something small, so that what the library
-    sets up once in a process counts for no problem. Both raise ImportError or Missing where the peer cannot run. A peer that needs a
-    version of the objective for itself finds it in a module beside it, `<module>_<version>`. `optional` peers are measured on request.
-    Those with `modules` take a torch.nn.Module.
+    `load()` comes before the clock starts: it imports the library and differentiates something small, so that what the
+    library sets up once in a process counts for no problem. Both raise ImportError or Missing where the peer cannot
+    run. A peer that needs a version of the objective for itself finds it in a module beside it, `<module>_<version>`.
+    `optional` peers are measured on request. Those with `modules` take a torch.nn.Module.
     """
 
     name: str

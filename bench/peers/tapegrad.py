@@ -56,7 +56,9 @@ def flat(problem: Problem) -> Gradient:
 
 
 def compiled(problem: Problem) -> Gradient:
-    """Compile the flat gradient tape, its loops rolled, and call what comes of it directly: the first call has the whole compilation in it."""
+    """Compile the flat gradient tape, its loops rolled, and call what comes of it directly: the first call has the
+    whole compilation in it.
+    """
     made = program(problem)
     refuse(made)
     tape = tg.trace(made.f, *made.args, **made.kwargs)[1]
@@ -77,7 +79,9 @@ def refuse(made: Program) -> None:
 
 
 def on_torch(problem: Problem) -> Gradient:
-    """Call what finds the compiled tape by itself, on torch: NumPy's objective, recorded with arrays, on tensors that are made once."""
+    """Call what finds the compiled tape by itself, on torch: NumPy's objective, recorded with arrays, on
+    tensors that are made once.
+    """
     import torch
 
     def tensor(value: Any) -> Any:

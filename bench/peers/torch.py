@@ -1,4 +1,6 @@
-"""torch.autograd, eager and compiled: a version of the objective written by hand, in the module `<module>_torch` beside it."""
+"""torch.autograd, eager and compiled: a version of the objective written by hand, in the module
+`<module>_torch` beside it.
+"""
 
 from __future__ import annotations
 

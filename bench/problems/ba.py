@@ -1,7 +1,7 @@
 """ADBench's bundle adjustment: the errors of points seen by cameras, all observations at once.
 
-F. Srajer, Z. Kukelova, A. Fitzgibbon (2018), arXiv 1807.10129. ADBench differentiates every residual; here half the sum of their
-squares is the objective.
+F. Srajer, Z. Kukelova, A. Fitzgibbon (2018), arXiv 1807.10129. ADBench differentiates every residual; here half the sum
+of their squares is the objective.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from bench.problems.problem import Data, Problem, Size
 def objective(cameras: Any, points: Any, weights: Any, camera: Any, point: Any, features: Any) -> Any:
     """Return half the sum of squares of the weighted reprojection errors, and of 1 - weight².
 
-    `cameras` (n, 11): a rotation vector, which is not zero, a centre, the focal length, the principal point (2), two radial
-    distortions. `points` (m, 3). For each of p observations: `weights`, the indices `camera` and `point`, and `features` (p, 2).
+    `cameras` (n, 11): a rotation vector, which is not zero, a centre, the focal length, the principal point (2), two
+    radial distortions. `points` (m, 3). For each of p observations: `weights`, the indices `camera` and `point`, and
+    `features` (p, 2).
     """
     errors = weights[:, None] * (project(cameras[camera], points[point]) - features)
     return 0.5 * (np.sum(errors ** 2) + np.sum((1.0 - weights ** 2) ** 2))

@@ -10,7 +10,8 @@ import numpy as np
 def gradient(signal: Any, cutoff: float, delay: float, target: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the value and gradient; a real filter's adjoint is the filter with the conjugate response.
 
-    Inner products over all n samples are, by Parseval, sums over the half spectrum, each frequency but the first and the last (n even) twice.
+    Inner products over all n samples are, by Parseval, sums over the half spectrum, each frequency but the first and
+    the last (n even) twice.
     """
     n = len(signal)
     f = np.fft.rfftfreq(n)

@@ -1,7 +1,7 @@
 """ADBench's Gaussian mixture: the log-likelihood of points, with a Wishart prior on the components' precisions.
 
-F. Srajer, Z. Kukelova, A. Fitzgibbon: A benchmark of selected algorithmic differentiation tools on some problems in computer
-vision and machine learning (2018), arXiv 1807.10129.
+F. Srajer, Z. Kukelova, A. Fitzgibbon: A benchmark of selected algorithmic differentiation tools on some problems in
+computer vision and machine learning (2018), arXiv 1807.10129.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from bench.problems.problem import Data, Problem, Size
 def objective(alphas: Any, means: Any, icf: Any, x: Any, gamma: float, m: int) -> Any:
     """Return the log-likelihood of n points `x` (n, d) under K Gaussians, plus the log of their prior.
 
-    Weights are softmax(`alphas`), `means` (K, d). A row of `icf` (K, d(d+1)/2) holds a lower triangular Q with precision QᵀQ:
-    the logarithms of its diagonal, then what is below, column by column. `gamma` and `m` are the Wishart distribution's.
+    Weights are softmax(`alphas`), `means` (K, d). A row of `icf` (K, d(d+1)/2) holds a lower triangular Q with
+    precision QᵀQ: the logarithms of its diagonal, then what is below, column by column. `gamma` and `m` are the Wishart
+    distribution's.
     """
     (n, d), K = x.shape, len(means)
     qs, below = icf[:, :d], icf[:, d:]

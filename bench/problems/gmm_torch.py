@@ -12,7 +12,8 @@ def objective(alphas: torch.Tensor, means: torch.Tensor, icf: torch.Tensor, x: t
     (n, d), K = x.shape, means.shape[0]
     qs, below = icf[:, :d], icf[:, d:]
     diagonal, sum_qs = torch.exp(qs), torch.sum(qs, 1)
-    columns, rows = torch.triu_indices(d, d, 1, device=x.device)  # row by row above the diagonal is column by column below
+    # row by row above the diagonal is column by column below
+    columns, rows = torch.triu_indices(d, d, 1, device=x.device)
     Q = torch.diag_embed(diagonal)
     Q[:, rows, columns] = below
     distance = torch.sum((Q @ (x.T - means[:, :, None])) ** 2, 1)

@@ -1,4 +1,5 @@
-"""A Gaussian process: the marginal likelihood of observations under a squared-exponential kernel, by Cholesky factorisation.
+"""A Gaussian process: the marginal likelihood of observations under a squared-exponential
+kernel, by Cholesky factorisation.
 
 C. E. Rasmussen, C. K. I. Williams: Gaussian processes for machine learning (2006), algorithm 2.1.
 """

@@ -1,6 +1,7 @@
 """ADBench's LSTM: a recurrent network over a sequence of characters, thousands of operations on small arrays.
 
-F. Srajer, Z. Kukelova, A. Fitzgibbon (2018), arXiv 1807.10129. Its matrices are diagonal, so products go element by element.
+F. Srajer, Z. Kukelova, A. Fitzgibbon (2018), arXiv 1807.10129. Its matrices are diagonal, so
+products go element by element.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from bench.problems.problem import Data, Problem, Size
 def objective(main: Any, extra: Any, state: Any, sequence: Any) -> Any:
     """Return the mean loss of predicting each character (bits,) of `sequence` from those before.
 
-    `main` (2 layers, 4 bits) has weights and biases in turn, `state` (2 layers, bits) the first hidden and cell states in turn,
-    `extra` (3, bits) the weight of the input, weight and bias of the output.
+    `main` (2 layers, 4 bits) has weights and biases in turn, `state` (2 layers, bits) the first hidden and cell states
+    in turn, `extra` (3, bits) the weight of the input, weight and bias of the output.
     """
     characters, bits = sequence.shape
     layers = len(main) // 2

@@ -61,7 +61,8 @@ def backward(main: Any, inputs: Any, gates: Any, cells: Any, top: Any, dlast: An
     slopes[:, :, 3] = 1.0 - gates[:, :, 3] ** 2
     through = gates[:, :, 2] * (1.0 - top ** 2)  # d hidden / d cell
     dgates, dx = np.empty_like(gates), np.empty_like(dlast)
-    # what a cell's cotangent is multiplied by to become those of the gates; the third gate's comes from the hidden state
+    # what a cell's cotangent is multiplied by to become those of the gates; the third gate's
+    # comes from the hidden state
     factors = np.stack([cells[:-1], gates[:, :, 3], top, gates[:, :, 1]], axis=2)
     dhidden, dcell = [np.zeros(bits)] * layers, [np.zeros(bits)] * layers
     for t in reversed(range(times)):

@@ -13,7 +13,9 @@ from bench.problems.problem import Data, Problem, Size
 
 
 def objective(w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any, x: Any, labels: Any) -> Any:
-    """Return the mean cross-entropy of the classes `labels` (n,) of `x` (n, inputs), after two layers of rectified units."""
+    """Return the mean cross-entropy of the classes `labels` (n,) of `x` (n, inputs), after two
+    layers of rectified units.
+    """
     h = np.maximum(x @ w1 + b1, 0.0)
     h = np.maximum(h @ w2 + b2, 0.0)
     scores = h @ w3 + b3

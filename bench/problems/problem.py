@@ -15,16 +15,19 @@ Data = dict[str, Any]
 class Problem:
     """An objective, a real scalar of plain NumPy, and where its data come from.
 
-    `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, called `file` in its folder, and
-    `size_of` says how large data are: data are the objective's arguments by name. `wrt` names those to differentiate by.
-    `tolerance` is the relative difference that two peers' gradients may have. `native` is the time of hand-written C++ at the
-    default size, in seconds, where one is known: on another machine, so it shows a distance and no more. `behind` says why tapegrad's
-    compiled tape is slower than another peer, where it is, and what would close the gap.
+    `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, called `file` in its
+    folder, and `size_of` says how large data are: data are the objective's arguments by name. `wrt` names those to
+    differentiate by. `tolerance` is the relative difference that two peers' gradients may have. `native` is the time of
+    hand-written C++ at the default size, in seconds, where one is known: on another machine, so it shows a distance and
+    no more. `behind` says why tapegrad's compiled tape is slower than another peer, where it is, and what would close
+    the gap.
 
-    The objective of a problem with a `module` is torch code, `objective` in the module `<module>_torch` beside it: `arguments(data)` there makes
-    what it takes, a torch.nn.Module with the parameters `wrt` first, and tensors. What the problem itself has computes its value from the data.
+    The objective of a problem with a `module` is torch code, `objective` in the module `<module>_torch` beside it:
+    `arguments(data)` there makes what it takes, a torch.nn.Module with the parameters `wrt` first, and tensors. What
+    the problem itself has computes its value from the data.
 
-    A problem with a `sweep` can be measured at each of its sizes too, on request at the size `million` as well, by `sweep_peers`.
+    A problem with a `sweep` can be measured at each of its sizes too, on request at the size `million`
+    as well, by `sweep_peers`.
     """
 
     name: str
@@ -57,7 +60,9 @@ class Problem:
         return replace(self, data=self.read(path), source=path.name)
 
     def found(self, folder: Path | None, size: Size) -> Problem:
-        """Return the problem with the published data of a folder if it has them, with made data otherwise; `folder` may be a file."""
+        """Return the problem with the published data of a folder if it has them, with made data
+        otherwise; `folder` may be a file.
+        """
         if folder is None or size or self.read is None:
             return self.made(**size)
         path = folder / self.file if folder.is_dir() else folder

@@ -27,7 +27,8 @@ def gradient(x: float, y: float, z: float, sigma: float, rho: float, beta: float
     dx, dy, dz = 2.0 * x, 2.0 * y, 2.0 * z
     dsigma = drho = dbeta = 0.0
     for stages in reversed(points):
-        ux, uy, uz = sixth * dx, sixth * dy, sixth * dz  # what each slope's weight in the mean, 1 or 2, is multiplied by
+        # what each slope's weight in the mean, 1 or 2, is multiplied by
+        ux, uy, uz = sixth * dx, sixth * dy, sixth * dz
         gx = gy = gz = 0.0  # the cotangent of the point after
         for (px, py, pz), weight, reach in zip(reversed(stages), (1.0, 2.0, 2.0, 1.0), (0.0, dt, half, half)):
             kx, ky, kz = weight * ux + reach * gx, weight * uy + reach * gy, weight * uz + reach * gz

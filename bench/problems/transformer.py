@@ -1,4 +1,6 @@
-"""A transformer block of torch.nn with the cross-entropy of the next token: torch code, for the peers that take a module."""
+"""A transformer block of torch.nn with the cross-entropy of the next token: torch code, for the
+peers that take a module.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ WEIGHTS = ("embedding.weight", *NORMS[:2], "attention.in_proj_weight", "attentio
 
 
 def objective(**data: object) -> float:
-    """Return the mean cross-entropy of `labels` (batch, length) under the block's prediction for `tokens`, by the parameters of their names."""
+    """Return the mean cross-entropy of `labels` (batch, length) under the block's prediction for `tokens`, by the
+    parameters of their names.
+    """
     from bench.problems import transformer_torch
     return float(transformer_torch.objective(*transformer_torch.arguments(data)).detach())
 

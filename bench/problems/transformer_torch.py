@@ -12,7 +12,9 @@ from bench.problems.problem import Data
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each behind a norm and beside a residual, between an embedding and the scores of each token."""
+    """Attention and a perceptron, each behind a norm and beside a residual, between an embedding and
+    the scores of each token.
+    """
 
     def __init__(self, width: int, heads: int, vocabulary: int) -> None:
         super().__init__()
@@ -24,7 +26,9 @@ class Block(nn.Module):
         self.out = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the scores (batch, length, vocabulary) of what follows each of `tokens` (batch, length); each sees what came before it."""
+        """Return the scores (batch, length, vocabulary) of what follows each of `tokens` (batch, length); each
+        sees what came before it.
+        """
         x = self.embedding(tokens)
         h = self.norm1(x)
         mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=x.dtype)

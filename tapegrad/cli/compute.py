@@ -58,7 +58,9 @@ def _gradient(program: Program, seed: Any) -> Any:
 
 
 def _named(program: Program, gradients: Any, captured: bool = False) -> list[tuple[str, Any]]:
-    """Return the gradients by arguments, before them those by what was `captured`, with the names to print them under."""
+    """Return the gradients by arguments, before them those by what was `captured`, with the
+    names to print them under.
+    """
     structure = None if program.tape is None else program.tape.structure
     argnums = None if structure is None else structure.wanted.argnums
     if argnums is None:
@@ -87,7 +89,9 @@ def run_play(options: argparse.Namespace) -> None:
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Compare the gradient with central differences; of a saved tape without arguments, print that it is well-formed."""
+    """Compare the gradient with central differences; of a saved tape without arguments,
+    print that it is well-formed.
+    """
     program = program_of(options)
     if program.tape is not None and not options.args:
         tape = primal_of(program).check()

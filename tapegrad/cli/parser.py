@@ -69,7 +69,8 @@ class _Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = _Parser("tapegrad", description=tapegrad.__doc__, epilog=f"{EXAMPLES}\n{PROGRAMS}",
-                     formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14))  # Python 3.13 would take 16
+                     # Python 3.13 would take 16
+                     formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14))
     parser.add_argument("--version", action="version", version=f"tapegrad {tapegrad.__version__}")
     parser.set_defaults(parser=parser)  # for the command that completes them
     commands = parser.add_subparsers(metavar="command", required=True)

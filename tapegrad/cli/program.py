@@ -108,7 +108,8 @@ def arguments_of(tape: Tape) -> list[str]:
 
 
 def literal(text: str, name: str) -> Any:
-    """Read a Python literal, lists of numbers as arrays of floats; or look up what `pkg.mod:name` names: an array, a tensor, a torch.nn.Module.
+    """Read a Python literal, lists of numbers as arrays of floats; or look up what `pkg.mod:name` names: an array, a
+    tensor, a torch.nn.Module.
 
     >>> literal("[1, 2]", "x"), literal("math:pi", "y")
     (array([1., 2.]), 3.141592653589793)

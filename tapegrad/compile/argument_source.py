@@ -1,7 +1,8 @@
 """argument_source: the source that takes a call's arguments apart and checks them, and that nests what it returns.
 
-Everything that a tape was specialised to is checked here: how the arguments are nested, the type of each number, the dtype and shape of each
-array. What has no short source (objects that refer to each other, the user's kinds of dict) is left to `tree.flatten`, which takes microseconds.
+Everything that a tape was specialised to is checked here: how the arguments are nested, the type of each number, the
+dtype and shape of each array. What has no short source (objects that refer to each other, the user's kinds of dict) is
+left to `tree.flatten`, which takes microseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Name = Callable[..., str]  # a thing, and a hint -> the name by which the source
 
 
 class Unpacked:
-    """The parameters of a function, and the lines that check them and name their leaves; `miss` is what a check that fails does."""
+    """The parameters of a function, and the lines that check them and name their leaves; `miss` is what
+    a check that fails does.
+    """
 
     def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, standalone: bool = False) -> None:
         self.standalone = standalone  # what the function captured becomes a keyword argument
@@ -214,7 +217,9 @@ def _differs(a: Any, b: Any) -> bool:
 
 
 def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> str:
-    """Write the nesting of a structure around the texts of its leaves: of the gradients, if `mirror`, else of the values."""
+    """Write the nesting of a structure around the texts of its leaves: of the gradients, if
+    `mirror`, else of the values.
+    """
     try:
         return _nested(structure.spec, texts, name, mirror, set())
     except _Intricate:
@@ -223,7 +228,9 @@ def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> 
 
 
 def nested_gradients(signature: Signature, texts: list[str], name: Name) -> str:
-    """Write the nesting of the gradients that are wanted around the texts of their leaves, as `Signature.gradients` builds it."""
+    """Write the nesting of the gradients that are wanted around the texts of their leaves, as
+    `Signature.gradients` builds it.
+    """
     nests = ["None" if part is None else nested(part, texts, name, mirror=True) for part in signature.asked]
     return nests[0] if signature.is_single else f"({', '.join(nests)}{',' * (len(nests) == 1)})"
 

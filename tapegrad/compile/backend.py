@@ -31,9 +31,11 @@ Step = Callable[[Tape], Tape]
 
 
 class First(NamedTuple):
-    """What a call that traced gives: what is kept of it, what it returns, and what makes the tape to compile of that tape once it is `refilled`.
+    """What a call that traced gives: what is kept of it, what it returns, and what makes the tape to compile of that
+    tape once it is `refilled`.
 
-    Where `flat` is None, the tape is the one to compile, and has the values that it was recorded with. There is no tape where nothing is kept.
+    Where `flat` is None, the tape is the one to compile, and has the values that it was recorded with. There is
+    no tape where nothing is kept.
     """
 
     tape: Tape | None
@@ -56,11 +58,13 @@ MODES: dict[str, Made | None] = {
 
 
 class Backend:
-    """What a compiled function does with its tapes: how one is made a function, and what the first call returns. This one: NumPy.
+    """What a compiled function does with its tapes: how one is made a function, and what the first call
+    returns. This one: NumPy.
 
-    `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs loops. The `price` is what
-    it is first expected to take to compile a gradient tape, in seconds by the `clock`: once, for each operation of the primal tape and each kind
-    of them, and to observe a trace, besides what that takes longer (HEARD).
+    `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs
+    loops. The `price` is what it is first expected to take to compile a gradient tape, in seconds by the `clock`: once,
+    for each operation of the primal tape and each kind of them, and to observe a trace, besides what that takes longer
+    (HEARD).
     """
 
     refills = rolls = True
@@ -121,7 +125,9 @@ def recorded_result(tape: Tape) -> Any:
 
 
 def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
-    """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its loops; their types stay."""
+    """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its
+    loops; their types stay.
+    """
     for op in tape.ops:
         if type(op) in kinds and _is_forgotten(op.spec):
             drop(op)
@@ -141,7 +147,9 @@ def own(x: Any) -> Any:
 
 
 def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
-    """Return an optimised tape of plain calls and loops. What checkpoints compute is put there last: no pass joins it with what the sweep repeats."""
+    """Return an optimised tape of plain calls and loops. What checkpoints compute is put there last: no pass joins it
+    with what the sweep repeats.
+    """
     best = optimise(tape, passes)
     flat = inline(best)
     return flat if flat is best else optimise(flat, [each for each in passes if each in EXACT])
@@ -171,6 +179,8 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
 
 
 BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _numpy}
-"""What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this file that puts itself here."""
+"""What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this
+file that puts itself here.
+"""
 LATER = {"torch": "tapegrad.compile.torch.backend"}
 """Backends that are imported when they are asked for: what they need need not be installed, or takes long to import."""

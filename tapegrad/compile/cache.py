@@ -52,8 +52,8 @@ Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Fi
 class Compiled(ByName):
     """A function that is traced where its tapes do not fit, and runs one of them where it does.
 
-    A path is compiled when its traces agree, and have cost what compiling is expected to cost. Thread-safe: the tapes are kept in tuples that
-    are replaced, never changed; each call has buffers of its own.
+    A path is compiled when its traces agree, and have cost what compiling is expected to cost. Thread-safe: the tapes
+    are kept in tuples that are replaced, never changed; each call has buffers of its own.
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
@@ -142,7 +142,8 @@ class Compiled(ByName):
         return first.result
 
     def _find(self, visit: Visit, tape: Tape) -> Path:
-        """Return the path that a trace took. Refuse those of which it shows that something steers them which is no input.
+        """Return the path that a trace took. Refuse those of which it shows that something
+        steers them which is no input.
 
         A stale one may differ: what it read was another thing when this trace began.
         """
@@ -205,7 +206,9 @@ class Compiled(ByName):
         return entry
 
     def _may_join(self, path: Path, entry: Entry | None, other: Path) -> bool:
-        """Return whether the tape of another path may serve one: its trace differs in nothing but what that tape looks up."""
+        """Return whether the tape of another path may serve one: its trace differs in nothing
+        but what that tape looks up.
+        """
         if entry is None or entry.choice is None:
             return False
         spots = other.skeleton.variation(path.skeleton)
@@ -226,7 +229,9 @@ class Compiled(ByName):
         return False
 
     def _shared(self, fresh: Freshness | None) -> Freshness | None:
-        """Return what another tape asks already that looks at the same places and finds the same there, or what is given."""
+        """Return what another tape asks already that looks at the same places and finds the
+        same there, or what is given.
+        """
         known = {id(path.entry.fresh): path.entry.fresh for paths in self._paths.values() for path in paths if path.entry is not None}
         return next((other for other in known.values() if other is not None and fresh is not None and other.keys == fresh.keys and other()), fresh)
 
@@ -248,7 +253,9 @@ class Compiled(ByName):
             account.postpone()
 
     def _reaches(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether the same objects among the arguments have names of their own in the program as when a tape was recorded."""
+        """Return whether the same objects among the arguments have names of their own in the program as
+        when a tape was recorded.
+        """
         if entry.earlier.leaves_of(args, kwargs) is not None:
             return True
         walks: list[Walk] = []
@@ -300,7 +307,9 @@ class Compiled(ByName):
 
 
 def _draws(tape: Tape) -> bool:
-    """Return whether a call of a tape draws random numbers from a generator that it did not make: it must not be made twice."""
+    """Return whether a call of a tape draws random numbers from a generator that it did not
+    make: it must not be made twice.
+    """
     return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
 
 
@@ -310,22 +319,26 @@ def _is_made(generator: Any) -> bool:
 
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
             max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
-    """Return a fast version of a function, traced at its first call, or of a tape, for arguments like those it was recorded with.
+    """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
+    those it was recorded with.
 
-    A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path through its branches;
-    at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments is looked at again at every call. A path is
-    compiled when its traces agree: something that steers it and is no input (a counter, a clock, a file) keeps it traced, with a RetraceWarning.
-    It is compiled after `warmup` calls, or, where that is None, once its calls have cost what compiling is expected to cost.
-    A tape's function raises GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
+    A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each
+    path through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its
+    arguments is looked at again at every call. A path is compiled when its traces agree: something that steers it and
+    is no input (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup`
+    calls, or, where that is None, once its calls have cost what compiling is expected to cost. A tape's function raises
+    GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
 
-    Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto" by several threads, and
-    torch's kernels on the same memory where those are faster (sin, cos, hypot, logaddexp; the last bit of a sine may differ) and torch is
-    imported, which compiling such calls of arrays of 2²² elements or more does by itself, a second, if torch is installed; "threads" by NumPy
-    alone, "blocks" by NumPy in one thread, "plain" one whole array after the other. Raises ArgumentError for another mode.
+    Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto"
+    by several threads, and torch's kernels on the same memory where those are faster (sin, cos, hypot, logaddexp; the
+    last bit of a sine may differ) and torch is imported, which compiling such calls of arrays of 2²² elements or more
+    does by itself, a second, if torch is installed; "threads" by NumPy alone, "blocks" by NumPy in one thread, "plain"
+    one whole array after the other. Raises ArgumentError for another mode.
 
-    With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of the arguments' device
-    where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto" too: torch's calls, one after the other),
-    "graph" (one CUDA graph; Python's numbers are fixed) or "inductor" (torch's compiler).
+    With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of
+    the arguments' device where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto"
+    too: torch's calls, one after the other), "graph" (one CUDA graph; Python's numbers are fixed) or "inductor"
+    (torch's compiler).
 
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b), warmup=1)
@@ -362,10 +375,11 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
                    warmup: int | None = None) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
-    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call. `backend`, `device` and
-    `mode` and `warmup` are those of `compile`. A call that traces costs what `grad` does.
-    `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as `scipy.optimize` takes it.
-    With `has_aux` the function returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), gradients)`.
+    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
+    `backend`, `device` and `mode` and `warmup` are those of `compile`. A call that traces costs what `grad` does.
+    `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as
+    `scipy.optimize` takes it. With `has_aux` the function returns a pair, of which the first is differentiated, and the
+    second only returned: `((value, aux), gradients)`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
@@ -377,7 +391,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
     chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
     seed = (seed, None) if has_aux else seed
 
-    economical = chosen.refills  # until it is known that a user's function must be run again for the values that are dropped
+    # until it is known that a user's function must be run again for the values that are dropped
+    economical = chosen.refills
 
     def differentiated(primal: Tape) -> Tape:
         return flatgrad(primal, seed, release=True, unrolls=False)

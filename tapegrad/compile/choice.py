@@ -1,8 +1,9 @@
-"""choice: one tape for calls that differ only in integers that steered them, and in the constants that follow from these.
+"""choice: one tape for calls that differ only in integers that steered them, and in the
+constants that follow from these.
 
-A minibatch is such a constant: `X[it * 20: (it + 1) * 20]` of an array that is no input. Where traces differ in nothing else, the tape looks its
-constants up by the integers, so that it is compiled once, and another minibatch is another row of its table. The guards on these integers are
-gone: what has no row fits no more than a guard that does not hold.
+A minibatch is such a constant: `X[it * 20: (it + 1) * 20]` of an array that is no input. Where traces differ in nothing
+else, the tape looks its constants up by the integers, so that it is compiled once, and another minibatch is another row
+of its table. The guards on these integers are gone: what has no row fits no more than a guard that does not hold.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Choice(NamedTuple):
 
 
 def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
-    """Return what a tape would have to look up so that it serves other traces too; None where none of them differs in that alone."""
+    """Return what a tape would have to look up so that it serves other traces too; None where none of
+    them differs in that alone.
+    """
     spots: set[Spot] = set()
     for other in others:
         spots.update(skeleton.variation(other) or ())
@@ -55,7 +58,8 @@ def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
 def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
     """Return a tape that looks constants up; None where what steers it cannot be computed first.
 
-    The tape's values are needed. What the integers are computed from moves to the front: numbers only, no chance, nothing that is looked up.
+    The tape's values are needed. What the integers are computed from moves to the front: numbers only, no chance,
+    nothing that is looked up.
     """
     guards = [guard for at in choice.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard]
     spots = [(tape.ops[skeleton.places[at]], part) for at, part in choice.constants]

@@ -22,7 +22,8 @@ VAIN = 4  # calls in a row with objects that had changed, after which nobody ask
 
 
 class EarlierCall:
-    """What was found in a call's arguments: the leaves of its objects, and of numbers, arrays and tensors of what kind they were.
+    """What was found in a call's arguments: the leaves of its objects, and of numbers, arrays and
+    tensors of what kind they were.
 
     Raises Intricate where another call's objects have to be taken apart to see whether they are the same.
     """
@@ -61,7 +62,9 @@ class EarlierCall:
 
 
 def kind_of(x: Any) -> Any:
-    """Return of a leaf all that decides how a tape takes it: what its numbers are is told later. Raises Intricate for a leaf of another class."""
+    """Return of a leaf all that decides how a tape takes it: what its numbers are is told later. Raises
+    Intricate for a leaf of another class.
+    """
     kind = type(x)
     if kind in _NUMBERS:
         return kind
@@ -73,7 +76,9 @@ def kind_of(x: Any) -> Any:
 
 
 class EarlierCalls:
-    """The last call of a function of which the arguments hold a module, for calls to come; None where there is none, or it is of no use."""
+    """The last call of a function of which the arguments hold a module, for calls to come; None where there is
+    none, or it is of no use.
+    """
 
     __slots__ = ("last", "signature", "vain")
 

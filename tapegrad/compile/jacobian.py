@@ -1,7 +1,7 @@
 """jacobian, hessian, hvp: derivatives of more than one number, all rows or columns in one sweep.
 
-A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run for a batch of them. What is
-called often is compiled, with all of that, as a function of the arguments.
+A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run
+for a batch of them. What is called often is compiled, with all of that, as a function of the arguments.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ PATIENCE = 16  # such calls in a row that were traced all the same
 
 
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the derivative of each number of its value by each number of an argument.
+    """Return a function of f's arguments that returns the derivative of each number of its value by
+    each number of an argument.
 
-    For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, of which a nested argument makes
-    nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`), by rows ("reverse"), or by what is fewer ("auto"); at
-    most `chunk_size` of them in one sweep, None for as many as 128 MiB hold of the largest array on the way.
-    What `f` captured is constant. Raises ArgumentError for complex arguments, for a value without numbers, and for another mode.
+    For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, of
+    which a nested argument makes nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`),
+    by rows ("reverse"), or by what is fewer ("auto"); at most `chunk_size` of them in one sweep, None for as many as
+    128 MiB hold of the largest array on the way. What `f` captured is constant. Raises ArgumentError for complex
+    arguments, for a value without numbers, and for another mode.
 
     >>> jacobian(lambda x: x ** 2)(np.array([1.0, 2.0, 3.0]))
     array([[2., 0., 0.],
@@ -69,10 +71,12 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = 
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the second derivatives of its value, a real number: forward over reverse.
+    """Return a function of f's arguments that returns the second derivatives of its value, a real
+    number: forward over reverse.
 
-    For an array it has that array's shape twice. With several `argnums`, or of a nested argument, it is nested as the gradient is, and in each
-    place once more. `chunk_size` is that of `jacobian`. Raises ArgumentError where the value is no real number.
+    For an array it has that array's shape twice. With several `argnums`, or of a nested argument, it is nested as the
+    gradient is, and in each place once more. `chunk_size` is that of `jacobian`. Raises ArgumentError where the value
+    is no real number.
 
     >>> hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([[ 6.,  0.],
@@ -85,10 +89,12 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
 
 
 def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return a function of f's arguments and a vector that returns the second derivative along it, at the cost of about two gradients.
+    """Return a function of f's arguments and a vector that returns the second derivative along it, at
+    the cost of about two gradients.
 
-    The vector stands right behind the argument that it belongs to, and is nested as that is: `hvp(f)(x, v, *rest)`, as `scipy.optimize` calls
-    its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The result is nested as the vector is.
+    The vector stands right behind the argument that it belongs to, and is nested as that is: `hvp(f)(x, v, *rest)`, as
+    `scipy.optimize` calls its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The
+    result is nested as the vector is.
 
     >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
     array([  6., 120.])
@@ -136,7 +142,9 @@ def name_of(f: Any) -> str:
 
 
 class Layout:
-    """How the derivative of a value by inputs is put together of columns, one for each number of the inputs, or of rows."""
+    """How the derivative of a value by inputs is put together of columns, one for each number
+    of the inputs, or of rows.
+    """
 
     def __init__(self, tape: Tape, mode: str, by_complex: bool = False) -> None:
         self.by_complex = by_complex
@@ -161,9 +169,11 @@ class Layout:
         self.count = size_in if self.by_columns else size_out
 
     def blocks(self, sweep: Callable[[int], Sweep]) -> Any:
-        """Return the derivative of each leaf of the value by each input, nested as these are; by complex inputs those by z and by its conjugate.
+        """Return the derivative of each leaf of the value by each input, nested as these are; by complex inputs those
+        by z and by its conjugate.
 
-        `sweep(i)(x)` gives for all units of input `i` the tangents of the value's leaves, or for those of leaf `i` the cotangents of the inputs.
+        `sweep(i)(x)` gives for all units of input `i` the tangents of the value's leaves, or for those of leaf `i` the
+        cotangents of the inputs.
         """
         if not self.by_complex:
             return self._nested(self._columns(sweep) if self.by_columns else self._rows(sweep))
@@ -191,7 +201,8 @@ class Layout:
             found: list[Any] = []
             if has_gradient(y) and (factor == 1 or ops.is_complex(y)):
                 found = sweep(i)(y, factor)
-                if found and ops.is_complex(y) and not self.by_complex:  # seeded by 1j, the gradient of the imaginary part
+                # seeded by 1j, the gradient of the imaginary part
+                if found and ops.is_complex(y) and not self.by_complex:
                     found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
             rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
@@ -252,7 +263,8 @@ class Sweeps:
 
     def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given, each: Callable[[], Iterable[Sequence[Any]]],
                 room: int = ROOM) -> list[Any]:
-        """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and `each()` yields them all.
+        """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and
+        `each()` yields them all.
 
         At most so many are swept at once that the largest value on the way finds `room` for them.
         """
@@ -287,7 +299,8 @@ class Columns:
         self.layout, self.push, self.places = layout, push, places
 
     def __call__(self, *tangents: Any) -> list[Any]:
-        return self.layout.of_value(self.push.along({k + 2: t for k, t in zip(self.places, tangents)}))  # on the tape, %1 is the function
+        # on the tape, %1 is the function
+        return self.layout.of_value(self.push.along({k + 2: t for k, t in zip(self.places, tangents)}))
 
 
 class Rows:
@@ -301,10 +314,11 @@ class Rows:
 
 
 class Derivative(ByName):
-    """A function of f's arguments that returns the derivative of its value, or what else is `made` of the sweeps of its tape.
+    """A function of f's arguments that returns the derivative of its value, or what else is
+    `made` of the sweeps of its tape.
 
-    Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a function of the arguments,
-    unless the program draws random numbers, or changes from run to run.
+    Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a
+    function of the arguments, unless the program draws random numbers, or changes from run to run.
     """
 
     often: int = OFTEN  # calls before it pays to compile

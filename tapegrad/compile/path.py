@@ -1,4 +1,6 @@
-"""path: one way through a function, from its first trace until it is compiled, or until it turns out that it must not be."""
+"""path: one way through a function, from its first trace until it is compiled, or until it
+turns out that it must not be.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ FEW = 12  # calls in a row that are looked at in any case, though each takes a n
 
 
 class RetraceWarning(UserWarning):
-    """A compiled function traces again and again: what its tapes are specialised to keeps changing, or something steers it that is no input."""
+    """A compiled function traces again and again: what its tapes are specialised to keeps changing, or
+    something steers it that is no input.
+    """
 
 
 def warn(message: str) -> None:
@@ -70,13 +74,17 @@ def _value(counter: Any) -> int:
 
 
 class Pace:
-    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each operation and each kind of them; learned."""
+    """How long compiling takes on this machine, in seconds: so much for each tape, so much for each operation
+    and each kind of them; learned.
+    """
 
     def __init__(self, once: float, each: float, observing: float, heard: float = HEARD) -> None:
         self.once, self.each, self.observing, self.heard, self.trust = once, each, observing, heard, 0.5
 
     def estimate(self, steps: int, kinds: int, trace: float = 0.0) -> float:
-        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds, which takes so long to trace."""
+        """Return how long it will take to observe and to compile a tape of so many operations of so many kinds,
+        which takes so long to trace.
+        """
         return self.hearing(trace) + self.building(steps, kinds)
 
     def hearing(self, trace: float) -> float:
@@ -92,17 +100,21 @@ class Pace:
         return self.once + self.each * ((steps if steps < SAVED else kinds) + kinds)
 
     def learn(self, expected: float, seconds: float) -> None:
-        """Take in how long compiling took where so much was expected. One that was disturbed says little, and the first ones say most."""
+        """Take in how long compiling took where so much was expected. One that was disturbed says little, and
+        the first ones say most.
+        """
         ratio = min(max(seconds / expected, 1 / 3), 3.0) ** self.trust
         self.trust = max(self.trust * 0.8, 0.1)
         self.once, self.each, self.observing = self.once * ratio, self.each * ratio, self.observing * ratio
 
 
 class Rent:
-    """What calls have cost that were traced, mostly while nobody looked which path they took: until compiling may soon pay, that is not worth it.
+    """What calls have cost that were traced, mostly while nobody looked which path they took: until compiling may soon
+    pay, that is not worth it.
 
-    A call that is not looked at records what `grad` does, no guards. To look costs about as much again: it is no use where paths are new, or are not
-    to be compiled, and after so many that they have cost a quarter of all nobody looks until all has cost twice as much.
+    A call that is not looked at records what `grad` does, no guards. To look costs about as much again: it is no use
+    where paths are new, or are not to be compiled, and after so many that they have cost a quarter of all nobody looks
+    until all has cost twice as much.
     """
 
     __slots__ = ("kinds", "last", "over", "spent", "steps", "total", "vain", "wait")
@@ -112,19 +124,25 @@ class Rent:
         self.steps, self.kinds, self.over, self.vain = 0, 0, False, 0
 
     def may_end(self, pace: Pace) -> bool:
-        """Return whether the next call may be the one from which on it is time to look: the one after it is observed, if that takes the same path."""
+        """Return whether the next call may be the one from which on it is time to look: the one after it is observed,
+        if that takes the same path.
+        """
         if self.over or not self.steps:
             return True
         soon = self.total + 1.5 * self.last
         return soon >= self.wait and soon >= pace.estimate(self.steps, self.kinds, self.last)
 
     def measure(self, tape: Tape) -> None:
-        """Take in how long a tape is, and how many lines of the program made it, of which each is a kind of operation."""
+        """Take in how long a tape is, and how many lines of the program made it, of which
+        each is a kind of operation.
+        """
         if self.steps != len(tape):
             self.steps, self.kinds = len(tape), len({(op.code, op.lasti) for op in tape.ops})
 
     def ends(self, recorded: float, pace: Pace) -> bool:
-        """Return whether it is time to look, after a call that took so long to record, about half of it all; of the first nobody knew before."""
+        """Return whether it is time to look, after a call that took so long to record, about half of it all; of the
+        first nobody knew before.
+        """
         self.over = self.over or self.last > 0.0 or self.steps >= SAVED or 3 * recorded >= pace.estimate(self.steps, self.kinds, 2 * recorded)
         return self.over
 
@@ -146,7 +164,9 @@ class Rent:
 
 
 class Account:
-    """What the calls of paths have cost that one tape may serve; `patience` is how many times that of compiling it must be."""
+    """What the calls of paths have cost that one tape may serve; `patience` is how many times
+    that of compiling it must be.
+    """
 
     __slots__ = ("patience", "spent")
 
@@ -173,7 +193,9 @@ class Entry:
         self.run, self.lock = self.compile_and_run, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where the tape does not fit it."""
+        """Compile the tape, unless another thread has meanwhile, and make the call. Raises Miss where
+        the tape does not fit it.
+        """
         clock = self.backend.clock
         start = clock()
         with self.lock:
@@ -187,7 +209,9 @@ class Entry:
         return result
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tape, Callable[..., Any]]:
-        """Return the tape that is kept from now on, and the function that it is compiled to; what is kept so far stays as it is."""
+        """Return the tape that is kept from now on, and the function that it is compiled to; what is
+        kept so far stays as it is.
+        """
         if self.flat is None:
             return self.backend.build(self.tape, self.fresh)
         if self.arguments is None:
@@ -219,7 +243,9 @@ class Path:
         self.last = trace
 
     def is_due(self, warmup: int | None, pace: Pace) -> bool:
-        """Return whether it is time to compile: after so many calls, or once they have cost what compiling is expected to cost."""
+        """Return whether it is time to compile: after so many calls, or once they have cost what
+        compiling is expected to cost.
+        """
         if self.refused or self.entry is not None or not self.calls:
             return False
         if warmup is not None or self.joins:

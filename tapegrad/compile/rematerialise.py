@@ -1,4 +1,6 @@
-"""rematerialise: a tape that has no values from the call that recorded it until a later one, which gives it new ones."""
+"""rematerialise: a tape that has no values from the call that recorded it until a later one,
+which gives it new ones.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tapegrad.trace.value_retention import makes_apart
 
 
 def is_refillable(tape: Tape) -> bool:
-    """True for a tape of tapegrad's own operations: of a user's function nobody knows what a run does besides, or what it costs."""
+    """True for a tape of tapegrad's own operations: of a user's function nobody knows what a run does
+    besides, or what it costs.
+    """
     return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None) for op in tape.ops)
 
 
@@ -49,8 +53,8 @@ def refilled(tape: Tape, leaves: list[Any]) -> Iterator[Tape]:
     """Give a tape the values that it has for other arguments, of the kinds that it was recorded with.
 
     Raises Miss where a guard does not hold; then, and when what is done with the tape fails, it has again what it had.
-    Arguments and generators are what they were: what is written is the tape's own, and copies of the generators draw. NumPy's
-    floating-point errors are left to the call that comes after this.
+    Arguments and generators are what they were: what is written is the tape's own, and copies of the generators draw.
+    NumPy's floating-point errors are left to the call that comes after this.
     """
     before = [op.val for op in tape.ops]
     with np.errstate(all="ignore"):
@@ -76,7 +80,8 @@ def _read(tape: Tape) -> set[Any]:
 
 
 def _values(tape: Tape, leaves: list[Any]) -> list[Any]:
-    """Replay a tape, and return the values of its operations; memory that is written in place has its last content, as while recording.
+    """Replay a tape, and return the values of its operations; memory that is written in place has its last
+    content, as while recording.
 
     Large ones that no rule reads are absent: the passes look at no more than how they lie.
     """

@@ -1,7 +1,8 @@
 """skeleton: what one trace did, without its values, so that another can be held against it.
 
-Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do not, and no guard says
-why, something that is no input steered the program: a counter, a clock, a file, a generator that nobody recorded.
+Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do
+not, and no guard says why, something that is no input steered the program: a counter, a clock, a file, a generator that
+nobody recorded.
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ class Skeleton:
         self.structure: Signature = tape.structure
         tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
         reached = self.structure.reached
-        self.reached = [] if reached is None else reached.places  # which of the arguments the program reaches by other names too
+        # which of the arguments the program reaches by other names too
+        self.reached = [] if reached is None else reached.places
         self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
         numbers: dict[Any, int] = {}
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
-        self.memory: dict[Any, Any] = {}  # how arguments lie in memory, where that is guarded: what it decides may come before the guard
+        # how arguments lie in memory, where that is guarded: what it decides may come before the guard
+        self.memory: dict[Any, Any] = {}
         add = self.steps.append
         self.places = array("q")  # of the operations on the tape, from 0
         at = array("q", [0]) * (len(tape.ops) + 1)  # by an operation's number on the tape, its number here
@@ -90,7 +93,9 @@ class Skeleton:
         return True
 
     def difference(self, other: Skeleton) -> Difference | bool:
-        """Return False for the same path, True where a guard or the type of a value parts the two, or what is another though nothing says so."""
+        """Return False for the same path, True where a guard or the type of a value parts the two, or what is
+        another though nothing says so.
+        """
         known, found = self.kinds, other.kinds
         if self.digest == other.digest and self.steps == other.steps and known == found:
             return False
@@ -106,7 +111,9 @@ class Skeleton:
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
 
     def variation(self, other: Skeleton) -> list[Spot] | None:
-        """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a guard is the first of them."""
+        """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a
+        guard is the first of them.
+        """
         if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or not self.is_like(other):
             return None
         spots: list[Spot] = []
@@ -134,7 +141,9 @@ _OF_MEMORY = frozenset(["layout", "strides", "writeable"])
 
 
 def _of_shape(kind: Any) -> bool:
-    """True for a guard on a shape, which rules and composites ask for: one that was asked for by values that decide a shape came by another way."""
+    """True for a guard on a shape, which rules and composites ask for: one that was asked for by values that decide a
+    shape came by another way.
+    """
     return kind[0] is Guard and kind[2] == "shape"
 
 
@@ -152,7 +161,8 @@ def _kind(op: Operation, at: Sequence[int]) -> Any:
         if type(fn) is Steps:  # a trace makes it anew
             here_too = range(len(fn.body.ops) + 1)
             fn = (Steps, fn.loop.count, fn.slots, *[_kind(inner, here_too) for inner in fn.body.ops])
-        return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))  # a power may turn complex
+        # a power may turn complex
+        return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))
     if type(op) is Guard:
         return (Guard, _operand(here, op.args[0], at), op.fact, _fixed(op.expected))
     if type(op) is Constant:
@@ -161,12 +171,16 @@ def _kind(op: Operation, at: Sequence[int]) -> Any:
 
 
 def _operand(here: int, arg: Any, at: Sequence[int]) -> int:
-    """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what stays, its place, negative."""
+    """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what
+    stays, its place, negative.
+    """
     return -at[arg.id] if type(arg) is Input or type(arg) is Constant else here - at[arg.id]
 
 
 def _apart(one: Any, two: Any) -> list[int] | None:
-    """Return which arguments of two kinds of operations differ, -1 for the operation itself, if they do in what can be looked up alone."""
+    """Return which arguments of two kinds of operations differ, -1 for the operation itself, if they do
+    in what can be looked up alone.
+    """
     if one[0] is not two[0]:
         return None
     if one[0] is Guard:
@@ -200,7 +214,9 @@ class _Same(NamedTuple):
 
 
 def _fixed(x: Any) -> Any:
-    """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and True differ, 0.0 and -0.0."""
+    """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and
+    True differ, 0.0 and -0.0.
+    """
     kind = type(x)
     if kind is float:
         return (float, x) if x == x and x != 0.0 else (float, repr(x))

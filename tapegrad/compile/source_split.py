@@ -1,6 +1,7 @@
 """source_split: the body of a long function in parts, each a function of its own.
 
-Python compiles a function of 10⁵ lines three times as slowly as 100 functions of a thousand lines, and takes a gigabyte for it.
+Python compiles a function of 10⁵ lines three times as slowly as 100 functions of a thousand lines, and
+takes a gigabyte for it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def is_long(source: Source) -> bool:
 
 
 class Parts:
-    """The parts of a body: the text of each, which of the kept buffers it is given, in one tuple, and the function that calls them, `main`.
+    """The parts of a body: the text of each, which of the kept buffers it is given, in one tuple, and the
+    function that calls them, `main`.
 
     `setup` is the text of what makes the kept buffers, in parts as well: run one after the other, in one namespace.
 
@@ -40,13 +42,15 @@ class Parts:
         self.texts: list[str] = []
         self.calls: list[str] = []
         self.kept: list[list[str]] = []
-        kept, home = frozenset(source.kept), dict.fromkeys(source.leaves, -1)  # home: the part that makes a name, -1 for a leaf
+        # home: the part that makes a name, -1 for a leaf
+        kept, home = frozenset(source.kept), dict.fromkeys(source.leaves, -1)
         words: list[list[str]] = []
         for number, piece in enumerate(pieces):
             text = "\n".join(line for line in piece if not line.startswith("#"))
             words.append(list(dict.fromkeys(_NAME.findall(text))))
             home.update((name, number) for names in _MADE.findall(text) for name in names.split(", "))
-        out: list[dict[str, int]] = [{} for _ in pieces]  # by part, what later ones need of it, and its place in the tuple
+        # by part, what later ones need of it, and its place in the tuple
+        out: list[dict[str, int]] = [{} for _ in pieces]
         given: list[dict[str, int]] = []  # by part, what it needs of earlier ones
         for number, found in enumerate(words):
             given.append({name: home[name] for name in found if home.get(name, number) < number})
@@ -98,7 +102,8 @@ _ARRAY = re.compile(r"(\w+) = (\w+\(\([\d, ]*\), \w+, )(buffer\d+)(\)|, .*)")
 
 
 def _together(lines: list[str]) -> list[str]:
-    """Return the lines that make buffers with several of a kind in one, `b0, b1, = [ndarray((3,), float64, x) for x in (buffer0, buffer1,)]`.
+    """Return the lines that make buffers with several of a kind in one,
+    `b0, b1, = [ndarray((3,), float64, x) for x in (buffer0, buffer1,)]`.
 
     Python reads them in a fraction of the time.
     """

@@ -1,7 +1,8 @@
 """sparse_jacobian, sparse_hessian: derivatives most numbers of which are 0, many columns in one sweep.
 
-Columns without a row in common are of one colour, and swept together: their sum holds all of their numbers. What is made of a run of the function
-is the numbers, and where they stand: compiled, both are of the path that the function took.
+Columns without a row in common are of one colour, and swept together: their sum holds all of their numbers. What is
+made of a run of the function is the numbers, and where they stand: compiled, both are of the path that the function
+took.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ ROOM = 1 << 21  # bytes that the largest value may take for all columns that are
 def sparse_jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the derivative of its value by an argument, as a `scipy.sparse.csr_array`.
+    """Return a function of f's arguments that returns the derivative of its value by an argument, as a
+    `scipy.sparse.csr_array`.
 
-    It has a row for each number of the value and a column for each of the argument, nested ones one after the other, as several `argnums`. Where
-    the numbers stand is found on the tape, as `jacobian_sparsity` says; columns without a row in common are swept together, forwards, or rows
-    backwards: whichever have less to say at most ("auto"), or as `mode` says. What is called often is compiled, with places and colours; a call
-    that takes another path finds its own. `chunk_size` is that of `jacobian`.
-    Raises ImportError without SciPy, ArgumentError for complex arguments, for another mode, and where the pattern is too large.
+    It has a row for each number of the value and a column for each of the argument, nested ones one after the other, as
+    several `argnums`. Where the numbers stand is found on the tape, as `jacobian_sparsity` says; columns without a row
+    in common are swept together, forwards, or rows backwards: whichever have less to say at most ("auto"), or as `mode`
+    says. What is called often is compiled, with places and colours; a call that takes another path finds its own.
+    `chunk_size` is that of `jacobian`. Raises ImportError without SciPy, ArgumentError for complex arguments, for
+    another mode, and where the pattern is too large.
 
     >>> sparse_jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0])).toarray()
     array([[2., 1., 0.],
@@ -50,10 +53,11 @@ def sparse_jacobian(
 
 
 def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a `scipy.sparse.csr_array`.
+    """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a
+    `scipy.sparse.csr_array`.
 
-    Forward over reverse, as `hessian`; columns are swept together as a star colouring allows, which takes half of the numbers from their
-    mirror images. Rows and columns, and what is raised, are those of `sparse_jacobian`.
+    Forward over reverse, as `hessian`; columns are swept together as a star colouring allows, which takes half of the
+    numbers from their mirror images. Rows and columns, and what is raised, are those of `sparse_jacobian`.
 
     >>> sparse_hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(np.array([1.0, 2.0, 3.0])).toarray()
     array([[4., 2., 0.],

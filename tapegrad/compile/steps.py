@@ -1,4 +1,6 @@
-"""steps: one step of a long loop, and the sweep over one, as compiled functions: the same calls of NumPy, to the last bit."""
+"""steps: one step of a long loop, and the sweep over one, as compiled functions: the same calls
+of NumPy, to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Kinds = tuple[type, ...]
 
 
 class Fast:
-    """The compiled functions of a loop's step, for each kind of numbers that it meets; what they do not fit is interpreted."""
+    """The compiled functions of a loop's step, for each kind of numbers that it meets; what
+    they do not fit is interpreted.
+    """
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -74,7 +78,9 @@ class Fast:
 
 
 class _Pull:
-    """The sweep over a step as a function of what that is given and the cotangents of what it returns; of what nothing flows to None."""
+    """The sweep over a step as a function of what that is given and the cotangents of what it returns;
+    of what nothing flows to None.
+    """
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps

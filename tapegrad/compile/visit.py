@@ -1,4 +1,6 @@
-"""visit: one call of a compiled function that traces: whether it is looked at, observed, and settles that its path is compiled."""
+"""visit: one call of a compiled function that traces: whether it is looked at, observed, and settles
+that its path is compiled.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,17 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
 
 LOST = 64  # calls in a row of which each took another path: no path will come again
-COMPARED = 2e9  # bytes that are compared in a second, half of that at least: to look whether what is read is the same may take half of a trace
+# bytes that are compared in a second, half of that at least: to look whether what is read is the same
+# may take half of a trace
+COMPARED = 2e9
 LITTLE = 1 << 17  # bytes that may be compared in any case
 
 
 class Visit:
     """One call that traces: it is observed if that may settle that its path can be compiled.
 
-    What calls cost is `rent` at first, and nobody looks which path they take. It is a call of `compiled`, which keeps the paths.
+    What calls cost is `rent` at first, and nobody looks which path they take. It is a call of
+    `compiled`, which keeps the paths.
     """
 
     __slots__ = ("aside", "choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale", "start")
@@ -41,18 +46,24 @@ class Visit:
             self.look(compiled._paths.get(key, ()))
 
     def look(self, paths: Sequence[Path]) -> None:
-        """Look what has changed that known paths read, and whether one of them is to be compiled, before the program runs."""
+        """Look what has changed that known paths read, and whether one of them is to be compiled,
+        before the program runs.
+        """
         compiled = self.compiled
-        looks = {id(look): look for path in paths for look in path.looks}  # as it stands before the program runs, and may change it
+        # as it stands before the program runs, and may change it
+        looks = {id(look): look for path in paths for look in path.looks}
         changed = {key for key, look in looks.items() if not look()}
         self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
-        known = compiled.warmup is not None or compiled._lost < 2  # where one new path comes after the other, so may this call's be
+        # where one new path comes after the other, so may this call's be
+        known = compiled.warmup is not None or compiled._lost < 2
         due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)] if known else []
         if due:
             self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE), reads=not all(path.joins for path in due))
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
-        """Return the random generators that the program can reach, with their states if its tape may be kept; None where nobody looks at it."""
+        """Return the random generators that the program can reach, with their states if its tape may be kept; None
+        where nobody looks at it.
+        """
         if not self.looks:
             return None
         found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
@@ -91,7 +102,9 @@ class Visit:
         return observer.notes and path.is_due(compiled.warmup, compiled._pace)
 
     def general(self, tape: Tape) -> Tape:
-        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow from integers, for those too."""
+        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow
+        from integers, for those too.
+        """
         compiled, path = self.compiled, self.path
         assert path is not None
         others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]

@@ -1,7 +1,7 @@
 """wirtinger: derivatives of functions of complex numbers, by z and by its conjugate.
 
-df/dz = (df/dx - i df/dy) / 2 and df/dz̄ = (df/dx + i df/dy) / 2, Wirtinger (1927), Math. Ann. 97; a function is holomorphic where the second is 0,
-which are the Cauchy-Riemann equations.
+df/dz = (df/dx - i df/dy) / 2 and df/dz̄ = (df/dx + i df/dy) / 2, Wirtinger (1927), Math. Ann. 97; a function is
+holomorphic where the second is 0, which are the Cauchy-Riemann equations.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ ROUNDING = 256  # units in the last place of the largest number of a block by wh
 
 
 def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value by z and by its conjugate.
+    """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value
+    by z and by its conjugate.
 
-    Each has the shapes and the nesting that `jacobian` has, whose `argnums`, `mode` and `chunk_size` these are. Raises ArgumentError for real
-    arguments, and for a value without numbers.
+    Each has the shapes and the nesting that `jacobian` has, whose `argnums`, `mode` and `chunk_size` these are. Raises
+    ArgumentError for real arguments, and for a value without numbers.
 
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
@@ -36,8 +37,8 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", c
 def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns df/dz, the complex derivative of a holomorphic function.
 
-    For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz and df/dz̄, where the
-    Cauchy-Riemann equations fail: where df/dz̄ is no 0, but for half of the digits.
+    For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz
+    and df/dz̄, where the Cauchy-Riemann equations fail: where df/dz̄ is no 0, but for half of the digits.
 
     >>> holomorphic_derivative(np.exp)(1j * np.pi).round(12)
     np.complex128(-1+0j)

@@ -18,10 +18,12 @@ class Clock:
     """The host's, in nanoseconds."""
 
     def measure(self, replay: Callable[[], Iterable[Any]], repeats: int) -> list[int]:
-        """Exhaust `replay()` several times; return the nanoseconds from the start to the end of each item, in the fastest.
+        """Exhaust `replay()` several times; return the nanoseconds from the start to the end of
+        each item, in the fastest.
 
-        One reading for each: the end of an operation is the start of the next, and nothing between them is left out. What the readings take
-        is measured against replays with none, and taken off in equal parts. (In a loop of nothing else a reading takes a third of that.)
+        One reading for each: the end of an operation is the start of the next, and nothing between them is left out.
+        What the readings take is measured against replays with none, and taken off in equal parts. (In a loop of
+        nothing else a reading takes a third of that.)
         """
         plain, timed = [], []
         for _ in range(repeats):  # in turn, so that what else the machine does hits both
@@ -46,13 +48,17 @@ class Clock:
 
 
 class CudaClock(Clock):
-    """A CUDA device's: events in its stream, so that kernels are timed where they run, without stopping between them."""
+    """A CUDA device's: events in its stream, so that kernels are timed where they run,
+    without stopping between them.
+    """
 
     def __init__(self, device: Any) -> None:
         self.torch, self.device = sys.modules["torch"], device
 
     def measure(self, replay: Callable[[], Iterable[Any]], repeats: int) -> list[int]:
-        """Exhaust `replay()` several times; return the device's nanoseconds from the start to the end of each item, in the fastest."""
+        """Exhaust `replay()` several times; return the device's nanoseconds from the start to the end
+        of each item, in the fastest.
+        """
         return min((self.stamps(replay()) for _ in range(repeats)), key=lambda ends: ends[-1])
 
     def stamps(self, run: Iterable[Any]) -> list[int]:

@@ -1,4 +1,6 @@
-"""explain: a function's value and gradient, which of its lines the gradient comes from, and the first thing that looks wrong."""
+"""explain: a function's value and gradient, which of its lines the gradient comes from, and the
+first thing that looks wrong.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ SATURATED = 1e-8  # an operation that passes on less than this part of its cotan
 
 @dataclass(eq=False)
 class Source:
-    """One line of the user's: its operations, the norm of the cotangents that arrive there, and what it adds to each input's gradient."""
+    """One line of the user's: its operations, the norm of the cotangents that arrive there, and what it
+    adds to each input's gradient.
+    """
 
     where: Location | None
     operations: int = 0
@@ -41,8 +45,9 @@ class Source:
 class Explanation(Report):
     """What `explain` returns; printing shows it on one screen.
 
-    `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran, `findings` what looks wrong,
-    worst first. `tape` is the primal tape, `reverse` that of the gradient; findings name operations on one of the two.
+    `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran,
+    `findings` what looks wrong, worst first. `tape` is the primal tape, `reverse` that of the gradient; findings name
+    operations on one of the two.
     """
 
     tape: Tape
@@ -93,9 +98,10 @@ class Explanation(Report):
 def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> Explanation:
     """Say where the gradient of `f(*args, **kwargs)` comes from, line by line, and what looks wrong about it.
 
-    For each line of the program: how many operations it made, the 2-norm of the cotangents that flow into it, and what it contributes to
-    the gradient of each argument (a number, or an array's norm). What looks wrong is nan or inf, forward or backward, a gradient of zeros,
-    and an operation so flat that it passes nothing on. `seed` is that of `grad`. Floating-point warnings are not shown.
+    For each line of the program: how many operations it made, the 2-norm of the cotangents that flow into it, and what
+    it contributes to the gradient of each argument (a number, or an array's norm). What looks wrong is nan or inf,
+    forward or backward, a gradient of zeros, and an operation so flat that it passes nothing on. `seed` is that of
+    `grad`. Floating-point warnings are not shown.
 
     >>> found = explain(lambda a, b: a / (a + b * b), 2.0, 3.0)
     >>> found.value, found.gradient
@@ -156,7 +162,8 @@ class Lines:
         x = rr.args[1 + visit.op.args[1]]
         if isinstance(x, Input):
             parts = self.of(visit.op).parts
-            dx = visit.value.array.copy() if type(visit.value) is Accumulator else visit.value  # that goes on being written to
+            # that goes on being written to
+            dx = visit.value.array.copy() if type(visit.value) is Accumulator else visit.value
             parts[x] = accumulate(parts.get(x, ZERO), dx)
         elif len(rr.args) == 2:
             passed = norm(visit.value)
@@ -165,7 +172,9 @@ class Lines:
 
 
 def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
-    """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an operation that saturates."""
+    """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an
+    operation that saturates.
+    """
     ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in tests().items()}
     masked = not any(test(x).any() for test in tests().values() for x in numbers(lines.result[0]))
     forward = earliest(tape, lambda: recorded(tape), [kind for kind in ill if kind == "nan" or any(ill.values())])
@@ -198,7 +207,9 @@ def earliest(tape: Tape, visits: Callable[[], Iterable[Visit]], kinds: list[str]
 
 
 def saturated(tape: Tape, lines: Lines) -> Finding | None:
-    """Return the first operation so flat that nothing to speak of passes it, where an input's gradient suffers from it."""
+    """Return the first operation so flat that nothing to speak of passes it, where an input's
+    gradient suffers from it.
+    """
     for rr, visit, arriving, passed in lines.flat:
         if any(norm(dx) <= SATURATED * lines.most for dx in lines.gradients if next(numbers(dx), None) is not None):
             name = getattr(rr.args[0], "__name__", "")

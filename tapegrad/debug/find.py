@@ -34,7 +34,9 @@ Test = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Finding(Report):
-    """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or "backward", and the value."""
+    """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or
+    "backward", and the value.
+    """
 
     kind: str
     operation: Operation
@@ -65,9 +67,10 @@ class Finding(Report):
 def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *, limit: float = LIMIT) -> Finding | None:
     """Return the first operation whose value is `kind`, forward, then backward; None where there is none.
 
-    "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the gradient of
-    an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are looked at.
-    Of a primal tape the gradient tape is built, its seed 1 for each number of the result. Loops are unrolled.
+    "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the
+    gradient of an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are
+    looked at. Of a primal tape the gradient tape is built, its seed 1 for each number of the result. Loops are
+    unrolled.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(), np.array([4.0, 1.0]))
@@ -104,7 +107,9 @@ def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Find
 
 
 def with_reverse(tape: Tape) -> Tape | None:
-    """Return the gradient tape of a primal one, each number of its result seeded with 1; None where the result has no gradient."""
+    """Return the gradient tape of a primal one, each number of its result seeded with 1; None
+    where the result has no gradient.
+    """
     result = tape.check().result
     leaves: list[Any] = []
     structure = flatten(result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
@@ -126,7 +131,8 @@ def seed_of(y: Any) -> Any:
 def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, *, brought: bool = False) -> Finding | None:
     """Return a finding for the first visit with such a number in its value.
 
-    What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only hands it on, unless `brought`.
+    What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only
+    hands it on, unless `brought`.
     """
     test = tests(limit)[kind]
     begin, pulled = turn(tape), None
@@ -148,7 +154,9 @@ def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, 
 
 
 def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
-    """True for a constant, an array filled with one, and what was given one: what went wrong by itself has been found before."""
+    """True for a constant, an array filled with one, and what was given one: what went wrong by
+    itself has been found before.
+    """
     return isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False) or (handed_on and any(map(bad, visit.given)))
 
 
@@ -219,7 +227,8 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
                 who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
                 dying.append((visit, who))
     zero = next((x for x, dx in zip(placed(tape), gradients)
-                 if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)  # no int, which counts
+                 # no int, which counts
+                 if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)
     if zero is None:
         return None
     later, label = depending(tape, zero), zero.label or zero.name
@@ -232,7 +241,9 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
 
 
 def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Finding:
-    """Return a finding for an input to which nothing flowed: the first operation that takes what was made of it, and has no gradient."""
+    """Return a finding for an input to which nothing flowed: the first operation that takes what was made of
+    it, and has no gradient.
+    """
     leads = leading(tape.ops, [tape.result])
     for op in tape.ops[:turn(tape) - 1]:
         if isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):

@@ -58,8 +58,9 @@ class Cost(NamedTuple):
 class Profile(Report):
     """What the fastest of several replays took; printing it shows two tables with bars.
 
-    `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each made. What it takes to
-    free a value counts as the next operation's time. `setup`, which is the first operation's, is the liveness analysis of a replay.
+    `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each
+    made. What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is
+    the liveness analysis of a replay.
     """
 
     def __init__(self, tape: Tape, ends: list[int], sizes: list[int]) -> None:
@@ -111,7 +112,9 @@ class Profile(Report):
         return sorted(costs, key=lambda cost: (cost.name == "", -cost.time))
 
     def to_speedscope(self, path: str | Path | None = None) -> str:
-        """Return the profile as JSON for https://www.speedscope.app, and write it to a file: phases, functions, lines, operations."""
+        """Return the profile as JSON for https://www.speedscope.app, and write it to a file: phases,
+        functions, lines, operations.
+        """
         text = speedscope(self.tape, self.ends, self.turn)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -135,10 +138,12 @@ class Profile(Report):
 
 
 def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:
-    """Replay a tape `repeats` times, timing each operation, and as often without, and return the Profile of the fastest.
+    """Replay a tape `repeats` times, timing each operation, and as often without, and return
+    the Profile of the fastest.
 
-    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Of a tape with loops, the
-    calls of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises what a replay raises.
+    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Of a
+    tape with loops, the calls of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises what a replay
+    raises.
 
     >>> import tapegrad as tg
     >>> found = tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0).profile(repeats=3)

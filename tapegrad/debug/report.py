@@ -49,7 +49,9 @@ class Report:
 
 
 class Column(NamedTuple):
-    """A column of a table. One with a `least` width may shrink to it, the widest first, and is left out, the last first, where that does not do."""
+    """A column of a table. One with a `least` width may shrink to it, the widest first, and is left out, the last
+    first, where that does not do.
+    """
 
     name: str
     right: bool = False

@@ -13,7 +13,8 @@ Frame = tuple[tuple[str, Any], ...]
 
 
 def speedscope(tape: Tape, ends: list[int], turn: int) -> str:
-    """Return the JSON text; `ends` are the nanoseconds at which the operations ended, `turn` where the reverse sweep begins.
+    """Return the JSON text; `ends` are the nanoseconds at which the operations ended, `turn`
+    where the reverse sweep begins.
 
     The stack is phase, function, line, operation; what consecutive operations share of it stays open.
     """

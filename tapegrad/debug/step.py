@@ -31,10 +31,11 @@ Where = int | str | Callable[[Operation, Any], bool]
 
 
 class Stepper(Report):
-    """A replay that stands still after each operation. Printing it shows the operations around the present one, and the user's line.
+    """A replay that stands still after each operation. Printing it shows the operations around the
+    present one, and the user's line.
 
-    Every value is kept as it was, so a step back shows what was there: a loop that writes n times to an array of n numbers takes n² of
-    memory here. Random numbers are those that were recorded.
+    Every value is kept as it was, so a step back shows what was there: a loop that writes n times to an array of n
+    numbers takes n² of memory here. Random numbers are those that were recorded.
 
     >>> import tapegrad as tg
     >>> stepper = tg.trace(lambda a, b: a / (a + b * b), 2.0, 3.0)[1].step(4.0, 6.0)
@@ -78,7 +79,9 @@ class Stepper(Report):
         return self._at == len(self.tape)
 
     def forward(self, count: int = 1) -> Operation:
-        """Play the next operation, or several, and return the present one; stay at the last. Raises what a replay raises."""
+        """Play the next operation, or several, and return the present one; stay at the last.
+        Raises what a replay raises.
+        """
         return self.goto(min(self._at + count, len(self.tape)))
 
     def back(self, count: int = 1) -> Operation:
@@ -103,7 +106,8 @@ class Stepper(Report):
         return self.here
 
     def until(self, what: Where) -> Operation | None:
-        """Play on to the next operation of a line (12, "demo.py:12"), of that name ("sin"), or for which `what(op, value)` is true.
+        """Play on to the next operation of a line (12, "demo.py:12"), of that name ("sin"), or for which
+        `what(op, value)` is true.
 
         Return it; where there is none, None, and stay.
         """

@@ -14,7 +14,8 @@ from tapegrad.numbers.tensors import is_tensor
 
 
 def numbers(value: Any) -> Iterator[np.ndarray]:
-    """Yield each floating-point number or array in a value, structures taken apart; of a sparse cotangent, its newest piece.
+    """Yield each floating-point number or array in a value, structures taken apart; of a sparse
+    cotangent, its newest piece.
 
     >>> [x.tolist() for x in numbers((1.5, {"w": np.ones(2), "n": 3}, "text"))]
     [1.5, [1.0, 1.0]]
@@ -60,7 +61,9 @@ def is_zero(value: Any) -> bool:
 
 
 def element(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Write what an operand contributes to one element of a result of that shape: its own element, where it broadcasts to it."""
+    """Write what an operand contributes to one element of a result of that shape: its own element,
+    where it broadcasts to it.
+    """
     value = plain(value)
     if is_tensor(value):
         value = next(numbers(value), value)

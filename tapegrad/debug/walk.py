@@ -16,10 +16,11 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape, copy_op, has_value,
 
 
 class Visit(NamedTuple):
-    """An operation as it runs: the function applied, what it was given, and the value it made; None where that has no numbers to look at.
+    """An operation as it runs: the function applied, what it was given, and the value it made; None where that
+    has no numbers to look at.
 
-    A triple stands for the call that it holds. Of a write, the value is what was written: the array may have been written to
-    again since, in place.
+    A triple stands for the call that it holds. Of a write, the value is what was written: the array may have been
+    written to again since, in place.
     """
 
     op: Operation
@@ -52,7 +53,9 @@ def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
 
 
 def recorded(tape: Tape) -> Iterator[Visit]:
-    """Yield a visit for each operation, with the values on the tape; those that later operations may have written to are None."""
+    """Yield a visit for each operation, with the values on the tape; those that later operations may
+    have written to are None.
+    """
     for op in tape:
         fn = value_of(op.fn) if isinstance(op, Call) else None
         value = op.val
@@ -110,7 +113,8 @@ def is_field(op: Operation) -> bool:
 
 
 def name_of(op: Operation) -> str:
-    """Return the name of the function that a call is of; a triple, its pullback and its fields are of the function that it holds.
+    """Return the name of the function that a call is of; a triple, its pullback and its fields are of
+    the function that it holds.
 
     >>> from tapegrad.tape.tape import call
     >>> name_of(call(divmod, 7, 2))

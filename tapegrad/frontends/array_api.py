@@ -1,4 +1,6 @@
-"""What array_api_compat asks of an array, in each library that brings a copy of it: it asks the class, and a traced value's is not NumPy's."""
+"""What array_api_compat asks of an array, in each library that brings a copy of it: it asks the class, and a
+traced value's is not NumPy's.
+"""
 
 from __future__ import annotations
 

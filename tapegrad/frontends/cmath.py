@@ -17,7 +17,9 @@ from tapegrad.rules.registry import means
 
 
 def _number(y: Any, x: Any) -> Any:
-    """Return a complex number as Python's. Of a finite argument cmath raises where that is not finite: no tape of another number serves there."""
+    """Return a complex number as Python's. Of a finite argument cmath raises where that is not finite: no tape of
+    another number serves there.
+    """
     y = ops.item(y)
     if not ops.isfinite(y):
         bool(ops.isfinite(x))

@@ -1,4 +1,6 @@
-"""What the frontends share: turning foreign arguments into canonical ones, and results into the form that NumPy gives them."""
+"""What the frontends share: turning foreign arguments into canonical ones, and results into the
+form that NumPy gives them.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def kept(x: Any) -> Axes:
 
 
 def laid(order: Callable[[Any], Axes], by: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give the results of a composite the order in memory that NumPy's function gives them, from that of its argument number `by`."""
+    """Give the results of a composite the order in memory that NumPy's function gives them, from that
+    of its argument number `by`.
+    """
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
         def of(*args: Any, **kwargs: Any) -> Any:

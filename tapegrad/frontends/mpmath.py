@@ -1,4 +1,6 @@
-"""How mpmath spells the ops. Its functions take numbers alone, and are replaced while a trace runs that has one of its numbers as an input."""
+"""How mpmath spells the ops. Its functions take numbers alone, and are replaced while a trace runs that has one
+of its numbers as an input.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def number(x: Any) -> Any:
 
 
 def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of a function of mpmath's; it gets numbers of mpmath's, and no context."""
+    """Register the decorated composite as the meaning of a function of mpmath's; it gets numbers of
+    mpmath's, and no context.
+    """
     method = getattr(mp, name)
     fn = getattr(method, "__func__", method)
 

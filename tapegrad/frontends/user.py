@@ -31,11 +31,11 @@ def stop_gradient(x: Any) -> Any:
 def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     """Return `x`, on whose cotangent the reverse sweep calls `fn`: to clip it, to scale it, to print it.
 
-    What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is called for each member, in a
-    gradient of a gradient by the innermost sweep. An array comes back in memory of its own. Outside of traces nothing is called. Forward mode
-    has no cotangents, and refuses it. What calls functions that may print or draw random numbers is not compiled. A list that the program has
-    captured is its copy in the trace, as everywhere: append to a global, or to an attribute of `fn`. Raises ArgumentError for what is no number
-    or array.
+    What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is
+    called for each member, in a gradient of a gradient by the innermost sweep. An array comes back in memory of its
+    own. Outside of traces nothing is called. Forward mode has no cotangents, and refuses it. What calls functions that
+    may print or draw random numbers is not compiled. A list that the program has captured is its copy in the trace, as
+    everywhere: append to a global, or to an attribute of `fn`. Raises ArgumentError for what is no number or array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)
@@ -50,7 +50,8 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
 
 
 def nestlevel() -> int:
-    """Return the order of differentiation at this point: 0 outside of gradients, 1 in what `grad`, `jvp` or another derivative runs, 2 in one inside.
+    """Return the order of differentiation at this point: 0 outside of gradients, 1 in what `grad`, `jvp` or another
+    derivative runs, 2 in one inside.
 
     A tape holds for the order that it was recorded at, beside those of the derivatives that run inside it.
 
@@ -74,8 +75,8 @@ def nestlevel() -> int:
 def value(x: Any) -> Any:
     """Return the plain number or array behind a traced value; the gradient through it is dropped on purpose.
 
-    The tape does not know of the number: a replay uses the one that was read while tracing, and `value_and_grad` compiles no such path.
-    An array is a copy.
+    The tape does not know of the number: a replay uses the one that was read while tracing, and `value_and_grad`
+    compiles no such path. An array is a copy.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: x * tg.value(x), 3.0)

@@ -241,7 +241,9 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def dtype_of(x: Any) -> Any:
-    """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number; read as `shape_of` reads."""
+    """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number;
+    read as `shape_of` reads.
+    """
     if type(x) in _NUMPYS:
         return x.dtype
     dtype = x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
@@ -249,7 +251,8 @@ def dtype_of(x: Any) -> Any:
 
 
 def has_dtype(x: Any, dtype: Any) -> bool:
-    """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64: `None == np.dtype(float)`.
+    """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64:
+    `None == np.dtype(float)`.
 
     >>> has_dtype(1.0, np.dtype(float)), has_dtype(np.ones(2), np.dtype(float))
     (False, True)
@@ -264,7 +267,9 @@ def largest_fraction(x: Any) -> float:
 
 
 def layout_of(x: Any) -> Any:
-    """Return how an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous."""
+    """Return how an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides
+    unless it is contiguous.
+    """
     if is_tensor(x):
         return "tensor" if x.is_contiguous() else ("tensor", *x.stride())
     if not isinstance(x, np.ndarray) or type(x) is TensorArray:
@@ -314,7 +319,9 @@ def project(dx: Any, x: Any) -> Any:
 
 
 def _of_system(dx: Any, x: Any, given: Any) -> Any:
-    """Return a cotangent in the number system of its input: what comes of exact numbers to a float is a float, to an integer it stays exact."""
+    """Return a cotangent in the number system of its input: what comes of exact numbers to a float is a float,
+    to an integer it stays exact.
+    """
     known = system(x)
     if known is not None:
         return dx if shape_of(dx) else as_kind(dx, type(plain(x)))
@@ -334,7 +341,9 @@ def _beside(dx: Any, x: TensorArray) -> Any:
 
 
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it where it is the smaller."""
+    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it
+    where it is the smaller.
+    """
     extra = len(wide) - len(shape)
     if extra > 0 and wide[extra:] == shape:
         return dx.sum(axis=tuple(range(extra)))
@@ -343,7 +352,8 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
         dx = dx.reshape(wide)
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
         dtype = dtype_of(dx)
-        return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)  # a rule may give one number for a whole array
+        # a rule may give one number for a whole array
+        return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)
     kept = tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
     if not kept:
         return dx.sum(axis=tuple(range(extra))) if extra else dx

@@ -36,7 +36,9 @@ def values_of(x: Any) -> list[Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """True if no program can tell two things apart: 1, 1.0 and True differ, 0.0 and -0.0, and dicts of another order."""
+    """True if no program can tell two things apart: 1, 1.0 and True differ, 0.0 and -0.0,
+    and dicts of another order.
+    """
     if a is b:
         return True
     if type(a) is not type(b):
@@ -57,18 +59,23 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def changes(x: Any) -> bool:
-    """True for what may be another thing at the next call, though it is the same object: Python hashes no such thing, or it is used up."""
+    """True for what may be another thing at the next call, though it is the same object: Python hashes no such
+    thing, or it is used up.
+    """
     return isinstance(x, (Iterator, Mapping)) or (type(x).__hash__ is None and not isinstance(x, slice))
 
 
 def snapshot(x: Any) -> Any:
-    """Return a copy of what is in a thing that changes, to be compared by `alike`; of what cannot be copied, something that nothing is like."""
+    """Return a copy of what is in a thing that changes, to be compared by `alike`; of what cannot be copied,
+    something that nothing is like.
+    """
     try:
         if isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
         if isinstance(x, Iterator):
             return object()
-        return deepcopy(dict(x) if isinstance(x, Mapping) else getattr(x, "__dict__", x))  # a matrix's == is no truth value
+        # a matrix's == is no truth value
+        return deepcopy(dict(x) if isinstance(x, Mapping) else getattr(x, "__dict__", x))
     except Exception:  # whatever a class of the user's may raise
         return object()
 
@@ -81,7 +88,9 @@ def unchanged(x: Any, copy: Any) -> bool:
 
 
 def slim_copy(x: np.ndarray[Any, Any]) -> Any:
-    """Return a copy of an array, that of a large stretched one stretched again from a copy of what it was stretched from."""
+    """Return a copy of an array, that of a large stretched one stretched again from a copy of
+    what it was stretched from.
+    """
     if x.nbytes < 1 << 20 or 0 not in x.strides:
         return x.copy(order="K")
     slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]

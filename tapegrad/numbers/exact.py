@@ -92,7 +92,9 @@ def _complex(x: Any, kind: Any) -> Any:
 
 
 def register_mpmath(context: Any, real: type, complex_: type) -> None:
-    """Add the adapters of mpmath's numbers, by the classes that all its contexts share, and the precision of its own."""
+    """Add the adapters of mpmath's numbers, by the classes that all its contexts share, and
+    the precision of its own.
+    """
     PRECISION["mpmath precision"] = lambda: (context.prec, context._prec_rounding[1])
     own = {op: _mpmaths(name) for op, name in OF_MPMATH.items()}
     own["trunc"] = lambda x: own["floor"](x) if x >= 0 else own["ceil"](x)

@@ -93,5 +93,6 @@ def spelled(fn: Any) -> str:
     """
     if hasattr(fn, "__objclass__"):
         return f"x.{fn.__name__}"
-    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]  # scipy.optimize._minimize; a ufunc has none
+    # scipy.optimize._minimize; a ufunc has none
+    module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module.replace('numpy', 'np', 1)}.{fn.__name__}"

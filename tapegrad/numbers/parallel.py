@@ -1,6 +1,7 @@
 """parallel: the threads that help the one that computes, and a function of long arrays that they compute together.
 
-NumPy's ufuncs release the interpreter lock, but run in one thread. In parts that begin at multiples of a vector's length they give the same bits.
+NumPy's ufuncs release the interpreter lock, but run in one thread. In parts that begin at multiples of a vector's
+length they give the same bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 import numpy as np
 
 LONG = 1 << 20  # elements of an array, from which on a function of it is computed in parts
-PART = 1 << 17  # elements of a part: each costs a handover of the interpreter lock, and at the end a thread waits for the last of another
+# elements of a part: each costs a handover of the interpreter lock, and at the end a thread
+# waits for the last of another
+PART = 1 << 17
 
 _OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
                                    operator.neg: np.negative, operator.abs: np.absolute}
@@ -40,7 +43,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def together(work: Callable[[], None], helpers: int) -> None:
-    """Run `work`, which does what there is left to do, here and in as many other threads where those are idle; an error of one is raised here."""
+    """Run `work`, which does what there is left to do, here and in as many other threads where those are idle;
+    an error of one is raised here.
+    """
     others: list[Future[None]] = []
     try:
         with suppress(RuntimeError):  # Python is about to end, and begins nothing new
@@ -55,10 +60,11 @@ def together(work: Callable[[], None], helpers: int) -> None:
 
 
 def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
-    """Return `fn(*args)`, of a long array computed by several threads; `out` is an array to write the value into, where it fits.
+    """Return `fn(*args)`, of a long array computed by several threads; `out` is an array to write the
+    value into, where it fits.
 
-    A shorter one is computed in one piece. Where NumPy has anything to warn of, or to raise, the call is made again as it is: so settings and
-    filters mean what they mean.
+    A shorter one is computed in one piece. Where NumPy has anything to warn of, or to raise, the call is made again as
+    it is: so settings and filters mean what they mean.
 
     >>> in_parts(operator.mul, np.ones(3), 2.0)
     array([2., 2., 2.])
@@ -94,7 +100,9 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
 
 
 def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
-    """Return an array that an elementwise function's value will be like; None where the arguments are not all long arrays of a kind, and numbers."""
+    """Return an array that an elementwise function's value will be like; None where the arguments are not all long
+    arrays of a kind, and numbers.
+    """
     like = None
     for arg in args:
         if type(arg) is np.ndarray:

@@ -1,4 +1,6 @@
-"""systems: the number systems beside Python's, NumPy's and torch's: Fraction, Decimal, mpmath's, and the user's own, found by a number's type."""
+"""systems: the number systems beside Python's, NumPy's and torch's: Fraction, Decimal, mpmath's, and the user's own,
+found by a number's type.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in (
 class System:
     """The adapter for one kind of number, whose operators are Python's.
 
-    `convert(x, kind)` makes any number one of that class, exactly if it can. `functions` says by the name of an op how that is computed; what is
-    neither there nor an operator is refused. `attributes` are those that a traced number shows: the name of an op, called where it is a method.
-    `precision` names that of the context in which it computes, one of PRECISION.
+    `convert(x, kind)` makes any number one of that class, exactly if it can. `functions` says by the name of an op how
+    that is computed; what is neither there nor an operator is refused. `attributes` are those that a traced number
+    shows: the name of an op, called where it is a method. `precision` names that of the context in which it computes,
+    one of PRECISION.
     """
 
     __slots__ = ("attributes", "convert", "functions", "is_complex", "methods", "precision")
@@ -35,12 +38,16 @@ class System:
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute an op of numbers of which one is of this system; raise UnknownFunction where it has no meaning for them."""
+        """Compute an op of numbers of which one is of this system; raise UnknownFunction where
+        it has no meaning for them.
+        """
         self.check(op)
         return self.functions.get(op.__name__, op.read)(*args, **kwargs)
 
     def check(self, op: Any) -> None:
-        """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute something of such objects."""
+        """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
+        something of such objects.
+        """
         if not (op.pythonic or op.nested or op.__name__ in self.functions):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
@@ -50,14 +57,17 @@ class System:
 SYSTEMS: dict[type, System] = {}
 PRECISION: dict[str, Callable[[], Any]] = {}  # by its name, which is that of a guard's fact: what reads it
 OWNERS: set[type] = set()  # classes of libraries whose methods are among these: their objects hold nothing traced
-INTERPOSED: list[FunctionType] = []  # functions of libraries that take such numbers alone: replaced in a trace that has one among its inputs
+# functions of libraries that take such numbers alone: replaced in a trace that has one among its inputs
+INTERPOSED: list[FunctionType] = []
 
 
 def register(kind: type, convert: Callable[..., Any] | None = None, functions: Mapping[str, Callable[..., Any]] = {}, *,
              is_complex: bool = False) -> None:
-    """Make numbers of a class, and of its subclasses, ones that are differentiated in their own arithmetic, that of Python's operators.
+    """Make numbers of a class, and of its subclasses, ones that are differentiated in their own arithmetic,
+    that of Python's operators.
 
-    `convert(x)` makes one of an int or a float (`kind` itself, if not given); `functions` says what ops are that are no operators, by their names.
+    `convert(x)` makes one of an int or a float (`kind` itself, if not given); `functions` says what ops are that are no
+    operators, by their names.
 
     >>> import tapegrad as tg
     >>> class Modular:
@@ -99,8 +109,8 @@ def _found(cls: Any) -> System | None:
 
 
 def system_of(cls: Any) -> System | None:
-    """Return the adapter for a class of numbers, None where it is Python's, NumPy's or torch's, or no number. A subclass with operators of
-    its own is another kind of number.
+    """Return the adapter for a class of numbers, None where it is Python's, NumPy's or torch's, or no number. A
+    subclass with operators of its own is another kind of number.
     """
     return _found(cls)
 
@@ -118,7 +128,9 @@ def system(x: Any) -> System | None:
 
 
 def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> list[System]:
-    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of these, if they are known."""
+    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of
+    these, if they are known.
+    """
     kinds = {type(op.val) for op in ops} if kinds is None else kinds
     if any(hasattr(kind, "_tracer") for kind in kinds):
         kinds = {type(plain(op.val)) for op in ops}
@@ -126,7 +138,9 @@ def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> lis
 
 
 def refuse_unknown(x: Any, name: str) -> System | None:
-    """Return the adapter that a number has; refuse one of a kind that nobody has registered: rules would mix floats into it."""
+    """Return the adapter that a number has; refuse one of a kind that nobody has registered: rules
+    would mix floats into it.
+    """
     kind: Any = type(x)
     if _is_unknown(kind):
         raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does not know", user_location(),
@@ -149,8 +163,8 @@ def as_kind(x: Any, kind: Any) -> Any:
 
 
 def promoted(args: tuple[Any, ...], y: Any) -> tuple[Any, ...]:
-    """Return the arguments of a call whose value is of a number system with floats among them as numbers of that system, as its operators take
-    them: a formula that computes with such an argument alone would round.
+    """Return the arguments of a call whose value is of a number system with floats among them as numbers of that
+    system, as its operators take them: a formula that computes with such an argument alone would round.
     """
     if system(y) is None:
         return args
@@ -212,15 +226,19 @@ def functions(**own: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     }
 
 
-# -- code of the classes of numbers themselves: asked whether it may compute with a traced number, that says no, and is asked in its turn
+# -- code of the classes of numbers themselves: asked whether it may compute with a traced number, that says no,
+# and is asked in its turn
 
-_OPERAND = frozenset(["forward", "_richcmp", "__eq__", "__pow__"])  # of Fraction's code, those that ask for the class of an operand
+# of Fraction's code, those that ask for the class of an operand
+_OPERAND = frozenset(["forward", "_richcmp", "__eq__", "__pow__"])
 _OPERATOR = OPERATORS | {"__div__", "__rdiv__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "_cmp",
                          "mpf_convert_rhs", "mpf_convert_lhs", "mpc_convert_lhs"}
 
 
 def computes(frame: FrameType, x: Any) -> bool:
-    """True for a frame of a class of numbers that asks what kind of operand a traced number is: it is to leave the operator to that one."""
+    """True for a frame of a class of numbers that asks what kind of operand a traced number is: it is to leave
+    the operator to that one.
+    """
     if frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
         frame = frame.f_back
     module = frame.f_globals.get("__name__", "")

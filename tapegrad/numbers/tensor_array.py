@@ -1,8 +1,8 @@
 """TensorArray: a tensor that answers as NumPy's array does.
 
-A rule is written with ops, Python's operators and methods of arrays, and a user's with NumPy. On tensors those would have torch's
-meaning: other promotion, no negative steps, `sum` but no `astype`. So rules are handed tensors in this form, and what
-they return is taken out of it again.
+A rule is written with ops, Python's operators and methods of arrays, and a user's with NumPy. On tensors those would
+have torch's meaning: other promotion, no negative steps, `sum` but no `astype`. So rules are handed tensors in this
+form, and what they return is taken out of it again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from tapegrad.numbers.view_path import Path, follow
 
 
 class TensorArray:
-    """A tensor with the operators, methods and protocols of an array: each is the op, or composite, that NumPy's means."""
+    """A tensor with the operators, methods and protocols of an array: each is the op, or
+    composite, that NumPy's means.
+    """
 
     __slots__ = ("tensor",)
-    meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012  (filled by rules.registry, which stands above this file)
+    # (filled by rules.registry, which stands above this file)
+    meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
@@ -36,7 +39,8 @@ class TensorArray:
     @property
     def shape(self) -> tuple[int, ...]:
         x = self.tensor
-        return tuple(x._shape if hasattr(type(x), "_tracer") else x.shape)  # a rule asks a proxy as it asks others: the tape guards its inputs
+        # a rule asks a proxy as it asks others: the tape guards its inputs
+        return tuple(x._shape if hasattr(type(x), "_tracer") else x.shape)
 
     @property
     def dtype(self) -> Any:

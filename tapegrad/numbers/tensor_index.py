@@ -1,7 +1,7 @@
 """Parts of tensors, by NumPy's indices: read, written to, added to.
 
-torch has no negative steps, takes an integer before the arrays beside it where NumPy broadcasts it with them, and leaves open which
-of several values stays that are written to one place: NumPy's last does.
+torch has no negative steps, takes an integer before the arrays beside it where NumPy broadcasts it with them, and
+leaves open which of several values stays that are written to one place: NumPy's last does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
 
 
 def parts_of(index: Any, device: Any) -> list[Any]:
-    """Return the parts of an index as torch takes them: its integers as int, its arrays as int64 or bool tensors of the device."""
+    """Return the parts of an index as torch takes them: its integers as int, its arrays as int64 or
+    bool tensors of the device.
+    """
     parts = [_part(part, device) for part in (index if isinstance(index, tuple) else (index,))]
     if any(is_tensor(part) and part.dtype is not torch.bool for part in parts):
         return [torch.full((1,), part, device=device) if type(part) is int else part for part in parts]
@@ -71,7 +73,8 @@ def read(x: Any, index: tuple[Any, ...]) -> Any:
 
 
 def _hidden_gap(x: Any, parts: list[Any]) -> int | None:
-    """Return which axis a new one in place of the ellipsis would be, where it stands between two arrays and for no axis at all.
+    """Return which axis a new one in place of the ellipsis would be, where it stands between
+    two arrays and for no axis at all.
 
     It parts the two for NumPy, which then puts their axes first, and not for torch.
     """
@@ -89,7 +92,9 @@ def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
 
 
 def is_basic(parts: list[Any]) -> bool:
-    """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of integers, no negative steps."""
+    """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of
+    integers, no negative steps.
+    """
     turned = any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
     arrays = [part for part in parts if is_tensor(part)]
     return not turned and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
@@ -124,7 +129,9 @@ def last_of(flat: Any, size: int) -> Any:
 
 
 def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> None:
-    """Add at an index in place, as often as it names a place. `numbers` are those of x's places, where they are known."""
+    """Add at an index in place, as often as it names a place. `numbers` are those of x's
+    places, where they are known.
+    """
     parts = parts_of(index, x.device)
     piece = cast(piece, x)
     if is_view(parts):

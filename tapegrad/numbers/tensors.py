@@ -1,8 +1,9 @@
 """What torch needs to mean what NumPy means: dtypes and their promotion, places of tensors, computing on the host.
 
-NumPy's rules are the meaning, those of NEP 50: arrays, 0-d ones too, and NumPy's scalars decide by their dtypes, and Python's numbers
-give way. torch lets a 0-d tensor give way as well, divides integers in its default dtype, and promotes int64 and float32 to
-float32: so dtypes are brought together here, before torch sees them. Nothing here reads or sets a global setting of torch's.
+NumPy's rules are the meaning, those of NEP 50: arrays, 0-d ones too, and NumPy's scalars decide by their dtypes, and
+Python's numbers give way. torch lets a 0-d tensor give way as well, divides integers in its default dtype, and promotes
+int64 and float32 to float32: so dtypes are brought together here, before torch sees them. Nothing here reads or sets a
+global setting of torch's.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def is_tensor_type(kind: Any) -> bool:
         tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
         if tensor is None:
             return False
-        known = _tensor_types[kind] = issubclass(kind, tensor)  # by the type: isinstance would ask a proxy for its `__class__`
+        # by the type: isinstance would ask a proxy for its `__class__`
+        known = _tensor_types[kind] = issubclass(kind, tensor)
     return known
 
 
@@ -66,7 +68,8 @@ class TensorDtype:
 
 
 _KINDS = {"bfloat16": "f", "complex32": "c"}
-_WIDEST = {"float128": "float64", "complex256": "complex128", "float96": "float64", "complex192": "complex128"}  # torch has no longer double
+# torch has no longer double
+_WIDEST = {"float128": "float64", "complex256": "complex128", "float96": "float64", "complex192": "complex128"}
 
 
 @functools.cache
@@ -142,14 +145,17 @@ def inexact_type(*args: Any) -> Any:
 
 
 def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
-    """Return a number, an array or a tensor as a tensor of a device; on the CPU an array's memory is shared where that is possible."""
+    """Return a number, an array or a tensor as a tensor of a device; on the CPU an array's memory is
+    shared where that is possible.
+    """
     if not is_tensor(x):
         if not isinstance(x, np.ndarray) or not x.ndim:
             kind: Any = x.dtype if hasattr(x, "dtype") else type(x)
             dtype = dtype or torch_dtype(kind)
             return torch.full((), np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x, dtype=dtype, device=device)
         if min(x.strides, default=0) < 0 or x.dtype.name in _WIDEST or not x.flags.writeable or not x.dtype.isnative:
-            x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")  # torch has no negative strides, and warns of what may not be written to
+            # torch has no negative strides, and warns of what may not be written to
+            x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")
         x = torch.from_numpy(x)
     return x.to(device=device, dtype=dtype or x.dtype)
 
@@ -161,7 +167,9 @@ def convert(x: Any, dtype: Any) -> Any:
 
 
 def device_of(args: Iterable[Any]) -> Any:
-    """Return the device of the tensors among some values: another than the CPU where there is one; None without tensors."""
+    """Return the device of the tensors among some values: another than the CPU where there is
+    one; None without tensors.
+    """
     device = None
     for x in args:
         if type(x) not in ORDINARY and is_tensor(x) and (device is None or device.type == "cpu"):
@@ -186,7 +194,9 @@ def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
 
 
 def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> list[Any]:
-    """Return all arguments as tensors of one device and of their common dtype, floating or complex if they are to be a `number`."""
+    """Return all arguments as tensors of one device and of their common dtype, floating or complex if
+    they are to be a `number`.
+    """
     args = list(args)
     dtype = dtype or (inexact_type(*args) if number else result_type(*args))
     device = device_of(args)
@@ -194,9 +204,11 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 
 def detached(x: Any) -> Any:
-    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same memory; other values as they are.
+    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same
+    memory; other values as they are.
 
-    It has the attributes that the program has given the tensor: a traced value that lacked them would say so to hasattr, and is to refuse.
+    It has the attributes that the program has given the tensor: a traced value that lacked them would say so to
+    hasattr, and is to refuse.
     """
     if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
         plain = x.detach()
@@ -248,13 +260,16 @@ def is_writable(x: Any) -> bool:
 
 
 def duplicate(x: Any) -> Any:
-    """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is decided what is a view of it."""
+    """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is
+    decided what is a view of it.
+    """
     if hasattr(x, "_tracer"):  # a traced one records its copy
         return x.clone() if is_tensor(x) else x.copy(order="K")
     if is_tensor(x):
         y = x.clone()
         return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
-    if x.flags.forc or x.dtype.hasobject or (0 in x.strides and x.flags.writeable):  # numbers that stand in it several times are written apart
+    # numbers that stand in it several times are written apart
+    if x.flags.forc or x.dtype.hasobject or (0 in x.strides and x.flags.writeable):
         return x.copy(order="K")
     low, high = np.lib.array_utils.byte_bounds(x)
     y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low, x.strides)
@@ -279,7 +294,9 @@ def all_on_host(x: Any) -> Any:
 
 
 def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
-    """Return NumPy's arrays and scalars, in tuples or lists too, as tensors of a device; float32 as `narrow`, if that was given."""
+    """Return NumPy's arrays and scalars, in tuples or lists too, as tensors of a device; float32 as
+    `narrow`, if that was given.
+    """
     if isinstance(y, (tuple, list)):
         parts = [from_host(part, device, narrow) for part in y]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -289,7 +306,8 @@ def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
 
 
 def on_host(impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the torch implementation that computes with NumPy or SciPy: tensors go to the host, and what comes of them goes back.
+    """Make the torch implementation that computes with NumPy or SciPy: tensors go to the host, and what
+    comes of them goes back.
 
     For what torch has no function for. It waits for the device, and so costs the more the more it is called.
     """
@@ -360,7 +378,9 @@ def _loop(ufunc: Any, kinds: tuple[Any, ...]) -> Loop:
 
 
 def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an order there, and more functions."""
+    """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an
+    order there, and more functions.
+    """
     on_complex = on_host(impl)
 
     def is_complex(x: Any) -> bool:
@@ -369,7 +389,9 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
 
 
 def duplicates(leaves: list[Any]) -> list[Any]:
-    """Return leaves with arrays and tensors in memory of their own: arrays share it where they did, and may be written to where they might."""
+    """Return leaves with arrays and tensors in memory of their own: arrays share it where they did, and may be
+    written to where they might.
+    """
     memory = [x for x in leaves if type(x) is np.ndarray]
     roots: dict[int, Any] = {}
     made: dict[int, Any] = {}
@@ -396,7 +418,9 @@ def duplicates(leaves: list[Any]) -> list[Any]:
 
 
 def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a comparison of short integers with Python's, which may be larger than any of them, as exact as NumPy's is."""
+    """Make a comparison of short integers with Python's, which may be larger than any of
+    them, as exact as NumPy's is.
+    """
     def long(x: Any, beside: Any) -> Any:
         short = type(beside) is int and is_tensor(x) and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
         return x.long() if short else x
@@ -404,7 +428,9 @@ def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def product(name: str, *before: Any) -> Callable[..., Any]:
-    """Return torch's sum of products; of integers and bools as NumPy has it, where torch has none: bool, and any on CUDA."""
+    """Return torch's sum of products; of integers and bools as NumPy has it, where torch has
+    none: bool, and any on CUDA.
+    """
     def run(*args: Any) -> Any:
         xs = together(args)
         dtype = xs[0].dtype

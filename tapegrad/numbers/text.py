@@ -15,10 +15,12 @@ from tapegrad.errors import ConcretizationError, user_location
 
 
 class Text(str):
-    """Text of a traced number, and what is cut out of it or put together with it: `float` and `int` of it are refused while its trace runs.
+    """Text of a traced number, and what is cut out of it or put together with it: `float` and `int` of it are
+    refused while its trace runs.
 
-    Not all ways back can be closed: in "%.2f" % x, an f-string of several parts and what a regular expression finds, Python makes a
-    text of its own, and compiled code (`complex`, `eval`, `json`, `decimal`) reads the letters and asks nobody.
+    Not all ways back can be closed: in "%.2f" % x, an f-string of several parts and what a regular expression finds,
+    Python makes a text of its own, and compiled code (`complex`, `eval`, `json`, `decimal`) reads the letters and asks
+    nobody.
     """
 
     __slots__ = ("_traced_by",)
@@ -96,10 +98,13 @@ for _name in ("__add__", "__format__", "__getitem__", "__mod__", "__mul__", "__r
 @functools.lru_cache(maxsize=4096)
 def _is_modulo(code: CodeType, lasti: int) -> bool:
     """True if the instruction there is `%`."""
-    at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)  # lasti may point into its cache
+    # lasti may point into its cache
+    at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)
     return at.opname == "BINARY_MODULO" or (at.opname == "BINARY_OP" and at.argrepr == "%")
 
 
 def formats(frame: FrameType) -> bool:
-    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of any other `%` is asked itself."""
+    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of
+    any other `%` is asked itself.
+    """
     return _is_modulo(frame.f_code, frame.f_lasti)

@@ -1,4 +1,6 @@
-"""Path: the steps from an array to a view of it, which is read, written or added to where it lies in the array's memory."""
+"""Path: the steps from an array to a view of it, which is read, written or added to where it
+lies in the array's memory.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def may_repeat(index: tuple[Any, ...]) -> bool:
 
 
 def repeats(index: tuple[Any, ...]) -> bool:
-    """True unless an index, by the numbers in it, is known to name no place twice: to add at such places takes a tenth of the time."""
+    """True unless an index, by the numbers in it, is known to name no place twice: to add at such
+    places takes a tenth of the time.
+    """
     for part in index:
         if type(part) is np.ndarray and part.dtype.kind != "b":
             return may_repeat(index) and not (_is_rising(part) and all(map(_runs_along, index, [part] * len(index))))

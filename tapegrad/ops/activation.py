@@ -1,8 +1,9 @@
-"""Activations of neural networks: functions of one real number, with torch's parameters and torch's convention at their kinks.
+"""Activations of neural networks: functions of one real number, with torch's parameters and torch's
+convention at their kinks.
 
-An entry says the function, its slope, and its curvature where it has one. The rule of `gelu` is `gelu_backward(dy, x)`, an op of its own: one
-kernel of torch's, and one line of a tape. What is linear in `dy` has for its own rule itself by `dy`, and the curvature by `x`.
-At a kink the slope is that of the side which torch takes, named in each entry.
+An entry says the function, its slope, and its curvature where it has one. The rule of `gelu` is `gelu_backward(dy, x)`,
+an op of its own: one kernel of torch's, and one line of a tape. What is linear in `dy` has for its own rule itself by
+`dy`, and the curvature by `x`. At a kink the slope is that of the side which torch takes, named in each entry.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Formula = Callable[..., Any]
 
 def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula, backward: Formula,
                by_value: bool = False) -> Op:
-    """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters), `backward` is torch's kernel.
+    """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters),
+    `backward` is torch's kernel.
 
     A slope that is the same `by_value`, of y instead of x, keeps no x, as torch does not.
     """
@@ -130,7 +132,8 @@ softplus = activation("softplus", _softplus, _softplus_slope, _softplus_curvatur
                       lambda x, beta=1.0, threshold=20.0: torch.nn.functional.softplus(x, beta, threshold),
                       lambda dy, x, beta=1.0, threshold=20.0: _aten("softplus_backward")(dy, x, beta, threshold))
 
-_BETA, _KAPPA = math.sqrt(2 / math.pi), 0.044715  # of gelu's approximation: 0.5 x (1 + tanh(BETA (x + KAPPA x^3))), Hendrycks and Gimpel 2016
+# of gelu's approximation: 0.5 x (1 + tanh(BETA (x + KAPPA x^3))), Hendrycks and Gimpel 2016
+_BETA, _KAPPA = math.sqrt(2 / math.pi), 0.044715
 
 
 def _bend(x: Any) -> tuple[Any, Any, Any]:

@@ -1,7 +1,8 @@
 """binomial: which states of a long loop are kept, so that its reverse sweep advances again as seldom as possible.
 
-Griewank and Walther (2000), Algorithm 799: revolve. With s states kept, the first among them, and no step taken more than r times, a loop of
-C(s + r, s) steps can be reversed, and one of n steps takes r n - C(s + r, s + 1) steps forward, besides the one that each is swept from.
+Griewank and Walther (2000), Algorithm 799: revolve. With s states kept, the first among them, and no step taken more
+than r times, a loop of C(s + r, s) steps can be reversed, and one of n steps takes r n - C(s + r, s + 1) steps forward,
+besides the one that each is swept from.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def repetition(n: int, slots: int) -> int:
 
 
 def forward_steps(n: int, slots: int) -> int:
-    """Return the least number of steps forward by which n are reversed with so many states kept; those that are swept are not counted.
+    """Return the least number of steps forward by which n are reversed with so many states kept; those
+    that are swept are not counted.
 
     >>> forward_steps(10, 3), forward_steps(100_000, 30), forward_steps(100, 100)
     (15, 447640, 99)
@@ -29,7 +31,9 @@ def forward_steps(n: int, slots: int) -> int:
 
 
 def split(n: int, slots: int) -> int:
-    """Return after how many of n steps the next state is kept, where so many can be, the first of these steps' among them."""
+    """Return after how many of n steps the next state is kept, where so many can be, the first
+    of these steps' among them.
+    """
     r = repetition(n, slots)
     return max(comb(slots + r - 2, slots) if r > 1 else 0, n - comb(slots - 1 + r, slots - 1), 1)
 
@@ -48,8 +52,9 @@ def kept(n: int, slots: int) -> list[int]:
 
 
 def schedule(n: int, slots: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield what the sweep does, once the states of `kept` are there: `(start, stop, keeps)` advances from a kept state, the last that there is,
-    and keeps the one that it comes to, or else sweeps over step `stop` from there, the last that is not swept yet.
+    """Yield what the sweep does, once the states of `kept` are there: `(start, stop, keeps)` advances from a kept
+    state, the last that there is, and keeps the one that it comes to, or else sweeps over step `stop` from there, the
+    last that is not swept yet.
 
     >>> list(schedule(4, 2))
     [(1, 3, False), (1, 2, False), (1, 1, False), (0, 0, False)]

@@ -1,4 +1,6 @@
-"""checkpoint: a subtape that is one call, of which the reverse sweep keeps the arguments alone, and computes the rest again."""
+"""checkpoint: a subtape that is one call, of which the reverse sweep keeps the arguments alone, and
+computes the rest again.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from tapegrad.tree.flatten import flatten
 
 
 class Checkpoint(Op):
-    """A function of a subtape's inputs to the tuple of its results, and behind those what was drawn, so that it is the same when it runs again.
+    """A function of a subtape's inputs to the tuple of its results, and behind those what was drawn, so that it is the
+    same when it runs again.
 
-    How it runs, and how a cotangent is pulled through, is known above: `player(checkpoint, values)`, and `puller(checkpoint, y, values, dy)`.
+    How it runs, and how a cotangent is pulled through, is known above: `player(checkpoint, values)`, and
+    `puller(checkpoint, y, values, dy)`.
     """
 
     noun = "checkpoint"

@@ -1,7 +1,9 @@
-"""Convolution of arrays of shape (batch, channels, *space) with weights of shape (out, channels / groups, *kernel), over any number of axes.
+"""Convolution of arrays of shape (batch, channels, *space) with weights of shape (out, channels / groups, *kernel),
+over any number of axes.
 
-It is linear in both, and so are its two derivatives: `conv`, `conv_input` (which is also the transposed convolution) and
-`conv_weight` are the derivatives of one trilinear form of input, weight and output, and each one's rule is made of the other two.
+It is linear in both, and so are its two derivatives: `conv`, `conv_input` (which is also the transposed convolution)
+and `conv_weight` are the derivatives of one trilinear form of input, weight and output, and each one's rule is made of
+the other two.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def _everywhere(n: int, stride: Sizes, padding: Sizes, dilation: Sizes) -> tuple
 
 
 class _Windows:
-    """Where each element of the kernel meets the input: for an offset k, the elements (stride * i + dilation * k - padding)."""
+    """Where each element of the kernel meets the input: for an offset k, the elements (stride * i +
+    dilation * k - padding).
+    """
 
     def __init__(self, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
         self.kernel, self.groups = kernel, groups
@@ -129,7 +133,8 @@ def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), paddin
     dy, w = _alike(dy, w)
     stride, padding, dilation = _everywhere(dy.ndim - 2, stride, padding, dilation)
     reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
-    beyond = [n - m for n, m in zip(shape[2:], reached)]  # what no window reached, because the stride does not go into the input's size
+    # what no window reached, because the stride does not go into the input's size
+    beyond = [n - m for n, m in zip(shape[2:], reached)]
     return torch.convolution(dy, w, None, stride, padding, dilation, True, beyond, groups)
 
 

@@ -1,12 +1,12 @@
 """Decompositions of matrices, what is computed by them (solutions, inverses, determinants), and norms.
 
-The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward and reverse
-mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On the computation of
-complex-valued gradients with application to statistically optimum beamforming.
+The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward
+and reverse mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On
+the computation of complex-valued gradients with application to statistically optimum beamforming.
 
-What a decomposition leaves free (the phase of a complex eigenvector, the basis of a null space) has no derivative: a cotangent
-that asks for it raises MissingRule. Where eigenvalues or singular values coincide, so is their basis: what depends on that becomes
-inf or nan, and what does not stays exact, because only 0 / 0 counts as 0 (`ratio`).
+What a decomposition leaves free (the phase of a complex eigenvector, the basis of a null space) has no derivative: a
+cotangent that asks for it raises MissingRule. Where eigenvalues or singular values coincide, so is their basis: what
+depends on that becomes inf or nan, and what does not stays exact, because only 0 / 0 counts as 0 (`ratio`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _on_triangle(dx: Any, upper: bool) -> Any:
     return (triu if upper else tril)(halved(dx + adjoint(dx)))
 
 
-# 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where nothing flows.
+# 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may
+# vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
     lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
@@ -89,7 +90,8 @@ def _refuse_gauge(part: Any, dy: Any, what: str) -> None:
 def _leading(u: Any, du: Any, k: int) -> tuple[Any, Any]:
     """Return the first `k` columns of a unitary matrix, and a cotangent of them that stands for all columns'.
 
-    The others span the complement: as dU = U Ω with Ω skew-Hermitian, they turn by minus the adjoint of what the first turn.
+    The others span the complement: as dU = U Ω with Ω skew-Hermitian, they turn by minus the
+    adjoint of what the first turn.
     """
     if shape_of(u)[-1] == k:
         return u, du
@@ -118,7 +120,8 @@ def _solve_vjp(y: Any, a: Any, b: Any) -> Callable[[Any], Any]:
 
 
 def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
-    # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems: at constant rank
+    # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares
+    # problems: at constant rank
     if hermitian:
         x = _hermitian(x)
     if rcond is not None:
@@ -129,8 +132,8 @@ def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool 
 
 
 def _refuse_cut(x: Any, rcond: Any) -> None:
-    """Raise MissingRule where a cut-off leaves out singular values that are not zero: the matrix that is inverted is then another, of lower rank,
-    which turns as the directions that were left out do.
+    """Raise MissingRule where a cut-off leaves out singular values that are not zero: the matrix that is inverted is
+    then another, of lower rank, which turns as the directions that were left out do.
     """
     if 0 in shape_of(x):
         return
@@ -248,7 +251,8 @@ def _cofactors(x: Any) -> Any:
 
 
 def _cofactors_cotangent(dy: Any, _y: Any, x: Any) -> Any:
-    # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on it, Π' = Π s_k without i and j
+    # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on
+    # it, Π' = Π s_k without i and j
     u, s, vh = svd(x)
     others = _off_diagonal(_all_but_one(where(_eye(s), 1.0, s[..., None, :])))
     core = _over(det(u) * det(vh), x) * (adjoint(u) @ conj(dy) @ adjoint(vh))
@@ -357,7 +361,8 @@ def _eig_vjp(y: Any, x: Any) -> Callable[[Any], Any]:
 
 def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]:
     def svd_pullback(dy: Any) -> tuple[Any]:
-        # Townsend (2016), Differentiating the singular value decomposition; Wan and Zhang (2019), arXiv:1909.02659, for the phases
+        # Townsend (2016), Differentiating the singular value decomposition; Wan and Zhang (2019),
+        # arXiv:1909.02659, for the phases
         (u, s, vh), (du, ds, dvh) = y, dy
         k = shape_of(s)[-1]
         u, du = _leading(u, du, k)
@@ -391,7 +396,8 @@ def _svdvals_cotangent(dy: Any, _y: Any, x: Any) -> Any:
     return u * dy[..., None, :] @ vh
 
 
-_REAL = np.linalg.eigvals(np.eye(1)).dtype.kind == "f"  # before NumPy 2.5 eigenvalues are real numbers where all are real
+# before NumPy 2.5 eigenvalues are real numbers where all are real
+_REAL = np.linalg.eigvals(np.eye(1)).dtype.kind == "f"
 
 
 def _eig_tensor(x: Any) -> Any:
@@ -436,7 +442,8 @@ def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = No
 
 
 def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)  # of all elements, or of a matrix's, only without an order
+    # of all elements, or of a matrix's, only without an order
+    return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)
 
 
 def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:

@@ -1,13 +1,14 @@
 """Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
 
 An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
-(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name is the
-implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is formed in one
-place, so every formula is plain calculus; broadcasting is undone elsewhere. A formula does not read what begins with an underscore, and
-that need not be kept for it.
+(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name
+is the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)`
+is formed in one place, so every formula is plain calculus; broadcasting is undone elsewhere. A formula does not read
+what begins with an underscore, and that need not be kept for it.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
-equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x, 0**p has derivative 0 by p.
+equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
+0**p has derivative 0 by p.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def chain(derivative: Callable[..., Any] | float) -> Partial:
         if derivative == -1:
             return lambda dy, *_: -dy
         return lambda dy, *_: dy * derivative
-    return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())  # it reads what the derivative does: see residuals
+    # it reads what the derivative does: see residuals
+    return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())
 
 
 def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> Any:
@@ -126,7 +128,8 @@ floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, oper
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    if system(a) is not None or system(b) is not None:  # Decimal's remainder has the sign of `a`, and a quotient is rounded
+    # Decimal's remainder has the sign of `a`, and a quotient is rounded
+    if system(a) is not None or system(b) is not None:
         return rint((a - a % b) / b)
     return floor(divide(a, b))
 
@@ -190,7 +193,8 @@ def _cbrt(x: Any) -> Any:
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
 exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), scalar=math.exp)
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))  # Python 3.11
+# Python 3.11
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log)
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
@@ -204,7 +208,8 @@ logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - 
 sin = elementwise("sin", np.sin, lambda _y, x: cos(x), means=(np.sin,), scalar=math.sin)
 cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), scalar=math.cos)
 tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), scalar=math.tan)
-# Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x * x has lost the sign of a zero
+# Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x *
+# x has lost the sign of a zero
 asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
 acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
 atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
@@ -237,7 +242,8 @@ def _nodes(count: int) -> list[tuple[float, float]]:
 def _sinc_derivative(xp: Any, x: Any, n: int) -> Any:
     """Return the n-th derivative of sinc, π^n times the integral over t in [0, 1] of t^n cos^(n)(t z), where z = π x.
 
-    Where z is large, by the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors by n / z: to nothing there.
+    Where z is large, by the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors
+    by n / z: to nothing there.
     """
     z = xp.asarray(math.pi * x)
     near = xp.abs(z) <= n + 1
@@ -264,12 +270,16 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 
 
 def _direction(y: Any, x: Any) -> Any:
-    """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign of a real one is constant."""
+    """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign
+    of a real one is constant.
+    """
     return x / where(equal(y, 0), 1, y) if is_complex(x) else sign(x)
 
 
 def _turned(dy: Any, y: Any, x: Any) -> Any:
-    """Return what is left of `dy` across the direction of x, over |x|: x / |x| turns with a complex x, and grows with none."""
+    """Return what is left of `dy` across the direction of x, over |x|: x / |x| turns with a
+    complex x, and grows with none.
+    """
     if not is_complex(x):
         return ZERO
     return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))
@@ -335,7 +345,8 @@ heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where
 def _of_numbers(dy: Any, _y: Any, x: Any, **_: Any) -> Any:
     if not is_complex(x):
         return where(isfinite(x), dy, 0.0)
-    return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)  # each part is replaced for itself
+    # each part is replaced for itself
+    return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)
 
 
 def _nan_to_num(x: Any, **to: Any) -> Any:
@@ -348,7 +359,8 @@ real = define("real", np.real, (lambda dy, _y, _x: dy,), view=True, linear=(0,),
 imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), view=True, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
-                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)  # Python's number stays one
+                   # Python's number stays one
+                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)
 
 # -- comparison, logic and bits
 
@@ -390,8 +402,9 @@ where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 
 
 
 def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
-    # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for among the operands,
-    # where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half of max(x, 0) equals 0)
+    # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for
+    # among the operands, where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half
+    # of max(x, 0) equals 0)
     return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
 
 

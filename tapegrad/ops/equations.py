@@ -1,7 +1,7 @@
 """Matrix equations and functions of matrices: LU factors, Sylvester's equation, the exponential and its kin.
 
-The implementation is SciPy's, imported when the first is computed. Rules: M. Giles, "An extended collection of matrix derivative
-results" (2008); for a function of a matrix, N. Higham, "Functions of Matrices" (2008), theorem 3.6.
+The implementation is SciPy's, imported when the first is computed. Rules: M. Giles, "An extended collection of matrix
+derivative results" (2008); for a function of a matrix, N. Higham, "Functions of Matrices" (2008), theorem 3.6.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), v
 def matrix_function(name: str) -> Op:
     """Define a function of a matrix that is analytic everywhere, or has poles only.
 
-    The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is that at xᴴ: f is its own rule.
+    The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is
+    that at xᴴ: f is its own rule.
     """
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
@@ -98,8 +99,8 @@ expm = matrix_function("expm")
 sinm, cosm, tanm = map(matrix_function, ("sinm", "cosm", "tanm"))
 sinhm, coshm, tanhm = map(matrix_function, ("sinhm", "coshm", "tanhm"))
 
-# The square root and the logarithm have a cut along the negative numbers, where an eigenvalue of a real matrix may lie. There xᴴ, or x with
-# an error of rounding, has another root than x has: the rules follow the one that was computed, y.
+# The square root and the logarithm have a cut along the negative numbers, where an eigenvalue of a real matrix may lie.
+# There xᴴ, or x with an error of rounding, has another root than x has: the rules follow the one that was computed, y.
 
 
 def _sqrtm_cotangent(dy: Any, y: Any, _x: Any) -> Any:
@@ -107,7 +108,9 @@ def _sqrtm_cotangent(dy: Any, y: Any, _x: Any) -> Any:
 
 
 def _turn(y: Any) -> Any:
-    """Return the number of modulus 1 by which x is turned, where y is log(x), so that its eigenvalues lie as far from the cut as they can."""
+    """Return the number of modulus 1 by which x is turned, where y is log(x), so that its eigenvalues lie as
+    far from the cut as they can.
+    """
     angles = np.linalg.eigvals(y).imag
     return np.exp(-0.5j * (angles.max(-1) + angles.min(-1)))[..., None, None]
 

@@ -1,7 +1,7 @@
 """Fourier transforms along one axis: those in several dimensions are made of them.
 
-A transform is linear, and its cotangent is its conjugate transpose: the inverse transform, scaled the other way round. What
-the transform of real numbers leaves out, the conjugate of its inner half, is where the factors of 2 come from.
+A transform is linear, and its cotangent is its conjugate transpose: the inverse transform, scaled the other way round.
+What the transform of real numbers leaves out, the conjugate of its inner half, is where the factors of 2 come from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tapegrad.ops.shape import along, pad
 from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
-INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}  # scales by n where the other does by 1
+# scales by n where the other does by 1
+INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}
 
 
 def resized(x: Any, n: int, axis: int) -> Any:
@@ -37,7 +38,9 @@ def _fit(dx: Any, x: Any, axis: int) -> Any:
 
 
 def _inner(y: Any, n: int, axis: int) -> Any:
-    """Return where half a spectrum of `n` real numbers stands for its conjugate too: not at 0, nor at the highest of an even n."""
+    """Return where half a spectrum of `n` real numbers stands for its conjugate too: not at 0, nor at
+    the highest of an even n.
+    """
     shape = shape_of(y)
     k = np.arange(shape[axis])
     return ((k > 0) & (2 * k < n)).reshape(tuple(-1 if i == axis % len(shape) else 1 for i in range(len(shape))))

@@ -1,10 +1,11 @@
 """fused: a group of elementwise calls that is one call on a tape, and what an executor of such a group is.
 
-An executor is a subclass of `Fused`, made of the group's subtape. It provides `execute(n, arrays, numbers, outs)`: compute `n` elements from flat
-contiguous `arrays` and from `numbers`, write those results that are arrays into the flat contiguous `outs`, and return the others, full reductions,
-in their order. It keeps nothing of what it is given, and may be called from several threads at once. `fuse(tape, executor)` puts it on a tape; the
-source writer and the memory plan know a `Fused`, whatever executes it.
-NumPy's is in `compile.numpy.blocked_executor`; one that emits native code would stand beside it.
+An executor is a subclass of `Fused`, made of the group's subtape. It provides `execute(n, arrays, numbers, outs)`:
+compute `n` elements from flat contiguous `arrays` and from `numbers`, write those results that are arrays into the flat
+contiguous `outs`, and return the others, full reductions, in their order. It keeps nothing of what it is given, and may
+be called from several threads at once. `fuse(tape, executor)` puts it on a tape; the source writer and the memory plan
+know a `Fused`, whatever executes it. NumPy's is in `compile.numpy.blocked_executor`; one that emits native code would
+stand beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SHOWN = 3  # functions that the name of a group names
 
 
 class Fused:
-    """A group of elementwise calls of arrays of one shape, and of full reductions of them, as one function: of the subtape's inputs to its results.
+    """A group of elementwise calls of arrays of one shape, and of full reductions of them, as one function: of the
+    subtape's inputs to its results.
 
     Called with arrays of other dtypes or shapes than those recorded, or with traced ones, it plays the subtape.
     """
@@ -50,7 +52,9 @@ class Fused:
         raise NotImplementedError
 
     def __call__(self, *values: Any, out: Any = None) -> Any:
-        """Return the result, or the tuple of results; `out` holds for each an array to write into, or None for a new one."""
+        """Return the result, or the tuple of results; `out` holds for each an array to write
+        into, or None for a new one.
+        """
         shape = _common_shape(self.given, values)
         if shape is None:
             return self._play(values, out)

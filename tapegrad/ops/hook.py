@@ -55,5 +55,7 @@ def _tangent(*args: Any, **kwargs: Any) -> Any:
 
 
 hook = define("hook", _value, torch=_value, linear=_tangent, batch=False)
-"""`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure that is built around them."""
+"""`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure
+that is built around them.
+"""
 hook.rr = _rule

@@ -2,7 +2,8 @@
 
 The index of `getitem` is splatted into arguments, so that a traced integer, integer array or mask is a variable of its
 own: `x[1:, mask]` is `getitem(x, 1:, mask)`. The cotangent of a read is sparse (`tangent.Scatter`): the reads of one
-array are put together by a single `scatter`. `through` is the path to a view of `x` that is read, and `x` itself not copied.
+array are put together by a single `scatter`. `through` is the path to a view of `x` that is
+read, and `x` itself not copied.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
             if places is None:
                 places = np.arange(y.size).reshape(shape)
             at = places[index]
-            np.add.at(y.reshape(-1), at.ravel(), np.broadcast_to(piece, at.shape).ravel())  # in one dimension it is ten times as fast
+            # in one dimension it is ten times as fast
+            np.add.at(y.reshape(-1), at.ravel(), np.broadcast_to(piece, at.shape).ravel())
         else:
             y[index] += piece
     return y if shape else y[()]
@@ -72,7 +74,9 @@ MANY = 512  # rows, from which on it pays to go column by column
 
 
 def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
-    """Add rows that lie column by column to those of a table, in double precision: in the order of np.add.at, in a fifth of the time."""
+    """Add rows that lie column by column to those of a table, in double precision: in the order of
+    np.add.at, in a fifth of the time.
+    """
     if not y.ndim:
         return False
     rows, n = index[0], len(y)
@@ -93,7 +97,8 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
     if not through and len(ranks) > 1 and (axis := _tiled(parts, shape, ranks)) is not None:
         return _concatenated(parts, shape, ranks, axis, wide, device)
-    y = torch.zeros(shape, dtype=wide, device=device)  # in C order: a path is followed by the numbers of places where torch has no view
+    # in C order: a path is followed by the numbers of places where torch has no view
+    y = torch.zeros(shape, dtype=wide, device=device)
     numbers: Any = None
     first = True
     for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
@@ -113,7 +118,8 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
 
 
 def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -> int | None:
-    """Return the axis along which the indices are slices that lie side by side and leave nothing out, None where there is none.
+    """Return the axis along which the indices are slices that lie side by side and leave nothing out,
+    None where there is none.
 
     The cotangent of what was split is put together again.
     """
@@ -157,7 +163,9 @@ scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, 
 
 
 def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
-    """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a sparse cotangent stands for."""
+    """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a
+    sparse cotangent stands for.
+    """
     if type(x) is np.ndarray and x.dtype is _FLOAT and not any(paths) and all(map(_is_simple, pieces, indices)):
         y = _zeros(x.shape)
         for piece, index in zip(pieces, indices):
@@ -249,7 +257,8 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
     n, indices = x.shape[axis], indices.to(torch.int64)
     shape = [max(pair) for pair in zip(x.shape, indices.shape)]
     shape[axis] = indices.shape[axis]
-    from_front = torch.where(indices < 0, indices + n, indices)  # gather takes no others; take_along_dim lets what is out of range wrap round
+    # gather takes no others; take_along_dim lets what is out of range wrap round
+    from_front = torch.where(indices < 0, indices + n, indices)
     return torch.gather(x.expand([n if i == axis % x.ndim else m for i, m in enumerate(shape)]), axis, from_front.expand(shape))
 
 

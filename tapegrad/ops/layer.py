@@ -1,7 +1,7 @@
 """Layers of neural networks: products with weights, and what a classifier loses.
 
-`linear(x, w, b)` is x wᵀ + b for a stack of rows. It, `matmul(dy, w)` and `linear_weight(dy, x)` are the three derivatives of one trilinear
-form, so that each one's rule is made of the other two.
+`linear(x, w, b)` is x wᵀ + b for a stack of rows. It, `matmul(dy, w)` and `linear_weight(dy, x)` are the three
+derivatives of one trilinear form, so that each one's rule is made of the other two.
 """
 
 from __future__ import annotations

@@ -145,12 +145,15 @@ def _dot(a: Any, b: Any) -> Any:
 tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH,
                    batch=tensordot_members)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
-                             lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,  # of stacks: of each pair
+                             # of stacks: of each pair
+                             lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,
              linear=EACH, batch=dot_members)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Return the letters of each operand's axes and of the output's, an ellipsis written out and the output explicit."""
+    """Return the letters of each operand's axes and of the output's, an ellipsis written out
+    and the output explicit.
+    """
     inputs, arrow, output = subscripts.partition("->")
     terms = inputs.split(",")
     letters = sorted({c for c in inputs if c.isalpha()})
@@ -165,8 +168,8 @@ def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
 def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
     """Contract the cotangent with the other operands.
 
-    A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was summed
-    alone, and gets an axis of length 1, which the sweep stretches.
+    A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was
+    summed alone, and gets an axis of length 1, which the sweep stretches.
     """
     terms, output = labels(subscripts, [_ndim(x) for x in xs])
     mine, x = terms.pop(i - 1), xs[i - 1]
@@ -187,7 +190,8 @@ def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimi
 
 def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     y = np.einsum(subscripts, *xs, **kwargs)
-    return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y  # that of one operand is a view of it where nothing is summed
+    # that of one operand is a view of it where nothing is summed
+    return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y
 
 
 einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH,

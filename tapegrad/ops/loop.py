@@ -16,15 +16,17 @@ T = TypeVar("T")
 
 
 class Loop:
-    """A repeated segment of a tape as one function: `count` runs of a subtape, each of which hands values on to the next.
+    """A repeated segment of a tape as one function: `count` runs of a subtape, each of which
+    hands values on to the next.
 
     Umlaut.jl has loops on its tapes, and JAX's `lax.scan` is the same.
 
-    The body's inputs are, in this order, the `steps` (numbers that differ from run to run and are known: `steps[i][k]` in run k), what is
-    `given` to all runs alike, what is `listed` (a sequence, of which run k gets element k), and what is `carried`. It returns the new values
-    of what is carried, and then what is collected from each run. Called with what is given, the sequences, and the first values of what is
-    carried, a loop returns the last values of those, and a tuple for each thing collected. In `reverse`, the last run is made first; elements
-    and collections keep their order.
+    The body's inputs are, in this order, the `steps` (numbers that differ from run to run and are known: `steps[i][k]`
+    in run k), what is `given` to all runs alike, what is `listed` (a sequence, of which run k gets element k), and what
+    is `carried`. It returns the new values of what is carried, and then what is collected from each run. Called with
+    what is given, the sequences, and the first values of what is carried, a loop returns the last values of those, and
+    a tuple for each thing collected. In `reverse`, the last run is made first; elements and collections keep their
+    order.
     """
 
     differentiable, dynamic = True, False
@@ -118,7 +120,9 @@ def is_loop(op: Any) -> bool:
 
 
 def range_of(values: Sequence[Any]) -> range | None:
-    """Return a range of the same integers, in their order; None where they are no integers, or not equally far apart."""
+    """Return a range of the same integers, in their order; None where they are no integers,
+    or not equally far apart.
+    """
     apart = values[1] - values[0] if len(values) > 1 and all(type(value) is int for value in values) else 0
     if not apart or any(b - a != apart for a, b in pairwise(values)):
         return None

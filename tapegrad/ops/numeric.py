@@ -1,4 +1,6 @@
-"""Ops of numerical analysis: convolution, interpolation, the angle of a complex number, a Bessel function, one number of an array."""
+"""Ops of numerical analysis: convolution, interpolation, the angle of a complex number, a Bessel
+function, one number of an array.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,14 @@ from tapegrad.rules import batching
 from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
 
-# -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros where the mode cut it short
+# -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros
+# where the mode cut it short
 
 
 def _whole(dy: Any, a: Any, b: Any, mode: str, reversed_: bool = False) -> Any:
-    """Return the cotangent of the full convolution; `reversed_` says that NumPy swapped the two, and turned the result round."""
+    """Return the cotangent of the full convolution; `reversed_` says that NumPy swapped the two, and
+    turned the result round.
+    """
     n, m, have = shape_of(a)[0], shape_of(b)[0], shape_of(dy)[0]
     cut = builtins.min(n, m) - 1
     left = {"full": 0, "same": (cut + 1) // 2 if reversed_ else cut // 2, "valid": cut}[mode]
@@ -71,11 +76,14 @@ correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2,
     lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
     linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
 
-# -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at the last one to its left
+# -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at
+# the last one to its left
 
 
 def _piece(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the two points around each x, how far between them it is, and the slope there; outside, the nearest point."""
+    """Return the two points around each x, how far between them it is, and the slope there;
+    outside, the nearest point.
+    """
     last = shape_of(xp)[0] - 1
     i = minimum(maximum(searchsorted(xp, x, side="right") - 1, 0), builtins.max(last - 1, 0))
     k = minimum(i + 1, last)

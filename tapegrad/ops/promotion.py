@@ -1,4 +1,6 @@
-"""Ops by which numbers change their number system, and numbers that a formula writes down come into that of its arguments."""
+"""Ops by which numbers change their number system, and numbers that a formula writes down come
+into that of its arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,5 +17,7 @@ RECORDED["convert"] = convert
 
 
 def exactly(value: float, x: Any) -> Any:
-    """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside floats and arrays as it is."""
+    """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside
+    floats and arrays as it is.
+    """
     return value if system(x) is None else number_like(x, value)

@@ -8,7 +8,8 @@ from tapegrad.numbers.tensors import on_host
 from tapegrad.rules.registry import define
 
 
-# NumPy's generator draws, on the host: its numbers are the program's. What is drawn goes to the device of the tensors it meets.
+# NumPy's generator draws, on the host: its numbers are the program's. What is drawn goes to the device
+# of the tensors it meets.
 def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
     return getattr(source, method)(*args, **kwargs)
 

@@ -31,7 +31,9 @@ def reduced(x: Any, axis: Any = None) -> Iterable[int]:
 
 
 def restore(y: Any, x: Any, axis: Any = None) -> Any:
-    """Give a reduction's output, or its cotangent, back the axes that were reduced, so that it broadcasts against `x`."""
+    """Give a reduction's output, or its cotangent, back the axes that were reduced, so that
+    it broadcasts against `x`.
+    """
     if axis is None:
         return y
     axes = reduced(x, axis)
@@ -50,7 +52,9 @@ def _cast(x: Any, y: Any) -> Any:
 
 
 def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any], **kind: Any) -> Op:
-    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its implementation for tensors."""
+    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its
+    implementation for tensors.
+    """
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
@@ -88,7 +92,9 @@ def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) -> Callable[..., Any]:
-    """Return torch's largest or smallest; one that skips nan takes the `neutral` value for it, where there is any number."""
+    """Return torch's largest or smallest; one that skips nan takes the `neutral` value for it,
+    where there is any number.
+    """
     def reduce(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
         if neutral is None or not x.is_floating_point():
             return getattr(torch, name)(x, axes, keepdim=keepdim)
@@ -120,7 +126,8 @@ def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
 
 
 sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))  # of integers and bools torch's is int64 too
+                # of integers and bools torch's is int64 too
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
 prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
 mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)), over_axes(_mean), direct=True,
                  linear=(0,))
@@ -198,7 +205,8 @@ cumulative_prod = running("cumulative_prod", np.multiply, _back_prod)
 
 
 def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
-    # as in max, the largest so far shares equally among those that tie for it: `ties` counts them along each stretch of equal y
+    # as in max, the largest so far shares equally among those that tie for it: `ties` counts
+    # them along each stretch of equal y
     holds, ndim = equal(x, y), len(shape_of(y))
     behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]), tuple((int(i == axis % ndim), 0) for i in range(ndim)))
     same = astype(behind, dtype=dtype_of(y))

@@ -18,7 +18,8 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
     return np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan)[1:]
 
 
-# where each value comes first, which of them each element is, and how often it comes: the values are read at those places
+# where each value comes first, which of them each element is, and how often it comes: the
+# values are read at those places
 unique = define("unique", _unique, differentiable=False, dynamic=True, batch=False, torch=on_host(_unique))
 isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert), batch=batching.of_first,
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),

@@ -34,7 +34,8 @@ reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, s
 def _permute_cotangent(dy: Any, _y: Any, _x: Any, axes: tuple[int, ...] | None = None) -> Any:
     if axes is None:
         return permute_dims(dy)
-    return permute_dims(dy, axes=tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))))  # the inverse permutation
+    # the inverse permutation
+    return permute_dims(dy, axes=tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))))
 
 
 def _squeeze_cotangent(dy: Any, _y: Any, _x: Any, axis: Any = None) -> Any:
@@ -83,12 +84,15 @@ roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,)
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
 broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), view=True, direct=True, linear=(0,),
-                      torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast)  # the sweep sums what was stretched
+                      # the sweep sums what was stretched
+                      torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast)
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
 
 def stretched(dy: Any, shape: tuple[int, ...]) -> Any:
-    """Return `broadcast_to(dy, shape)`, of a plain number in a tenth of the time that NumPy takes: an array of strides 0."""
+    """Return `broadcast_to(dy, shape)`, of a plain number in a tenth of the time that NumPy
+    takes: an array of strides 0.
+    """
     if type(dy) not in _reals or not shape:
         return broadcast_to(dy, shape)
     one = _array(dy)

@@ -1,4 +1,6 @@
-"""Convolution of arrays of any rank, correlation beyond their edges, and recursive filters, by SciPy, imported when the first is computed."""
+"""Convolution of arrays of any rank, correlation beyond their edges, and recursive filters, by SciPy, imported
+when the first is computed.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
 convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH, torch=on_host(_convolution))
 
 
-# Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a sum of products with
-# the weights, conjugated.
+# Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a
+# sum of products with the weights, conjugated.
 
 # what NumPy calls SciPy's ways of going on; a constant has no cotangent
 PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "grid-wrap": "wrap",
@@ -112,7 +114,8 @@ uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
     lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None), torch=on_host(_uniform_filter1d))
 
 
-# A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a cotangent of y is that of b * x.
+# A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a
+# cotangent of y is that of b * x.
 
 
 def _lfilter(b: Any, a: Any, x: Any, axis: int = -1) -> Any:

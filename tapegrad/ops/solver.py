@@ -47,8 +47,8 @@ class Solver:
     - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
       given, is the slope.
 
-    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient. One that `draws`
-    random numbers itself finds the same whichever they are.
+    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient. One that
+    `draws` random numbers itself finds the same whichever they are.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
@@ -84,7 +84,9 @@ class Solver:
         return (y[0], *map(stop_gradient, y[1:])) if self.facts else y
 
     def run(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
-        """Search, outside of every trace. The user's functions are copies on plain values: what they change is refused."""
+        """Search, outside of every trace. The user's functions are copies on plain values:
+        what they change is refused.
+        """
         held, memo = duplicates(list(leaves)), dict[int, Any]()
         before, drawn = duplicates(held), _state()
         given = into.build(held, memo)

@@ -1,9 +1,9 @@
 """Special functions: gamma, error, Bessel, hypergeometric and entropy functions, and softmax's family.
 
-An entry is one line, as in `elementwise`; the names are SciPy's. The implementation is SciPy's too, imported when the first
-number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has. Derivatives: NIST Digital
-Library of Mathematical Functions (dlmf.nist.gov).
-An argument by which the derivative is no such function (the order of a Bessel function) is given by its name, and refused.
+An entry is one line, as in `elementwise`; the names are SciPy's. The implementation is SciPy's too, imported when the
+first number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has.
+Derivatives: NIST Digital Library of Mathematical Functions (dlmf.nist.gov). An argument by which the derivative is no
+such function (the order of a Bessel function) is given by its name, and refused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
 
 
 def _real(name: str, x: Any, try_: str = "the unscaled function, and the scale written out") -> Any:
-    """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not holomorphic, or no function of SciPy's."""
+    """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not
+    holomorphic, or no function of SciPy's.
+    """
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
         raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), try_)
     return x
@@ -80,8 +82,8 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
             means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
-    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and back. `strong`
-    says that SciPy lists the loop in double precision first, which a Python number then chooses.
+    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
+    back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
     impl = _implementation(name, scalar)
@@ -96,7 +98,8 @@ def _by_rgamma(y: Any, x: Any) -> Any:
     # left of a half, the poles of gamma among it, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
     left = less_equal(real(x), 0.5)
     if is_complex(x):
-        left = logical_and(left, less_equal(abs(imag(x)), 1.0))  # where the sine is large, gamma is small: poles are on the real line
+        # where the sine is large, gamma is small: poles are on the real line
+        left = logical_and(left, less_equal(abs(imag(x)), 1.0))
     u = where(left, x, 0.5)
     reflected = gamma(1 - u) * (cos(math.pi * u) - sin(math.pi * u) * digamma(1 - u) / math.pi)
     return where(left, reflected, -y * digamma(where(left, 1.0, x)))
@@ -185,7 +188,8 @@ def _by_factor(_y: Any, x: Any, z: Any) -> Any:
 
 
 def _by_logarithm(_y: Any, x: Any, z: Any) -> Any:
-    nothing = logical_and(equal(x, 0), equal(z, 0))  # alone: where x is 0 elsewhere, the derivative still grows with it, by 1 / z
+    # alone: where x is 0 elsewhere, the derivative still grows with it, by 1 / z
+    nothing = logical_and(equal(x, 0), equal(z, 0))
     return where(nothing, 0.0, x / where(nothing, 1.0, z))
 
 
@@ -208,8 +212,8 @@ def _kl_div(a: Any, b: Any) -> Any:
 rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr)
 kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div)
 
-# -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that their
-#    derivatives have no difference that cancels near 0
+# -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that
+# their derivatives have no difference that cancels near 0
 
 exp10 = special("exp10", lambda y, _x: y * LN10, on_torch=lambda x: 10.0 ** x)
 exprel = special("exprel", lambda _y, x: _exprel_slope(x))
@@ -313,7 +317,8 @@ spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
 def _weight(y: Any, x: Any, b: Any, axis: Any) -> Any:
     """Return b exp(x - y), 0 where b is: what of the sum is this term's."""
     y = restore(y, x, axis)
-    nothing = logical_and(equal(b, 0), logical_not(isfinite(exp(x - y))))  # alone: where b is 0 elsewhere, the weight still grows with it
+    # alone: where b is 0 elsewhere, the weight still grows with it
+    nothing = logical_and(equal(b, 0), logical_not(isfinite(exp(x - y))))
     return b * exp(where(nothing, -np.inf, x) - y)
 
 
@@ -397,7 +402,9 @@ def _log_softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
 
 
 def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's function of a cotangent and an output, where it has one: for one axis and real numbers of one dtype."""
+    """Return torch's function of a cotangent and an output, where it has one: for one axis and
+    real numbers of one dtype.
+    """
     def run(dy: Any, y: Any, axis: Any = None) -> Any:
         if type(axis) is int and tensors.is_tensor(dy) and dy.dtype is y.dtype and dy.shape == y.shape and y.is_floating_point():
             return getattr(torch.ops.aten, name)(dy, y, axis, y.dtype)

@@ -14,10 +14,11 @@ from tapegrad.tape.tape import Call, Tape
 
 
 class Steps(Op):
-    """A loop that hands values on and collects nothing, as a function to its last state, and behind that the states kept on the way.
+    """A loop that hands values on and collects nothing, as a function to its last state, and behind
+    that the states kept on the way.
 
-    With `slots` states, the first among them, the reverse sweep takes as few steps again as can be: see binomial. How a cotangent is pulled through
-    is known above: `puller(steps, y, values, dy)`.
+    With `slots` states, the first among them, the reverse sweep takes as few steps again as can be: see binomial. How a
+    cotangent is pulled through is known above: `puller(steps, y, values, dy)`.
     """
 
     noun = "loop"

@@ -17,7 +17,8 @@ from tapegrad.tree.flatten import Structure
 
 
 def _pack_vjp(y: Any, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
-    def pack_pullback(dy: Any) -> tuple[Any, ...]:  # of all parts at once: to look for each in the whole would take the square of their number
+    # of all parts at once: to look for each in the whole would take the square of their number
+    def pack_pullback(dy: Any) -> tuple[Any, ...]:
         return tuple([ZERO if part is None else part for part in into.unmirror(dy)])
     return pack_pullback
 
@@ -44,7 +45,9 @@ STEERING: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "index": 
 
 
 class Table:
-    """The constants of each of the ways that a program was taken by its integers; one for all that is made of a tape."""
+    """The constants of each of the ways that a program was taken by its integers; one for
+    all that is made of a tape.
+    """
 
     __slots__ = ("rows",)
 
@@ -61,7 +64,8 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     if row is None:
         raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}", None,
                          "compile the function, which traces again, or trace it with these arguments")
-    return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])  # what comes out of a call is the tape's to write to
+    # what comes out of a call is the tape's to write to
+    return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 
 
 choose = define("choose", _choose, differentiable=False, torch=on_host(_choose))

@@ -1,7 +1,8 @@
 """Triangular systems, and the rule of Cholesky's factor, which consists of them.
 
-A user's call of scipy.linalg.solve_triangular is SciPy's. What a rule or a pass makes of a general solution (`check_finite=False`) calls
-BLAS through SciPy where that has been imported, which `compile` does where it is installed, and NumPy block by block where it has not.
+A user's call of scipy.linalg.solve_triangular is SciPy's. What a rule or a pass makes of a general solution
+(`check_finite=False`) calls BLAS through SciPy where that has been imported, which `compile` does where it is
+installed, and NumPy block by block where it has not.
 """
 
 from __future__ import annotations
@@ -96,9 +97,10 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
 solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True, torch=_solve_triangular_tensors,
                           batch=solve_members)
 
-# -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I. Murray (2016),
-# Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower triangle, its diagonal halved, it is
-# Φ(S + Sᴴ), S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹. The blocked form goes through the blocks of the factorisation in reverse: a quarter of the arithmetic.
+# -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
+# Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower
+# triangle, its diagonal halved, it is Φ(S + Sᴴ), S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹. The blocked form goes through the blocks of the
+# factorisation in reverse: a quarter of the arithmetic.
 
 
 def halved(x: Any) -> Any:

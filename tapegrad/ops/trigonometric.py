@@ -1,7 +1,7 @@
 """Cosine and sine transforms along one axis, by SciPy, imported when the first is computed.
 
-Each is a real matrix. Type 3 is the transpose of type 2, and types 1 and 4 are their own, but for the weights at the ends, which
-`norm="ortho"` has not (Makhoul, IEEE Transactions on Acoustics, Speech and Signal Processing 28, 1980).
+Each is a real matrix. Type 3 is the transpose of type 2, and types 1 and 4 are their own, but for the weights at the
+ends, which `norm="ortho"` has not (Makhoul, IEEE Transactions on Acoustics, Speech and Signal Processing 28, 1980).
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def same(x: Any, op: Operation) -> Any:
     return x if isinstance(x, Operation) and same_type(x.spec, op.spec) else None
 
 
-# -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write x + 0.0 to be rid of
-# that. x - 0 and x + (-0.0) are.
+# -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write
+# x + 0.0 to be rid of that. x - 0 and x + (-0.0) are.
 
 
 def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -176,7 +176,8 @@ def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
 def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two.
 
-    Where b is subnormal, 1 / b overflows and a / b may not; where b is within a factor of 4 of the largest number, 1 / b has fewer digits.
+    Where b is subnormal, 1 / b overflows and a / b may not; where b is within a factor of 4 of the largest
+    number, 1 / b has fewer digits.
     """
     for x, y in ((a, b), (b, a)):
         if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
@@ -189,7 +190,9 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
-    """x ** 2 is square(x) of an array, which `**` computes so itself, and x * x of NumPy's numbers; Python's raise where they overflow."""
+    """x ** 2 is square(x) of an array, which `**` computes so itself, and x * x of NumPy's numbers; Python's
+    raise where they overflow.
+    """
     if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.spec, op.spec)):
         return None
     if op.spec.is_array:
@@ -201,7 +204,9 @@ def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
 
 
 def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
-    """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape writes to nothing in place."""
+    """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape
+    writes to nothing in place.
+    """
     if op.fn in (conjugate, real) and op.spec.is_complex:
         return None
     return same(x, op) if isinstance(x, Operation) and x.spec.layout == op.spec.layout is not None else None
@@ -228,4 +233,6 @@ LOOKS_AT: dict[Any, frozenset[Any]] = {
     **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
     times_reciprocal: frozenset([divide]),
 }
-"""What a rule looks for among the arguments: calls of these, or constants. Rules that are not here look at every call."""
+"""What a rule looks for among the arguments: calls of these, or constants. Rules that are
+not here look at every call.
+"""

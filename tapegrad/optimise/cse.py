@@ -18,8 +18,8 @@ SMALL = 4096  # bytes up to which constant arrays are compared by content
 def cse(tape: Tape) -> Tape:
     """Return a tape on which calls of one op with the same arguments, and guards of one fact, are one.
 
-    Numbers are the same if their type and every bit is: 1, 1.0 and True differ, and so do 0.0 and -0.0. Sums and products
-    of numbers and arrays have no order. Random draws and calls of a user's functions stay as many as they are.
+    Numbers are the same if their type and every bit is: 1, 1.0 and True differ, and so do 0.0 and -0.0. Sums and
+    products of numbers and arrays have no order. Random draws and calls of a user's functions stay as many as they are.
     """
     same, found = _same(tape)
     if not found:

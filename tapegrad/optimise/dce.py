@@ -15,9 +15,9 @@ from tapegrad.transforms.walk import Walk, own
 def dce(tape: Tape) -> Tape:
     """Return a tape of what its result and its guards need.
 
-    Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more than return a
-    value, and what may raise: the program may catch the error, and take another path. What writes to memory stays with
-    what lies there.
+    Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more
+    than return a value, and what may raise: the program may catch the error, and take another path. What writes to
+    memory stays with what lies there.
     """
     alive = bytearray(len(tape.ops) + 1)
     changed, touched = written(tape), set()
@@ -48,7 +48,9 @@ def _may_go(op: Operation) -> bool:
 
 
 def _harmless(op: Call) -> bool:
-    """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback that one of them returned."""
+    """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback
+    that one of them returned.
+    """
     fn: Any = op.fn
     if getattr(fn, "draws", False) or (op.args and getattr(op.args[0], "draws", False)):
         return False

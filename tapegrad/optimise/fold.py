@@ -15,7 +15,8 @@ LARGEST = 4096  # elements of a constant that is made; a larger one only where i
 
 
 def fold(tape: Tape) -> Tape:
-    """Return a tape on which calls with constant arguments are constants, and constant numbers stand where they are used.
+    """Return a tape on which calls with constant arguments are constants, and constant numbers
+    stand where they are used.
 
     What is drawn at random, made for writing or computed by a user's function is left, and so is what raises.
     """
@@ -69,7 +70,9 @@ def _value(op: Call, args: tuple[Any, ...]) -> Any:
 
 
 def _as_recorded(val: Any, y: Spec) -> Any:
-    """Return a number as one of the type that was recorded, where it has that value too: beside float32 Python's gives way, and NumPy's does not."""
+    """Return a number as one of the type that was recorded, where it has that value too: beside float32 Python's gives
+    way, and NumPy's does not.
+    """
     if np.iscomplexobj(val) and not y.is_complex:
         return val
     made = y.type(val) if y.is_scalar else val.item() if isinstance(val, np.generic) else val

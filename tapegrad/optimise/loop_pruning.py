@@ -17,8 +17,8 @@ from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
 
 def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave to the calls before them
-    what is the same in all runs; of checkpoints the bodies.
+    """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave
+    to the calls before them what is the same in all runs; of checkpoints the bodies.
     """
     if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
         return tape
@@ -29,7 +29,9 @@ def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:
 
 
 def pruned(tape: Tape) -> Tape:
-    """Return a tape whose loops return, carry and take only what is needed, and compute only what differs from run to run."""
+    """Return a tape whose loops return, carry and take only what is needed, and compute only what
+    differs from run to run.
+    """
     while any(map(is_loop, tape.ops)):
         tape = dce(tape)
         used = taken(tape.ops)
@@ -85,7 +87,9 @@ class _Pruned:
         self.same = left == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
 
     def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
-        """Return what of the body the used results are computed from, in this run or a later one, and what may stop a run."""
+        """Return what of the body the used results are computed from, in this run or a later
+        one, and what may stop a run.
+        """
         results, body = self.loop.results, self.loop.body
         steps = self.loop.parts()[0]
         needed: set[Operation] = {op for op in body.ops if may_stop(op, None, steps)}

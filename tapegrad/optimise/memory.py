@@ -1,7 +1,8 @@
 """memory: the piece of memory that a value lies in, as the ops on a tape say.
 
-What an op gives `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's own,
-or, None, in memory of its own; several things have a tuple of these. It changes the arguments that it `writes`, by number.
+What an op gives `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's
+own, or, None, in memory of its own; several things have a tuple of these. It changes the arguments that it `writes`, by
+number.
 """
 
 from __future__ import annotations

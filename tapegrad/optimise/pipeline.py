@@ -28,13 +28,15 @@ LONG = 5000  # a tape of as many operations goes through another round only wher
 def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None = None) -> Tape:
     """Return a tape that computes the same with fewer operations; the given one stays as it is.
 
-    Each of `passes` is a function from tape to new tape; they run in order, until nothing changes any more or (on a long tape) little, four times
-    at most, each in time linear in the length of the tape. A `Report` collects what each of them removed. The result is specialised to
-    the shapes and dtypes of the arrays, and the exact types of the numbers, that the tape was recorded with, and guards them.
+    Each of `passes` is a function from tape to new tape; they run in order, until nothing changes any more or (on a
+    long tape) little, four times at most, each in time linear in the length of the tape. A `Report` collects what each
+    of them removed. The result is specialised to the shapes and dtypes of the arrays, and the exact types of the
+    numbers, that the tape was recorded with, and guards them.
 
-    Values agree to rounding (1e-12 in double precision), as constant factors are multiplied together and pass through sums. The sign
-    of a zero may differ. nan and inf come out where they did, but for the two places where BLAS and LAPACK leave it open: a product of
-    matrices of which one is diagonal (0 times inf beside the diagonal), and a system that is found to be triangular.
+    Values agree to rounding (1e-12 in double precision), as constant factors are multiplied together and pass through
+    sums. The sign of a zero may differ. nan and inf come out where they did, but for the two places where BLAS and
+    LAPACK leave it open: a product of matrices of which one is diagonal (0 times inf beside the diagonal), and a system
+    that is found to be triangular.
 
     >>> import tapegrad as tg
     >>> flat = tg.primitivize(tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0))

@@ -1,9 +1,9 @@
 """products: what simplify knows of products of matrices, a row for each rule.
 
-A rule is `(walk, op, *args, **kwargs) -> stand-in or None`, as in `shapes`. Two of them leave out terms that are products with a zero of
-a diagonal matrix. Whether such a term of a matrix product is nan where the other factor is inf or nan, BLAS does not say (Demmel et al.
-2022, Proposed consistent exception handling for the BLAS and LAPACK): its reference skips zeros, others do not. So those rules are for the
-dtypes that NumPy hands to BLAS, and for nothing else.
+A rule is `(walk, op, *args, **kwargs) -> stand-in or None`, as in `shapes`. Two of them leave out terms that are
+products with a zero of a diagonal matrix. Whether such a term of a matrix product is nan where the other factor is inf
+or nan, BLAS does not say (Demmel et al. 2022, Proposed consistent exception handling for the BLAS and LAPACK): its
+reference skips zeros, others do not. So those rules are for the dtypes that NumPy hands to BLAS, and for nothing else.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def _diagonal(w: Walk, op: Call, x: Any) -> Any:
-    """Return the diagonal (..., n) of what is known to be zero beside it, a number where that is one number; None for another matrix."""
+    """Return the diagonal (..., n) of what is known to be zero beside it, a number where that is one number;
+    None for another matrix.
+    """
     if not isinstance(x, Operation) or len(shape(x)) < 2 or shape(x)[-1] != shape(x)[-2]:
         return None
     if isinstance(x, Constant):
@@ -146,7 +148,8 @@ def _counts(x: Any, n: int) -> bool:
 
 
 def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
-    """einsum('ij,jk->ik') is a product of matrices, 'ij,ij->' the sum of one by elements, 'ii->i' a diagonal, 's,ij->ji' a multiple.
+    """einsum('ij,jk->ik') is a product of matrices, 'ij,ij->' the sum of one by elements, 'ii->i' a
+    diagonal, 's,ij->ji' a multiple.
 
     Real and complex floats only: integers are summed in another dtype.
     """
@@ -202,7 +205,8 @@ def _ordered(w: Walk, op: Call, x: Any, term: str, wanted: str) -> Any:
 
 
 def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """solve(L, b) is solve_triangular where L is a factor of Cholesky's, a triangle that was cut out, or the transpose of one.
+    """solve(L, b) is solve_triangular where L is a factor of Cholesky's, a triangle that was cut out,
+    or the transpose of one.
 
     Both are LAPACK's. What is nan where the arguments are not finite is not defined for either.
     """
@@ -214,7 +218,9 @@ def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
-    """Return a triangular matrix, whether it is the lower triangle, and 1 or 2 if `x` is its transpose, plain or conjugate; None for others."""
+    """Return a triangular matrix, whether it is the lower triangle, and 1 or 2 if `x` is its transpose, plain or
+    conjugate; None for others.
+    """
     if not is_array(x) or len(shape(x)) != 2 or spec_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
         return None
     if is_call(x, permute_dims) or is_call(x, conjugate):

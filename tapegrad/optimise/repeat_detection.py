@@ -11,13 +11,16 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 
-SAMPLE = 8192  # operations in the middle of a tape, in which a loop that fills most of it is known by a fraction of the memory
+# operations in the middle of a tape, in which a loop that fills most of it is known by a fraction of the memory
+SAMPLE = 8192
 CANDIDATES = 2  # periods that are tried, for each length of what is compared
 WINDOWS = 10  # lengths: 1, 2, 4 … 512
 
 
 class Segment(NamedTuple):
-    """`pieces` of `period` operations each, one behind the other, from a position in `tape.ops` on: the same calls on values of the same types."""
+    """`pieces` of `period` operations each, one behind the other, from a position in `tape.ops` on: the same calls on
+    values of the same types.
+    """
 
     start: int
     period: int
@@ -30,11 +33,11 @@ class Segment(NamedTuple):
 
 
 def segments(tape: Tape, least: int, saved: int = 0) -> list[Segment]:
-    """Return the repeated segments of a tape that do not overlap, in its order, of `least` pieces at least, so many operations longer than one of
-    them; what the calls are made on may differ.
+    """Return the repeated segments of a tape that do not overlap, in its order, of `least` pieces at least, so many
+    operations longer than one of them; what the calls are made on may differ.
 
-    A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every operation is like
-    the one a period before it: time linear in the length of the tape for each guess.
+    A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every
+    operation is like the one a period before it: time linear in the length of the tape for each guess.
     """
     words: dict[Any, int] = {}
     tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int32, len(tape.ops))
@@ -57,7 +60,9 @@ def _found(tokens: Any, length: int, least: int, saved: int) -> Iterator[Segment
 
 
 def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
-    """Return the best segment whose period is found in a sample from the middle; in a larger one where it does not cover nearly all."""
+    """Return the best segment whose period is found in a sample from the middle; in a larger one where
+    it does not cover nearly all.
+    """
     best: Segment | None = None
     length = len(tokens)
     for size in [size for size in (SAMPLE, length // 3) if SAMPLE <= size <= length // 3] + [length]:
@@ -75,13 +80,17 @@ def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
 
 
 def _worth(segment: Segment) -> tuple[int, int]:
-    """Return what makes one segment better than another: what it covers, to a hundredth, then how short its pieces are."""
+    """Return what makes one segment better than another: what it covers, to a hundredth,
+    then how short its pieces are.
+    """
     covered = segment.period * segment.pieces
     return covered - covered % max(1, covered // 100), -segment.period
 
 
 def _periods(tokens: Any, least: int) -> set[int]:
-    """Return the distances that most operations have from the one before them that is alike, by itself and together with 1, 3, 7 … that follow."""
+    """Return the distances that most operations have from the one before them that is alike, by itself and together
+    with 1, 3, 7 … that follow.
+    """
     periods: set[int] = set()
     tokens = tokens.astype(np.int64)  # of pairs there may be as many as that
     for power in range(WINDOWS):
@@ -105,19 +114,24 @@ def _runs(tokens: Any, period: int, least: int, saved: int) -> Iterator[Segment]
 
 
 def _token(op: Operation) -> Any:
-    """Return what two operations have in common that a loop may make one of: all but the values, and which operations they use."""
+    """Return what two operations have in common that a loop may make one of: all but the values, and
+    which operations they use.
+    """
     kinds = tuple([Operation if isinstance(arg, Operation) else type(arg) for arg in op.args])
     if type(op) is Call:
         fn = op.fn
         kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
-        return (id(fn), id(op.code), kinds, kwargs, op.spec)  # the place within the code may differ: Python specialises a loop as it runs
+        # the place within the code may differ: Python specialises a loop as it runs
+        return (id(fn), id(op.code), kinds, kwargs, op.spec)
     if type(op) is Guard:
         return ("guard", op.fact, key_of(op.expected), id(op.code))
     return ("constant", op.spec) if type(op) is Constant else ("alone", op.id)
 
 
 def key_of(x: Any) -> Any:
-    """Return a key that is equal only for constants that are the same; what is not known is the same as itself alone."""
+    """Return a key that is equal only for constants that are the same; what is not known is
+    the same as itself alone.
+    """
     kind = type(x)
     if kind in (int, bool, str, type(None), type(Ellipsis)) or isinstance(x, (float, complex, np.generic)):
         return (kind.__name__, repr(x))
@@ -127,7 +141,8 @@ def key_of(x: Any) -> Any:
         return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
     if kind is tuple or kind is list:
         return (kind.__name__, *map(key_of, x))
-    if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":  # dtypes, devices; a tensor is the same as itself alone
+    # dtypes, devices; a tensor is the same as itself alone
+    if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":
         return ("type", str(x)) if not is_tensor(x) else ("id", str(id(x)))
     if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:
         return ("array", x.shape, str(x.dtype), x.tobytes())

@@ -12,7 +12,9 @@ from tapegrad.tape.tape import Call, Operation, Tape
 
 
 class Step(NamedTuple):
-    """One run of a pass: the number of operations before and after, and of which op it left how many fewer (more: negative)."""
+    """One run of a pass: the number of operations before and after, and of which op it left how
+    many fewer (more: negative).
+    """
 
     name: str
     before: int

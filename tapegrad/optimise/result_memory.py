@@ -11,10 +11,12 @@ from tapegrad.transforms.walk import Walk, own
 
 
 def own_results(tape: Tape, before: Tape) -> Tape:
-    """Return a tape that returns copies of the arrays that were in memory of their own `before` the passes, and now are not.
+    """Return a tape that returns copies of the arrays that were in memory of their own `before` the
+    passes, and now are not.
 
-    A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets them may write to them.
-    It may also have found a call that leaves its rows where another left its columns: the copy is in the old order then.
+    A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets
+    them may write to them. It may also have found a call that leaves its rows where another left its columns: the copy
+    is in the old order then.
     """
     orders = {part: _order(part, was) for part, was in zip(parts_of(tape), parts_of(before))
               if (_lies(part, tape) and not _lies(was, before)) or _order(part, was) != "K"}
@@ -55,7 +57,9 @@ def _wants_rows(op: Any, orders: dict[Any, str]) -> bool:
 
 
 def _stays_here(op: Operation, tape: Tape) -> bool:
-    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which might keep it or write to it."""
+    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which
+    might keep it or write to it.
+    """
     return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack) for other in tape.ops)
 
 
@@ -65,7 +69,9 @@ def is_pack(op: Any) -> bool:
 
 
 def packs_of(tape: Tape) -> set[Operation]:
-    """Return the calls that nest a tape's results: that which is its result, and those among its arguments, as of a value that is a dict."""
+    """Return the calls that nest a tape's results: that which is its result, and those among its arguments, as
+    of a value that is a dict.
+    """
     found: set[Operation] = set()
     stack = [tape.result]
     while stack:
@@ -89,7 +95,9 @@ def parts_of(tape: Tape) -> list[Any]:
 
 
 def _lies(part: Any, tape: Tape) -> bool:
-    """True for an array in the memory of an argument, of a constant, or of another part of the result, and for one that nobody can write to."""
+    """True for an array in the memory of an argument, of a constant, or of another part of the result, and for
+    one that nobody can write to.
+    """
     if not isinstance(part, Operation) or not part.spec.is_array:
         return False
     root, locked = _root(part)

@@ -15,7 +15,8 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, 
 from tapegrad.transforms.walk import Walk, own
 
 LEAST = 8  # runs of a loop
-SAVED = 2000  # operations that a loop is shorter by: below, the calls one by one run a little faster, and compile soon enough
+# operations that a loop is shorter by: below, the calls one by one run a little faster, and compile soon enough
+SAVED = 2000
 PEELED = 2  # first pieces that may be unlike the others, in what they are computed from
 STEPS = frozenset([int, float, bool])  # constants that may differ from run to run
 
@@ -25,13 +26,13 @@ class Unlike(Exception):
 
 
 def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
-    """Return a tape on which what a program's loop recorded again and again, `least` times or more, is a `Loop`, one body, where that saves so
-    many operations.
+    """Return a tape on which what a program's loop recorded again and again, `least` times or more, is a `Loop`, one
+    body, where that saves so many operations.
 
-    The pieces must make the same calls on values of the same types, each on what it has computed itself, on what the piece before it has, on the
-    same earlier values as all others, or on numbers known when the tape was made. Their guards are the body's. What is the same in all runs is
-    computed once, before the loop. Calls of a user's functions, and random draws, are in no loop. The tape's values are needed; those of a body
-    are the first run's.
+    The pieces must make the same calls on values of the same types, each on what it has computed itself, on what the
+    piece before it has, on the same earlier values as all others, or on numbers known when the tape was made. Their
+    guards are the body's. What is the same in all runs is computed once, before the loop. Calls of a user's functions,
+    and random draws, are in no loop. The tape's values are needed; those of a body are the first run's.
 
     >>> import tapegrad as tg
     >>> def f(x):
@@ -81,7 +82,9 @@ def _last_uses(tape: Tape) -> Any:
 
 
 def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> _Rolled | None:
-    """Return a segment's loop, if need be without its first pieces, or without the last, of which more is needed than what goes on."""
+    """Return a segment's loop, if need be without its first pieces, or without the last, of which more is
+    needed than what goes on.
+    """
     for first in range(PEELED + 1):
         for short in range(2):
             pieces = segment.pieces - first - short
@@ -185,7 +188,9 @@ class _Rolled:
         return _Step(list(self.steps).index(key))
 
     def _check_leaving(self, last: Any) -> None:
-        """Raise Unlike where what a run made is used behind the loop, unless the last run made it, and a next one would get it."""
+        """Raise Unlike where what a run made is used behind the loop, unless the last run made it, and
+        a next one would get it.
+        """
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
             raise Unlike

@@ -1,13 +1,14 @@
 """scale_motion: signs and constant factors travel to where they cost least, or vanish on the way.
 
-`sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it stands: what
-is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a sum (`a + (-b)` is
-`a - b`), takes it up before.
+`sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it
+stands: what is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a
+sum (`a + (-b)` is `a - b`), takes it up before.
 
-An elementwise value stays what it was to an ulp or two, also where it is infinite, subnormal or a signed zero: a sign passes what has no sum,
-another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors become one where none of them undoes what the
-other did to numbers at the ends of the range. Sums, products of matrices and solutions are linear up to rounding, as their order of summation
-is: a factor passes them, and the sign of a zero that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
+An elementwise value stays what it was to an ulp or two, also where it is infinite, subnormal or a signed zero: a sign
+passes what has no sum, another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors
+become one where none of them undoes what the other did to numbers at the ends of the range. Sums, products of matrices
+and solutions are linear up to rounding, as their order of summation is: a factor passes them, and the sign of a zero
+that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
 
 What a guard compares is computed as it was recorded, to the last bit.
 """
@@ -54,7 +55,8 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, count_uses, pure
 
-MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])  # the numbers of the first argument
+# the numbers of the first argument
+MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])
 SUMS = frozenset([sum, mean])
 PRODUCTS = frozenset([matmul, tensordot, dot, vecdot, vdot])
 BILINEAR = PRODUCTS | {multiply}
@@ -78,8 +80,8 @@ class Scaled(NamedTuple):
 def factors(tape: Tape) -> Tape:
     """Return a tape on which constant factors stand where the arrays are smallest, and as few as can be.
 
-    Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can do with that,
-    and pays for it with no more elements than it saves.
+    Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can
+    do with that, and pays for it with no more elements than it saves.
     """
     exact = leading(tape.ops, [op.args[0] for op in tape.ops if type(op) is Guard and op.fact not in FIXED])
     found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING and not exact[op.id] else None for op in tape.ops]
@@ -109,11 +111,14 @@ def factors(tape: Tape) -> Tape:
     return walk.done()
 
 
-# -- where: what a factor on a value costs, in elements, if it is left to what uses the value; backwards, from users to used
+# -- where: what a factor on a value costs, in elements, if it is left to what uses the value;
+# backwards, from users to used
 
 
 def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray]:
-    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users; `factor` is by position."""
+    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users;
+    `factor` is by position.
+    """
     count = len(tape.ops) + 1
     sign, other = [0.0] * count, [0.0] * count
     lazy = (bytearray(count), bytearray(count))
@@ -123,7 +128,8 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
     for op in reversed(tape.ops):
         at = op.id
         y = op.spec
-        size, cost, more = float(y.size) if floating(y) else 0.0, sign[at], other[at]  # to put it on nothing costs nothing
+        # to put it on nothing costs nothing
+        size, cost, more = float(y.size) if floating(y) else 0.0, sign[at], other[at]
         if cost <= size:
             lazy[0][at] = 1
         if more <= size:
@@ -139,7 +145,9 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
 
 
 def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
-    """Return what a sign and another factor of the i-th argument cost, once it is this call's; `costs` are those of its value."""
+    """Return what a sign and another factor of the i-th argument cost, once it is this call's;
+    `costs` are those of its value.
+    """
     fn, args = op.fn, op.args
     if fn in MOVING:
         return costs if i == 0 else NEVER
@@ -212,8 +220,9 @@ def is_near_one(factor: float) -> bool:
 def together(first: float, then: float) -> bool:
     """True where a product with two factors, one after the other, is that with both at once, to an ulp of the result.
 
-    Both are at most 1: what the first loses below the smallest normal number, the second makes no larger. Or neither is smaller than 1, and the
-    first is an integer, of whose products none is lost there. A large one and a small one may overflow, or vanish, in between.
+    Both are at most 1: what the first loses below the smallest normal number, the second makes no larger. Or neither is
+    smaller than 1, and the first is an integer, of whose products none is lost there. A large one and a small one may
+    overflow, or vanish, in between.
     """
     a, b = builtin_abs(first), builtin_abs(then)
     return a == 1.0 or b == 1.0 or (a <= 1.0 and b <= 1.0) or (a >= 1.0 and b >= 1.0 and a.is_integer())
@@ -238,7 +247,8 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
         return None
     args = [base for _, base in parts]
     passed = _passed(op, given)
-    alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)  # else it would be multiplied in another precision
+    # else it would be multiplied in another precision
+    alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)
     if passed is not None and _fits(passed) and alike:
         return Scaled(passed, walk.make(op, op.fn, *args, val=UNKNOWN if has_value(op) else op.val, **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:

@@ -69,11 +69,14 @@ def is_array(x: Any) -> bool:
     return spec_of(x).is_array
 
 
-# -- stretched arrays: NumPy stretches the operands of an elementwise call itself, and what is the same everywhere is computed once
+# -- stretched arrays: NumPy stretches the operands of an elementwise call itself, and what is the same
+# everywhere is computed once
 
 
 def stretched(w: Walk, op: Call, *args: Any) -> Any:
-    """f(broadcast_to(x, s), y) is f(x, y), and of nothing but stretched arrays broadcast_to(f(x, …), s); a constant array of one number is one."""
+    """f(broadcast_to(x, s), y) is f(x, y), and of nothing but stretched arrays broadcast_to(f(x, …), s); a constant
+    array of one number is one.
+    """
     if not is_array(op) or not op.spec.ndim:
         return None
     slim = [narrow(arg) for arg in args]
@@ -83,7 +86,8 @@ def stretched(w: Walk, op: Call, *args: Any) -> Any:
         if _same_dtype(slim, args):
             return w.instead(op, op.fn, *map(_plain, slim, [slim] * len(slim)))
         return None
-    if not _same_dtype(slim, args) or all(spec_of(arg).dtype is None for arg in slim):  # Python's numbers raise where NumPy's give inf
+    # Python's numbers raise where NumPy's give inf
+    if not _same_dtype(slim, args) or all(spec_of(arg).dtype is None for arg in slim):
         return None
     return w.instead(op, broadcast_to, w.make(op, op.fn, *slim), op.spec.shape)
 
@@ -179,11 +183,13 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     return made if same_type(made.spec, op.spec) else None
 
 
-WHOLE = 1 << 18  # elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
+# elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
+WHOLE = 1 << 18
 
 
 def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """sum(a * b) is vdot(a, b), over the last axis vecdot(a, b), and of square(a) the same: one pass instead of two, and no array in between.
+    """sum(a * b) is vdot(a, b), over the last axis vecdot(a, b), and of square(a) the same: one pass instead of two,
+    and no array in between.
 
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
@@ -202,7 +208,9 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
 
 
 def _in_order(w: Walk, op: Call, x: Any) -> Any:
-    """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept for it, or serves twice."""
+    """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept
+    for it, or serves twice.
+    """
     return x if x.spec.is_contiguous else w.make(op, copy, x, order="C")
 
 
@@ -210,7 +218,9 @@ def _in_order(w: Walk, op: Call, x: Any) -> Any:
 
 
 def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
-    """reshape(x, its shape) is x; reshape(reshape(x, s), t) is reshape(x, t); of a sum that kept its axes, it is one that does not."""
+    """reshape(x, its shape) is x; reshape(reshape(x, s), t) is reshape(x, t); of a sum that kept its
+    axes, it is one that does not.
+    """
     if kwargs or not is_array(x):
         return None
     if same(x, op):

@@ -15,7 +15,9 @@ Rule = Callable[..., Any]
 
 RULES: dict[Any, list[Rule]] = {}
 NEEDS: dict[Any, frozenset[Any] | None] = {}
-"""For each op what one of its arguments must be for a rule to apply, a call of one of these, or a constant; None where it may be anything."""
+"""For each op what one of its arguments must be for a rule to apply, a call of one of these, or a constant;
+None where it may be anything.
+"""
 
 _LOOKS_AT = {**algebra.LOOKS_AT, **shapes.LOOKS_AT}
 _ROWS: tuple[Any, ...] = (*shapes.SHAPES, *products.PRODUCTS, *algebra.ALGEBRA)
@@ -30,7 +32,8 @@ DEPTH = 8  # what a rule has made is looked at again, so often at most
 def simplify(tape: Tape) -> Tape:
     """Return a tape on which each call is as simple as the rules of `algebra`, `shapes` and `products` make it.
 
-    A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make sure of them on every replay.
+    A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make
+    sure of them on every replay.
     """
     walk = Walk(tape, learn=True, count=True)
     for op in tape.ops:

@@ -16,7 +16,8 @@ from tapegrad.transforms.walk import Walk
 def specialise(tape: Tape) -> Tape:
     """Return a tape that guards the shape and dtype of each input, or a number's exact type, once, before all else.
 
-    Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`, `class`, shapes on the way.
+    Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`,
+    `class`, shapes on the way.
     """
     walk = Walk(tape, learn=True)
     inputs = [op for op in tape.ops if isinstance(op, Input)]

@@ -1,7 +1,8 @@
 """store_forwarding: what has just been written into an array is read from where it came.
 
-A loop that fills an array one element or row at a time reads what it wrote a step before, and its reverse sweep adds into one
-element of a cotangent, reads it, and clears it. Of all this the numbers remain, and of an array only what somebody looks at as a whole.
+A loop that fills an array one element or row at a time reads what it wrote a step before, and its reverse sweep adds
+into one element of a cotangent, reads it, and clears it. Of all this the numbers remain, and of an array only what
+somebody looks at as a whole.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tapegrad.transforms.walk import Walk, is_call, literal
 FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
 
 Key = tuple[Any, ...]
-"""The integers of an index, one element or row: constant ones, counted from the front, and inputs, as a loop's body has them."""
+"""The integers of an index, one element or row: constant ones, counted from the front, and
+inputs, as a loop's body has them.
+"""
 
 
 class Writes:
@@ -58,8 +61,9 @@ def is_fixed(key: Key) -> bool:
 
 
 def forwarding(tape: Tape) -> Tape:
-    """Return a tape on which an element or row that was written is not read back, is not written where it is overwritten unread,
-    and a piece that is added to a larger array is added at its place instead of to zeros of that size.
+    """Return a tape on which an element or row that was written is not read back, is not written where it is
+    overwritten unread, and a piece that is added to a larger array is added at its place instead of to zeros of that
+    size.
     """
     if not any(map(_writes, tape.ops)):
         return tape
@@ -93,7 +97,9 @@ def _writes(op: Operation) -> bool:
 
 
 def _escaping(tape: Tape) -> bytearray:
-    """Return, by position, which arrays are looked at otherwise than by element or row, in all that is written into them, too."""
+    """Return, by position, which arrays are looked at otherwise than by element or row, in all
+    that is written into them, too.
+    """
     escapes = bytearray(len(tape.ops) + 1)
     if tape.result is not None:
         escapes[tape.result.id] = 1
@@ -160,7 +166,9 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
 
 
 def _pieces(x: Any) -> list[tuple[Any, ...]]:
-    """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is none, or of many pieces."""
+    """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is
+    none, or of many pieces.
+    """
     if not (isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
         return []
     found = [(piece, *index) for piece, index in pieced(x.args, x.kwargs["ranks"])]

@@ -1,4 +1,6 @@
-"""inspect: other meanings of a tape: what its values are is said by a class with a method for each kind of operation."""
+"""inspect: other meanings of a tape: what its values are is said by a class with a method
+for each kind of operation.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ __all__ = ["Interpreter"]
 
 
 class Interpreter:
-    """A meaning of tapes; as it is, that of a replay. Subclass it, and say what an input, a constant, a call and a guard are.
+    """A meaning of tapes; as it is, that of a replay. Subclass it, and say what an input, a
+    constant, a call and a guard are.
 
-    Called with a tape and arguments as the tape takes them, or with none for those that it was recorded with, it returns what the result means;
-    `interpret(tape, values)` takes a value for each input, in order. Values are whatever the methods return: numbers, intervals, sets, texts.
-    Nests go in and come out of calls by themselves, and the runs of a loop, or another subtape, are interpreted one by one.
+    Called with a tape and arguments as the tape takes them, or with none for those that it was recorded with, it
+    returns what the result means; `interpret(tape, values)` takes a value for each input, in order. Values are whatever
+    the methods return: numbers, intervals, sets, texts. Nests go in and come out of calls by themselves, and the runs
+    of a loop, or another subtape, are interpreted one by one.
 
     >>> import tapegrad as tg
     >>> class Depth(Interpreter):
@@ -47,7 +51,9 @@ class Interpreter:
         return self.interpret(tape, list(map(self.input, tape.inputs[1:], values[1:])))
 
     def interpret(self, tape: Tape, values: Sequence[Any]) -> Any:
-        """Return what the result means where the inputs, but for the function, mean `values`. Raises ArgumentError for another number of them."""
+        """Return what the result means where the inputs, but for the function, mean `values`. Raises
+        ArgumentError for another number of them.
+        """
         if tape.result is None:
             tape.check()
         if len(values) != len(tape.inputs) - 1:
@@ -61,19 +67,27 @@ class Interpreter:
         return value
 
     def constant(self, op: Constant) -> Any:
-        """Return what a constant means; numbers that stand among a call's arguments are handed to `call` as they are."""
+        """Return what a constant means; numbers that stand among a call's arguments are
+        handed to `call` as they are.
+        """
         return op.val
 
     def call(self, op: Call, fn: Any, args: list[Any]) -> Any:
-        """Return what a call of `fn` means, an op or another function, with the options `op.kwargs`, where its arguments mean `args`."""
+        """Return what a call of `fn` means, an op or another function, with the options `op.kwargs`,
+        where its arguments mean `args`.
+        """
         return op.val if fn is draw else (fn.run if isinstance(fn, Op) else fn)(*args, **op.kwargs)
 
     def guard(self, op: Guard, value: Any) -> None:
-        """Take notice of a fact about a value, `op.fact`, which was `op.expected`; a replay raises GuardError where it is another."""
+        """Take notice of a fact about a value, `op.fact`, which was `op.expected`; a replay raises
+        GuardError where it is another.
+        """
         verify(op, value)
 
     def subtape(self, op: Call, fn: Any, args: list[Any]) -> tuple[Any, ...]:
-        """Return what a call means of an op that carries a subtape, a part for each of its results: it is interpreted as often as it runs."""
+        """Return what a call means of an op that carries a subtape, a part for each of its results: it is
+        interpreted as often as it runs.
+        """
         if not isinstance(fn, Loop):
             return self.interpret(fn.drawn(op.val), args)  # type: ignore[no-any-return]
         _, fixed, listed, _ = fn.sizes

@@ -26,7 +26,9 @@ def spec_recorded(op: Call) -> Spec:
 
 
 def raising(op: Call, fn: Any) -> Callable[..., Any] | None:
-    """Return the function of Python's numbers that a call of the program was recorded from, if that may raise; pullbacks get nan or inf."""
+    """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
+    pullbacks get nan or inf.
+    """
     if spec_recorded(op).type not in (float, complex) or type(fn) is not Op or fn.rr is not None or op.note.startswith("pullback"):
         return None
     return fn.scalar or _BY_OP.get(fn)

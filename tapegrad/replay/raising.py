@@ -12,15 +12,17 @@ from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 
-_ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])  # Python's raise; NumPy's give nan, inf or 0
+# Python's raise; NumPy's give nan, inf or 0
+_ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])
 _INDEX = {getitem: 1, getitem_masked: 1, setitem: 2}  # where it begins among the arguments
 
 
 def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
-    """True for what may end a replay: a guard, a call that may raise, a loop with one of these. It is needed though its value is not.
+    """True for what may end a replay: a guard, a call that may raise, a loop with one of these. It is needed
+    though its value is not.
 
-    `varying` marks by position what has a shape that values decide; `steps` are the inputs of a loop's body that are the same in every replay.
-    What a sweep computes for itself is no call of the program's.
+    `varying` marks by position what has a shape that values decide; `steps` are the inputs of a loop's body that are
+    the same in every replay. What a sweep computes for itself is no call of the program's.
     """
     if isinstance(op, Guard):
         return True

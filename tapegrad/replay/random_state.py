@@ -1,4 +1,6 @@
-"""random_state: a replay that does not fit gives back what it has drawn, so that who comes next draws the same numbers."""
+"""random_state: a replay that does not fit gives back what it has drawn, so that who comes
+next draws the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tapegrad.trace.random_state import SOURCES, state_of
 
 
 def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
-    """Return what sets random generators back to the states that they have now; nothing is kept where no error can come, `stops` says."""
+    """Return what sets random generators back to the states that they have now; nothing is kept where
+    no error can come, `stops` says.
+    """
     states = [state_of(x) for x in sources] if stops or strict() else []
 
     def give_back() -> None:
@@ -26,7 +30,9 @@ def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
 
 
 def sources_of(tape: Tape) -> list[Any]:
-    """Return the random generators that a tape draws from: inputs, constants, or themselves. Those that it makes itself are new each time."""
+    """Return the random generators that a tape draws from: inputs, constants, or themselves. Those that it
+    makes itself are new each time.
+    """
     found = {id(x): x for x in _sources(tape)}
     if not found:
         return []

@@ -48,12 +48,16 @@ def _are_errors() -> bool:
 
 
 def may_lose(tape: Tape) -> bool:
-    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a compiled tape makes none of these."""
+    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a
+    compiled tape makes none of these.
+    """
     needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
     return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 
 def _may_warn(op: Call) -> bool:
-    """Return whether a call computes numbers with a point; one that moves them, or makes room for them, has nothing to warn of."""
+    """Return whether a call computes numbers with a point; one that moves them, or makes room
+    for them, has nothing to warn of.
+    """
     moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.view or op.fn.owns))
     return not moves and op.spec.kind in "fc"

@@ -37,8 +37,8 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
 
 
 def differentiated(tape: Tape) -> Collection[int]:
-    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the function captured, but
-    for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
+    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the
+    function captured, but for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
@@ -75,7 +75,9 @@ def is_inert(op: Operation) -> bool:
 
 
 def _flowing(op: Operation) -> list[Operation]:
-    """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has digits behind the point."""
+    """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has
+    digits behind the point.
+    """
     if type(op) is Call and not getattr(op.fn, "differentiable", True):
         return []
     given = operands(op) if type(op) is not Call or type(op.fn) is not Op else [

@@ -41,7 +41,9 @@ class Traced:
 
 
 class Slotted(Traced):
-    """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same things in its `__dict__`."""
+    """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same
+    things in its `__dict__`.
+    """
 
     __slots__ = ("_op", "_tracer", "_val", "_view")
 
@@ -50,7 +52,9 @@ PROXIES: set[type] = set()  # those that are nothing else besides, filled by the
 
 
 def holds_traced(x: Any) -> bool:
-    """True if a list or tuple, or one in it, holds a traced value. It takes nothing apart, and so is cheap for long lists."""
+    """True if a list or tuple, or one in it, holds a traced value. It takes nothing apart, and
+    so is cheap for long lists.
+    """
     return any(isinstance(item, Traced) or (isinstance(item, (list, tuple)) and holds_traced(item)) for item in x)
 
 
@@ -71,18 +75,20 @@ class Op:
     `torch` takes tensors, on one device, and numbers: a dotted name in torch, or a function; see `run`.
     The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
-    that returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) -> pullback`,
-    for cotangents that are computed together. Parameters of a partial that begin with an underscore are not read: see residuals. `nested`
-    arguments may be structures holding proxies. The shape of what a `dynamic` op returns depends on values, or may. What a `view` op returns
-    shares the memory of its first argument where it can. What one that `owns` returns is needed by no rule. The pullback of one that
-    `accumulates` takes an Accumulator as it is. The partials of a `direct` op take tensors as they are: calls of ops and arithmetic that mean
-    of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The torch implementation of an `opaque` op may run
-    torch's own autograd: nothing looks into it.
-    For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
-    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its conjugate. What a linear op
-    returns that `moves` are numbers of its arguments as they are, or 0, and so it is of a `view` op. Where that is faster than its pullback
-    transposed, `push` is a tangent of its own: `(tangents, y, *args, **kwargs) -> tangent`.
-    `batch` is the rule for a batch of calls (see batching), False for one call each; ufuncs and pointwise ops need none.
+    that returns the value and a pullback, or `vjp`, which makes the pullback from the value:
+    `(y, *args, **kwargs) -> pullback`, for cotangents that are computed together. Parameters of a partial that begin
+    with an underscore are not read: see residuals. `nested` arguments may be structures holding proxies. The shape of
+    what a `dynamic` op returns depends on values, or may. What a `view` op returns shares the memory of its first
+    argument where it can. What one that `owns` returns is needed by no rule. The pullback of one that `accumulates`
+    takes an Accumulator as it is. The partials of a `direct` op take tensors as they are: calls of ops and arithmetic
+    that mean of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The torch
+    implementation of an `opaque` op may run torch's own autograd: nothing looks into it. For tangents, `linear` says in
+    which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
+    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its
+    conjugate. What a linear op returns that `moves` are numbers of its arguments as they are, or 0, and so it is of a
+    `view` op. Where that is faster than its pullback transposed, `push` is a tangent of its own:
+    `(tangents, y, *args, **kwargs) -> tangent`. `batch` is the rule for a batch of calls (see batching), False for one
+    call each; ufuncs and pointwise ops need none.
     """
 
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
@@ -98,19 +104,22 @@ class Op:
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
         self.push = push
-        self.fr: Callable[..., Any] | None = None  # a user's forward rule: the value, and a function from tangents to that of the value
+        # a user's forward rule: the value, and a function from tangents to that of the value
+        self.fr: Callable[..., Any] | None = None
         self.fr_where: Location | None = None
         self.differentiable = differentiable
         self.scalar = scalar
         self.nested = nested
-        self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"  # a Python operator serves as implementation
+        # a Python operator serves as implementation
+        self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"
         self.is_ufunc = type(impl) is np.ufunc
         self.vjp, self.raises, self.linear, self.pointwise, self.moves = vjp, raises, linear, pointwise, moves or view
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
         self.draws = False  # random numbers: whatever comes of them, the generator moves on
-        self.is_kernel = False  # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
+        # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
+        self.is_kernel = False
 
     def __repr__(self) -> str:
         return f"<op {self.__name__}>"
@@ -123,8 +132,8 @@ class Op:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the op exactly as it was recorded: what a replay does.
 
-        With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function of the
-        user's that has none runs as it is, on tensors that answer as arrays do.
+        With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function
+        of the user's that has none runs as it is, on tensors that answer as arrays do.
         """
         if self.nested:
             return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
@@ -188,7 +197,9 @@ class Op:
         return self.run(*args, **kwargs) if tracer is None else tracer.record(self, args, kwargs)
 
     def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
-        """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
+        """Return the pullback of a call that has its value; raise MissingRule, naming the
+        user's line, if there is none.
+        """
         if self.vjp is not None:
             if holds_tensor((*args, y)):
                 args = wrap(args)
@@ -240,7 +251,8 @@ class Op:
             return ZERO
         dtype = None if isinstance(y, Traced) else getattr(y, "dtype", None)
         for arg in (dy, *args):
-            if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:  # of several dtypes, NumPy's promotion is not torch's
+            # of several dtypes, NumPy's promotion is not torch's
+            if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:
                 return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
         dx = partial(dy, y, *args, **kwargs)
         if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
@@ -249,9 +261,11 @@ class Op:
 
 
 def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
-    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or inf, and a RuntimeWarning.
+    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or
+    inf, and a RuntimeWarning.
 
-    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err` where there is no Python float.
+    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err`
+    where there is no Python float.
     """
     given = [dy, y, *args]
     if system_of(type(plain(y))) is not None or not any(type(plain(x)) in _PYTHONS for x in given):
@@ -333,4 +347,5 @@ class Cotangents:
 
 _PYTHONS = frozenset([float, int, complex])
 _NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
-_AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}  # a call of these alone is NumPy's, whatever they hold
+# a call of these alone is NumPy's, whatever they hold
+_AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}

@@ -12,7 +12,9 @@ from tapegrad.tree.flatten import is_leaf
 
 
 def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
-    """Refuse another count of cotangents than there are arguments; from a user's rule, some that are no numbers, or of another shape."""
+    """Refuse another count of cotangents than there are arguments; from a user's rule, some that are no
+    numbers, or of another shape.
+    """
     if not isinstance(dxs, (tuple, list)) or len(dxs) != len(args):
         got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
         raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {len(args)} argument(s)", op.rr_where,

@@ -1,7 +1,7 @@
 """readonly: arrays that a user's function may read, and not write to.
 
-A primitive and its rule are known to a tape by what they return. What they wrote into an argument would be in the caller's array or in another
-operation's value, would happen again at each replay, and no gradient would know of it.
+A primitive and its rule are known to a tape by what they return. What they wrote into an argument would be in the
+caller's array or in another operation's value, would happen again at each replay, and no gradient would know of it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ def lent(x: Any) -> Any:
 
 
 def apart(dxs: Any, dy: Any) -> Any:
-    """Return the cotangents of a user's pullback, a copy of each array that somebody holds on to: it may be another by the next call."""
+    """Return the cotangents of a user's pullback, a copy of each array that somebody holds on to: it may be
+    another by the next call.
+    """
     if type(dxs) not in (tuple, list):
         return dxs
-    given = [part for part in (dy if type(dy) is tuple else (dy,)) if type(part) is np.ndarray]  # of one that returns several arrays
+    # of one that returns several arrays
+    given = [part for part in (dy if type(dy) is tuple else (dy,)) if type(part) is np.ndarray]
     return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, given) for dx in dxs])
 
 

@@ -21,10 +21,13 @@ from tapegrad.rules.op import (
 from tapegrad.rules.result_spec import by_ufunc
 from tapegrad.tree.flatten import OPAQUE
 
-FOREIGN: dict[Any, Callable[..., Any]] = {}  # np.multiply, operator.mul, math.sin …: the op or composite that each means
-CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}  # np.zeros, np.array …: what a call of the user's code makes while a trace runs
+# np.multiply, operator.mul, math.sin …: the op or composite that each means
+FOREIGN: dict[Any, Callable[..., Any]] = {}
+# np.zeros, np.array …: what a call of the user's code makes while a trace runs
+CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}
 PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
-CONSTANT: set[Any] = set()  # foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
+# foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
+CONSTANT: set[Any] = set()
 THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _HERE = str(Path(__file__).parent)
@@ -34,7 +37,9 @@ TensorArray.meanings = FOREIGN
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
-    """Say what a foreign function means, and whether its result is constant; raise DuplicateRule where that was said before."""
+    """Say what a foreign function means, and whether its result is constant; raise
+    DuplicateRule where that was said before.
+    """
     _claim(key, f"{getattr(key, '__name__', key)!r}")
     set_meaning(key, meaning)
     if constant:
@@ -53,7 +58,8 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
     ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None), None)
-    kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))  # `**` has types of its own
+    # `**` has types of its own
+    kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)
@@ -62,7 +68,9 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
 
 
 def means(*functions: Any, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of foreign functions; `constant` if no gradient flows through it."""
+    """Register the decorated composite as the meaning of foreign functions; `constant` if no
+    gradient flows through it.
+    """
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         for fn in functions:
             register(fn, composite, constant=constant)

@@ -1,7 +1,8 @@
 """residuals: which values of the primal pass a rule reads.
 
-A rule says so by its parameters. A partial is a function of (dy, y, *args): a parameter whose name begins with an underscore is not
-read, but for its type, shape and dtype. All else counts as read: other parameters, and the values of a rule of another form.
+A rule says so by its parameters. A partial is a function of (dy, y, *args): a parameter whose name begins with an
+underscore is not read, but for its type, shape and dtype. All else counts as read: other parameters, and the values of
+a rule of another form.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tapegrad.tape.tape import Call, Operation, operands
 
 
 def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
-    """Yield the operations whose values the reverse sweep reads to pass the call, where `active` says by position which ones get cotangents."""
+    """Yield the operations whose values the reverse sweep reads to pass the call, where `active` says by
+    position which ones get cotangents.
+    """
     fn, known = call.fn, (call, *call.args)
     if type(fn) is not Op or fn.rr is not None or type(fn.partials) is not tuple:
         yield call
@@ -37,7 +40,8 @@ def reads(partial: Callable[..., Any]) -> tuple[Collection[int], float]:
     (([0], inf), ([2], inf), ([], inf))
     """
     try:
-        parameters = list(inspect.signature(partial).parameters.values())  # of what it wraps: a derivative has no dy among them
+        # of what it wraps: a derivative has no dy among them
+        parameters = list(inspect.signature(partial).parameters.values())
     except ValueError:  # of C code
         return [], 0
     if not hasattr(partial, "__wrapped__") or parameters[0].name == "dy":

@@ -1,6 +1,7 @@
 """result_spec: the type of what an op returns, from those of its arguments, where nothing is computed.
 
-A function of specs, and of what else an op is called with, returns a spec, or None where it cannot tell: then the op is run on samples.
+A function of specs, and of what else an op is called with, returns a spec, or None where it cannot tell: then
+the op is run on samples.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ def primitive(fn: Callable[..., Any]) -> Op:
     >>> tg.grad(cube, 2.0)
     (8.0, (None, 12.0))
     """
-    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)  # of the shape of what it returns nobody knows
+    # of the shape of what it returns nobody knows
+    op = Op(getattr(fn, "__name__", type(fn).__name__), fn, nested=True, dynamic=True)
     op.read, op.lends = reading(fn, op.__name__), True
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)
@@ -94,9 +95,10 @@ def frule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ..
 def frule(fn: Any, *args: Any, **kwargs: Any) -> Any:
     """Register a forward rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pushforward).
 
-    The rule takes fn's arguments and returns its value and a pushforward; that takes a tangent for each positional argument, None for one that
-    has none, and returns the tangent of the value. Without one, tangents are made of the reverse rule, which must be traceable.
-    Raises DuplicateRule, naming both places, if `fn` has a forward rule, or needs none.
+    The rule takes fn's arguments and returns its value and a pushforward; that takes a tangent for each positional
+    argument, None for one that has none, and returns the tangent of the value. Without one, tangents are made of the
+    reverse rule, which must be traceable. Raises DuplicateRule, naming both places, if `fn` has a forward rule, or
+    needs none.
 
     >>> import tapegrad as tg
     >>> @tg.primitive

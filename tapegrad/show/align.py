@@ -16,8 +16,9 @@ _NOTE = re.compile(r"(pullback of |accumulate d|d)%(\d+)")
 def align(tape: Tape, fields: Fields) -> tuple[list[Operation], dict[Operation, list[Operation]]]:
     """Return the primal operations, and what the reverse sweep does for each, both in the tape's order.
 
-    On a tape of triples notes tell; on a flat one the place in the program, which a primal call shares with what its pullback dissolved
-    into, and `d%4`, one of its arguments. Where a place ran often, the sweep meets its calls from the last to the first.
+    On a tape of triples notes tell; on a flat one the place in the program, which a primal call shares with what its
+    pullback dissolved into, and `d%4`, one of its arguments. Where a place ran often, the sweep meets its calls from
+    the last to the first.
     """
     start = reverse_start(tape)
     if start == len(tape):
@@ -67,7 +68,8 @@ class _Owners:
         return self.forward[self.at]
 
     def contribution(self, where: Any, number: int, last: bool) -> None:
-        """Go to the call at a place that has the argument `%number`: this one, if it is still to come there, or one before it.
+        """Go to the call at a place that has the argument `%number`: this one, if it is still to come
+        there, or one before it.
 
         A contribution ends with its accumulation.
         """

@@ -37,7 +37,8 @@ def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner
     """
     found = list(_body(op, compact, fold, 1)) if _carries(op) else []
     width = max((len(inner.row.variable) for inner in found), default=0)
-    return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth))) for depth, line in found]  # the bars below each other
+    # the bars below each other
+    return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth))) for depth, line in found]
 
 
 def _carries(op: Operation) -> bool:

@@ -90,7 +90,8 @@ def listing(space: str) -> Sheet:
 
 
 def overview() -> Sheet:
-    """Return how many names of each kind each namespace has, and which part of those with a derivative is differentiable.
+    """Return how many names of each kind each namespace has, and which part of those with a
+    derivative is differentiable.
 
     A name that is registered nowhere counts as if it had one.
     """

@@ -104,7 +104,9 @@ class Diff:
         return f"<Diff: {self.summary}>"
 
     def format(self, width: int | None = None) -> str:
-        """Return the summary, then what has changed and what stands around it, in ASCII, of at most `width` characters to a line."""
+        """Return the summary, then what has changed and what stands around it, in ASCII, of at most
+        `width` characters to a line.
+        """
         rows = [Row(*(cell.encode("ascii", "backslashreplace").decode() for cell in row)) for row in self.rows()]
         old, new, operation, note = _sizes([row for row in rows if row.sign])
         operation = operation if width is None else min(operation, max(width - old - new - 6 - min(note, 24), 16))
@@ -114,7 +116,9 @@ class Diff:
         return "\n".join(found if width is None else [shorten(line, width).rstrip() for line in found])
 
     def rows(self, most: int | None = None) -> Iterator[Row]:
-        """Yield what is printed: what differs, what stands around it, and how much is left out between; at `most` so many rows."""
+        """Yield what is printed: what differs, what stands around it, and how much is left out
+        between; at `most` so many rows.
+        """
         near = _near([entry.kind != "same" for entry in self.entries])
         shown = [i for i, here in enumerate(near) if here]
         if most is not None and len(shown) > most:

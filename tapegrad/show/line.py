@@ -99,7 +99,8 @@ def reverse_start(tape: Tape) -> int:
     """
     reverse = [i for i, op in enumerate(tape.ops) if op.note and not isinstance(op, Guard) and _REVERSE.match(op.note)]
     seeds = [i for i in reverse if tape.ops[i].note == "seed"]
-    start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)  # the last: a primal tape may hold a sweep of its own
+    # the last: a primal tape may hold a sweep of its own
+    start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)
     while start and isinstance(tape.ops[start - 1], Guard) and _REVERSE.match(tape.ops[start - 1].note):
         start -= 1
     return start
@@ -244,7 +245,9 @@ def _key(field: Operation) -> int:
 
 
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
-    """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody takes, `%5,` for the only one."""
+    """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody
+    takes, `%5,` for the only one.
+    """
     length = _key(group[-1]) + 1
     if isinstance(op.val, (tuple, list, Cotangents, Absent)):
         length = max(length, len(op.val))
@@ -294,8 +297,8 @@ def shorten(text: str, width: int, dots: str = "...") -> str:
 def widths(rows: Sequence[Line], total: int | None, gap: Callable[[int], int]) -> dict[str, int]:
     """Return the columns that fit into `total` characters, and the width of each.
 
-    Empty columns are left out. `gap(n)` is what n columns need besides their text. Unlimited, a column is as wide as its
-    widest entry of a usual length.
+    Empty columns are left out. `gap(n)` is what n columns need besides their text. Unlimited, a column is as wide as
+    its widest entry of a usual length.
     """
     found = {}
     for number, column in enumerate(COLUMNS, 1):

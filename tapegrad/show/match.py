@@ -21,11 +21,13 @@ Key = tuple[Any, ...]
 
 
 class Matching:
-    """The operations of a new tape, each with that of an old one which it is: `old_of`, and `why` it differs, where it does.
+    """The operations of a new tape, each with that of an old one which it is: `old_of`, and
+    `why` it differs, where it does.
 
-    First come those that compute the same: the same function of what is the same, value numbering over both tapes at once; the line
-    decides between several. Then, in order, those whose arguments are matched by now, and last, between two neighbours that are
-    matched, those of the same line and function, or of the same arguments: the same operation, changed. Linear in the tapes' length.
+    First come those that compute the same: the same function of what is the same, value numbering over both tapes at
+    once; the line decides between several. Then, in order, those whose arguments are matched by now, and last, between
+    two neighbours that are matched, those of the same line and function, or of the same arguments: the same operation,
+    changed. Linear in the tapes' length.
     """
 
     def __init__(self, old: Tape, new: Tape, bodies: Callable[[Loop, Loop], str]) -> None:
@@ -167,7 +169,8 @@ def _inner(op: Operation) -> Any:
 
 
 def static(value: Any) -> Any:
-    """Return what tells an argument that is no variable from others: equal for equal numbers and arrays, whatever the objects.
+    """Return what tells an argument that is no variable from others: equal for equal numbers and
+    arrays, whatever the objects.
 
     Tensors and callable objects are told apart by identity, other objects as they are written.
     """

@@ -1,4 +1,6 @@
-"""A gradient tape as two columns on a terminal: the primal operations, and beside each what the reverse sweep does for it."""
+"""A gradient tape as two columns on a terminal: the primal operations, and beside each what the
+reverse sweep does for it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ class Columns(NamedTuple):
         return Columns(left | right, cut, sizes, half, options.ascii_only)
 
     def lines(self, op: Operation) -> Iterator[Text]:
-        """Yield what the sweep does for an operation, last first; the operation stands beside the first, below it only the seed."""
+        """Yield what the sweep does for an operation, last first; the operation stands beside the
+        first, below it only the seed.
+        """
         swept: list[Operation | int | None] = [*self.beside[op]] or [None]
         first = len(swept) - 1
         if first and isinstance(last := swept[-1], Operation) and last.note == "seed":

@@ -25,7 +25,9 @@ def style(column: str, role: str) -> str:
 
 
 def brief_row(row: Line, aligned: bool = False) -> Line:
-    """Return a compact row with less in it: a triple as its call, its own name left out; `aligned` beside what it is for."""
+    """Return a compact row with less in it: a triple as its call, its own name left out;
+    `aligned` beside what it is for.
+    """
     variable, _, _ = row.variable.partition(" = [")
     operation, note = row.operation, row.note
     if operation.startswith("rrule("):

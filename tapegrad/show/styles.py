@@ -1,11 +1,14 @@
-"""Styles as data: what each part of a printed tape looks like on a terminal; and what every table there has in common."""
+"""Styles as data: what each part of a printed tape looks like on a terminal; and what every
+table there has in common.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 # The colours are Okabe and Ito's, which the colour-blind tell apart (Wong, Nature Methods 8, 441), less the yellow and
-# the dark blue that a white or a black background swallows. Nothing is said by colour alone: a mark or the note says it too.
+# the dark blue that a white or a black background swallows. Nothing is said by colour alone: a
+# mark or the note says it too.
 STYLES = {
     # the roles of an operation
     "input": "bold",

@@ -50,7 +50,9 @@ def _per_line(ops: Sequence[Operation]) -> Counter[Location | None]:
 
 
 def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
-    """Return the table of the lines that recorded most, of at most `width` characters; forward and backward apart where there is room."""
+    """Return the table of the lines that recorded most, of at most `width` characters; forward and backward
+    apart where there is room.
+    """
     found = counts(tape)
     kept, left = found[:limit], found[len(found[:limit]):]
     rows = [(*_numbers(count, len(tape)), *_texts(count.where)) for count in kept]

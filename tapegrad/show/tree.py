@@ -26,7 +26,9 @@ Part = Group | Operation | int  # an int: so many operations are left out
 
 
 def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-    """Yield the heading and the tree; of a long tape the first and the last children of each node, and a count by line."""
+    """Yield the heading and the tree; of a long tape the first and the last children of each
+    node, and a count by line.
+    """
     fields = fields_of(tape)
     joined, start = joins(fields), reverse_start(tape)
     sides = [tree((op for op in ops if op not in joined), by or "call", fields) for ops in (tape.ops[:start], tape.ops[start:]) if ops]
@@ -57,7 +59,8 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
 def fold(sides: list[Group]) -> list[list[tuple[Part, int]]]:
     """Return what is shown of each tree, in order, with its depth: all, or as much as fits."""
     for head, tail, most in ((WHOLE, WHOLE, WHOLE), *((*ends, LEFT) for ends in FOLDS)):
-        kept = [list(islice(_walk(side, head, tail), WHOLE + 1)) for side in sides]  # no further than tells that it is too much
+        # no further than tells that it is too much
+        kept = [list(islice(_walk(side, head, tail), WHOLE + 1)) for side in sides]
         if sum(map(len, kept)) <= most:
             return kept
     return [list(_walk(side, *FOLDS[-1])) for side in sides]

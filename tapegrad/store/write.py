@@ -264,7 +264,8 @@ class Writer:
         if x.dtype.kind not in "biufc":
             raise Unsaved(f"an array of {x.dtype}, which the format does not know")
         if ("array", id(x)) not in self.numbers:
-            axes = [] if x.flags.c_contiguous else sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))  # as it lies in memory
+            # as it lies in memory
+            axes = [] if x.flags.c_contiguous else sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
             data = (x.transpose(axes) if axes else x).tobytes()
             self.numbers["array", id(x)] = len(self.arrays)
             self.alive.append(x)
@@ -283,7 +284,9 @@ class Writer:
         return ["generator", type(x).__name__, bits]
 
     def callable(self, x: Any) -> Any:
-        """Return the name of a function or class: of tapegrad's, of a library's, or else of one that `load` is given."""
+        """Return the name of a function or class: of tapegrad's, of a library's, or else of
+        one that `load` is given.
+        """
         name = getattr(x, "__name__", "")
         if isinstance(x, Steps) or type(x.__dict__.get("of") if isinstance(x, Op) else None) is Steps:
             raise Unsaved(f"{name}, a loop that keeps states")
@@ -333,7 +336,9 @@ class Writer:
         return self.numbers[key]
 
     def node(self, node: Any, places: dict[int, int], start: int, bare: bool) -> list[Any]:
-        """Return what stands for one part: its kind, whether it has leaves, the numbers of its parts, and what else makes it."""
+        """Return what stands for one part: its kind, whether it has leaves, the numbers of its
+        parts, and what else makes it.
+        """
         if isinstance(node, Leaf):
             return ["leaf", node.index - start]
         if isinstance(node, Static):
@@ -390,7 +395,9 @@ def is_pullback(op: Operation) -> bool:
 
 
 def parts_first(root: Any) -> list[Any]:
-    """Return the parts of a nesting, each once and after its own parts, but for one that refers to what it is a part of."""
+    """Return the parts of a nesting, each once and after its own parts, but for one that refers
+    to what it is a part of.
+    """
     order: list[Any] = []
     seen, stack = set(), [(root, False)]
     while stack:

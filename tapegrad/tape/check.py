@@ -12,7 +12,8 @@ def check(tape: Tape) -> Tape:
     """Return the tape, or raise MalformedTape that shows the fault between its neighbours.
 
     Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
-    this tape, and a result. Of a loop (of any op that carries a `body`), the body is well-formed, too, and takes and hands on what the loop does.
+    this tape, and a result. Of a loop (of any op that carries a `body`), the body is well-formed, too, and takes and
+    hands on what the loop does.
     """
     ops = tape.ops
     for position, op in enumerate(ops, 1):

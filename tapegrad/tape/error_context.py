@@ -13,7 +13,9 @@ ADVICE = "tape.step(*args) plays one operation at a time, and shows the values"
 
 
 def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *, pullback: bool = False) -> ReplayError:
-    """Return the error that stands for `err`: which operation raised, among which others, and on what values; raise it from `err`."""
+    """Return the error that stands for `err`: which operation raised, among which others, and on what
+    values; raise it from `err`.
+    """
     message = " ".join(str(err).split())
     what = f"{type(err).__name__}{': ' if message else ''}{message}"
     whose = f"{'the pullback of ' if pullback else ''}`{_cut(repr(op))}` of {tape.name or 'a tape'}"

@@ -1,4 +1,6 @@
-"""facade: methods of a tape beyond its own, to run it, show it, save it, look into it. `api` registers what each does."""
+"""facade: methods of a tape beyond its own, to run it, show it, save it, look into it. `api`
+registers what each does.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _done_by: dict[str, Callable[..., Any]] = {}
 
 
 def does(method: str) -> Callable[[T], T]:
-    """Register the function that does what a method of a tape says: it gets the tape, and the method's arguments. Raises KeyError the second time."""
+    """Register the function that does what a method of a tape says: it gets the tape, and the method's arguments.
+    Raises KeyError the second time.
+    """
     def register(fn: T) -> T:
         if method in _done_by:
             raise KeyError(f"{method}: {_done_by[method].__module__} does it already")
@@ -42,28 +46,30 @@ class Methods:
     def to_python(self, name: str = "", buffers: bool = False) -> str:
         """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
 
-        The tape is optimised first; the user's lines stand in comments. Its loops are Python's, and what a long tape repeats becomes one, but for
-        a gradient's, which `tg.flatgrad(tg.roll(tape))` makes loops. With `buffers`, intermediate arrays keep their memory between calls,
-        which is faster and reads less well. Arguments of other types or shapes, and values that would take another path, raise ValueError.
-        Raises ArgumentError for what has no source: a user's primitive, an object among the arguments.
+        The tape is optimised first; the user's lines stand in comments. Its loops are Python's, and what a long tape
+        repeats becomes one, but for a gradient's, which `tg.flatgrad(tg.roll(tape))` makes loops. With `buffers`,
+        intermediate arrays keep their memory between calls, which is faster and reads less well. Arguments of other
+        types or shapes, and values that would take another path, raise ValueError. Raises ArgumentError for what has no
+        source: a user's primitive, an object among the arguments.
         """
         return _done_by["to_python"](self, name, buffers)  # type: ignore[no-any-return]
 
     def to_fx(self, device: Any = None) -> Any:
         """Return a torch.fx GraphModule of the calls of torch that the tape comes down to, on a device.
 
-        It takes the tape's inputs, flat and in order, tensors for arrays, and returns what the tape does. It is found by running the tape on the
-        arguments it was recorded with, and holds for such shapes and dtypes; a guard that does not hold raises. Raises ArgumentError
-        for a tape without values.
+        It takes the tape's inputs, flat and in order, tensors for arrays, and returns what the tape does. It is found
+        by running the tape on the arguments it was recorded with, and holds for such shapes and dtypes; a guard that
+        does not hold raises. Raises ArgumentError for a tape without values.
         """
         return _done_by["to_fx"](self, device)
 
     def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
-        """Return the tape of what a backend runs for this one: "torch", calls of torch's on a device, or "numpy", fused calls.
+        """Return the tape of what a backend runs for this one: "torch", calls of torch's on a device,
+        or "numpy", fused calls.
 
         It prints and plays as every tape does; torch's calls take tensors. These are found by running the tape on the
-        arguments it was recorded with, and hold for such shapes and dtypes. Raises ArgumentError for another backend, and
-        for torch where the tape has no values.
+        arguments it was recorded with, and hold for such shapes and dtypes. Raises ArgumentError for another backend,
+        and for torch where the tape has no values.
 
         >>> import numpy as np, tapegrad as tg
         >>> tape = tg.gradtape(lambda x: np.sum(np.tanh(x)), np.ones(3)).lowered("torch")
@@ -79,18 +85,22 @@ class Methods:
         return _done_by["lowered"](self, backend, device)
 
     def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
-        """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or None.
+        """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient",
+        forward or backward, or None.
 
         With arguments the tape is replayed, without them the values on it are looked at.
         """
         return _done_by["find"](self, kind, args, kwargs, limit)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a Stepper, which plays one operation at a time, forwards and back; without arguments, on those of the trace."""
+        """Return a Stepper, which plays one operation at a time, forwards and back; without
+        arguments, on those of the trace.
+        """
         return _done_by["step"](self, args, kwargs)
 
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
-        """Return a Profile, the time, bytes and calls of each operation and line; without arguments, on those of the trace.
+        """Return a Profile, the time, bytes and calls of each operation and line; without
+        arguments, on those of the trace.
 
         A gradient tape's has the forward pass and the reverse sweep apart.
         """
@@ -101,7 +111,8 @@ class Methods:
         return _done_by["check"](self)
 
     def save(self, path: str | PathLike[str], values: bool = True) -> None:
-        """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays that a replay computes again.
+        """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays
+        that a replay computes again.
 
         Raises TapeFormatError, before anything is written, for what a file cannot hold.
         """
@@ -112,7 +123,9 @@ class Methods:
         return _done_by["format"](self, style, width)  # type: ignore[no-any-return]
 
     def to_networkx(self) -> networkx.DiGraph:
-        """Return a networkx graph: a node for each operation, with its op, type, line and cost, and an edge to each use of it."""
+        """Return a networkx graph: a node for each operation, with its op, type, line and cost,
+        and an edge to each use of it.
+        """
         return _done_by["to_networkx"](self)  # type: ignore[no-any-return]
 
     def to_dot(self, path: str | Path | None = None, group: str | None = None) -> str:
@@ -122,12 +135,15 @@ class Methods:
     def to_svg(self, path: str | Path | None = None, group: str | None = None) -> str:
         """Return a picture of the tape, forward and reverse side by side, as SVG, and write it to `path`.
 
-        `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000 operations are drawn by line.
+        `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000
+        operations are drawn by line.
         """
         return _done_by["draw"](self, "svg", path, group)  # type: ignore[no-any-return]
 
     def to_html(self, path: str | Path | None = None, group: str | None = None) -> str:
-        """Return the picture as a page of its own with search and details, which needs no network, and write it to `path`."""
+        """Return the picture as a page of its own with search and details, which needs no
+        network, and write it to `path`.
+        """
         return _done_by["draw"](self, "html", path, group)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:
@@ -136,10 +152,10 @@ class Methods:
     def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
-        `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal calls, and beside
-        each what the reverse sweep does for it), "summary" (operations by line) or "python" (its source, highlighted). `group` puts a
-        heading above each "line" or "call".
-        A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
+        `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal
+        calls, and beside each what the reverse sweep does for it), "summary" (operations by line) or "python" (its
+        source, highlighted). `group` puts a heading above each "line" or "call". A long tape is shown by its head, its
+        tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
         """
         _done_by["show"](self, format, group, width, file, console)
 

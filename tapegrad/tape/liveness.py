@@ -9,7 +9,9 @@ from tapegrad.tape.tape import Operation, Tape, operands
 
 
 def last_uses(tape: Tape, kept: Iterable[Any] = ()) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it, in one backward pass; the result and what is `kept` never are."""
+    """Return, by position, the operations whose values are dead after it, in one backward pass; the result and
+    what is `kept` never are.
+    """
     dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
     seen = bytearray(len(tape.ops) + 1)
     for result in (tape.result, *kept):

@@ -17,7 +17,8 @@ from tapegrad.numbers.tensors import is_tensor, is_tensor_type
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Spec:
-    """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; of anything else its class.
+    """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; of
+    anything else its class.
 
     `type` is a name where the class is not there; `strides` are None where nobody knows how an array lies.
 
@@ -83,7 +84,8 @@ class Spec:
 
     @property
     def layout(self) -> Any:
-        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides unless it is contiguous.
+        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides
+        unless it is contiguous.
 
         None where nobody knows.
         """
@@ -128,11 +130,15 @@ class Spec:
         return self.is_array or self.is_python or (self.is_scalar and self.kind in "biufc")
 
     def has_dtype(self, dtype: Any) -> bool:
-        """Return whether it is of that very dtype. A plain number has none, and NumPy takes None for float64: `None == np.dtype(float)`."""
+        """Return whether it is of that very dtype. A plain number has none, and NumPy takes None for float64:
+        `None == np.dtype(float)`.
+        """
         return self.dtype is not None and bool(self.dtype == dtype)
 
     def sample(self) -> Any:
-        """Return a read-only array of zeros that lies so, which takes no memory as long as nobody looks at all of it; of a number's spec 1."""
+        """Return a read-only array of zeros that lies so, which takes no memory as long as nobody looks at all
+        of it; of a number's spec 1.
+        """
         if self.is_python or self.is_scalar:
             return self.type(1)
         found: Any
@@ -154,7 +160,9 @@ class Spec:
 
 
 def same_type(a: Spec, b: Spec) -> bool:
-    """True if two values are known to have one type, shape and dtype, so that one may stand for the other; how they lie in memory does not matter."""
+    """True if two values are known to have one type, shape and dtype, so that one may stand for the other; how they lie
+    in memory does not matter.
+    """
     if a is b or (a.type is b.type and a.shape == b.shape and (a.dtype is b.dtype or a.dtype == b.dtype)):
         return not isinstance(a.type, str)
     return False
@@ -246,7 +254,9 @@ NOTHING = Spec("")
 
 
 class Absent:
-    """What stands where a value is absent: its spec. It answers for its shape and dtype, and raises TypeError where its content is asked for."""
+    """What stands where a value is absent: its spec. It answers for its shape and dtype, and raises TypeError
+    where its content is asked for.
+    """
 
     __slots__ = ("spec",)
     __array_ufunc__ = None
@@ -269,7 +279,8 @@ class Absent:
     def _read(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a {self.spec or 'value'} was dropped, and is read all the same: an error of tapegrad's")
 
-    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read  # those that Python would have an answer to, or find a way round
+    # those that Python would have an answer to, or find a way round
+    __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:

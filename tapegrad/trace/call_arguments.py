@@ -1,4 +1,6 @@
-"""What a call makes of plain values: where its `out=` stands, calls of constants, the content of what has no gradient."""
+"""What a call makes of plain values: where its `out=` stands, calls of constants, the
+content of what has no gradient.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tapegrad.tree.flatten import flatten, is_leaf
 
 @functools.cache
 def place_of_out(meaning: Callable[..., Any]) -> int:
-    """Return which of a meaning's arguments, which are those of the function it stands for, is `out`; 0 where none is."""
+    """Return which of a meaning's arguments, which are those of the function it stands for,
+    is `out`; 0 where none is.
+    """
     code = getattr(inspect.unwrap(meaning), "__code__", None)
     names = () if code is None else code.co_varnames[:code.co_argcount]
     return names.index("out") if "out" in names else 0
@@ -50,7 +54,9 @@ def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function takes these arguments, where what it means here does not: it is called on copies of them, in silence."""
+    """Return whether a function takes these arguments, where what it means here does not: it is called on
+    copies of them, in silence.
+    """
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
     args, kwargs = structure.build([duplicate(behind(x)) if isinstance(behind(x), np.ndarray) else behind(x) for x in leaves])
@@ -64,7 +70,8 @@ def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def content(x: Any, frame: FrameType) -> Any:
-    """Return the content of a traced array, which a frame asks for: a constant, or what no gradient flows through, which is guarded.
+    """Return the content of a traced array, which a frame asks for: a constant, or what no gradient flows
+    through, which is guarded.
 
     Raises ConcretizationError where a gradient would be lost.
     """
@@ -78,7 +85,8 @@ def content(x: Any, frame: FrameType) -> Any:
 
 
 _SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"])
-_OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]  # Python 3.14 reads a part by an operator, which has no instruction of its own
+# Python 3.14 reads a part by an operator, which has no instruction of its own
+_OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
 
 
 def _is_index(x: Any, frame: FrameType) -> bool:

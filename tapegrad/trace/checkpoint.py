@@ -23,11 +23,13 @@ from tapegrad.tree.flatten import Signature, Structure, changed, is_generator
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that computes what `f` does, and keeps nothing of it for the reverse sweep, which computes it again from the arguments.
+    """Return a function that computes what `f` does, and keeps nothing of it for the reverse sweep, which computes it
+    again from the arguments.
 
-    A call is one operation, which carries a subtape: memory against time, as `jax.checkpoint` has it. Random numbers are drawn once, and
-    kept. What `f` has captured is an argument as well; it may write to the arrays that it is given. Raises MutationError where it changes
-    a list, a dict or an object that is not its own, ArgumentError where it reaches traced values by another name: no second run would do that.
+    A call is one operation, which carries a subtape: memory against time, as `jax.checkpoint` has it. Random numbers
+    are drawn once, and kept. What `f` has captured is an argument as well; it may write to the arrays that it is given.
+    Raises MutationError where it changes a list, a dict or an object that is not its own, ArgumentError where it
+    reaches traced values by another name: no second run would do that.
 
     >>> import numpy as np, tapegrad as tg
     >>> layer = checkpoint(lambda x: np.sin(np.sin(x)))
@@ -43,12 +45,15 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs)
     checkpointed.__name__, checkpointed.__doc__ = getattr(f, "__name__", type(f).__name__), getattr(f, "__doc__", None)
-    checkpointed.__module__ = getattr(f, "__module__", None) or checkpointed.__module__  # so that what is searched goes on into `f`
+    # so that what is searched goes on into `f`
+    checkpointed.__module__ = getattr(f, "__module__", None) or checkpointed.__module__
     return checkpointed
 
 
 class Written:
-    """What a function has done to its arguments in a trace of its own: the arrays that it has written to, and why it cannot run again."""
+    """What a function has done to its arguments in a trace of its own: the arrays that it has written to, and
+    why it cannot run again.
+    """
 
     def __init__(self) -> None:
         self.finals: dict[int, Operation] = {}
@@ -70,7 +75,9 @@ class Written:
 
 
 def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True) -> Any:
-    """Call a function as one operation of the innermost trace; where that cannot be, and it need not be refused, as it is."""
+    """Call a function as one operation of the innermost trace; where that cannot be, and it
+    need not be refused, as it is.
+    """
     tracer: Tracer = running.tracers[-1]
     tape, leaves, done, _ = traced(f, args, kwargs)
     why = done.why or unfit(tape, leaves, done)
@@ -101,7 +108,9 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
            replays: bool = False) -> tuple[Tape, list[Any], Written, Signature]:
-    """Return the tape of a call for the plain values of its arguments, the leaves of these, and what the call has done to them."""
+    """Return the tape of a call for the plain values of its arguments, the leaves of these, and what
+    the call has done to them.
+    """
     signature, leaves, _ = flatten_call(f, args, kwargs)
     known = list(map(plain, leaves))
     fn, given = signature.function.build(known), [part.build(known) for part in signature.args]
@@ -153,14 +162,18 @@ def refused(f: Callable[..., Any], why: str) -> MutationError:
 
 
 def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> Any:
-    """Put a call on the tape of a trace, and of those around it that its arguments are of; return proxies of its value."""
+    """Put a call on the tape of a trace, and of those around it that its arguments are of;
+    return proxies of its value.
+    """
     inner = [arg._val if isinstance(arg, Traced) and arg._tracer is tracer else arg for arg in args]
     outer = tracer_of(inner)
     return tracer.record(body, tuple(args), {}, value if outer is None else place(outer, body, inner, value))
 
 
 def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
-    """Return how the result of a tape is nested, and its parts: operations, and values that are the same in each run."""
+    """Return how the result of a tape is nested, and its parts: operations, and values that
+    are the same in each run.
+    """
     result = tape.result
     if isinstance(result, Call) and result.fn is pack and isinstance(result.kwargs["into"], Structure) and result is tape.ops[-1]:
         tape.ops.pop()

@@ -20,12 +20,14 @@ from tapegrad.tree.copies import running
 
 
 def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes of one step, from a state to the next, a function that takes `n` of them, and keeps `slots` states in all.
+    """Return a decorator that makes of one step, from a state to the next, a function that takes `n` of them,
+    and keeps `slots` states in all.
 
-    The reverse sweep advances again from the states that are kept, as seldom as possible: by the binomial schedule of Griewank and Walther
-    (2000). 100,000 steps with 30 states kept take 447,640 more. The step is traced once, at the first state: a later one that takes another path
-    is refused. What follows the state among the arguments, and what the step has captured, is the same in all steps. Raises ArgumentError for a
-    step that draws random numbers, or does not return a state like the one it is given.
+    The reverse sweep advances again from the states that are kept, as seldom as possible: by the binomial schedule of
+    Griewank and Walther (2000). 100,000 steps with 30 states kept take 447,640 more. The step is traced once, at the
+    first state: a later one that takes another path is refused. What follows the state among the arguments, and what
+    the step has captured, is the same in all steps. Raises ArgumentError for a step that draws random numbers, or does
+    not return a state like the one it is given.
 
     >>> import tapegrad as tg
     >>> @checkpoint_loop(1000, slots=10)
@@ -92,7 +94,8 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
                 raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, {what or 'by what it returns'}",
                                     user_location(), "what changes as a part of the state, np.where instead of a branch, random numbers drawn before")
     inside = range(state.start, state.start + state.size)
-    order = [*(k for k in range(len(leaves)) if k not in inside), *inside]  # what is given to all steps, then what is handed on
+    # what is given to all steps, then what is handed on
+    order = [*(k for k in range(len(leaves)) if k not in inside), *inside]
     inputs: list[Operation] = [*tape.inputs]
     tape.ops[1:len(inputs)] = [inputs[1 + k] for k in order]
     for number, op in enumerate(tape.ops, 1):

@@ -1,4 +1,6 @@
-"""constructor_calls: which calls of np.zeros, np.array and the like make traced arrays: those of Python code that is at work on traced values."""
+"""constructor_calls: which calls of np.zeros, np.array and the like make traced arrays: those of Python code
+that is at work on traced values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from typing import Any
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.tree.copies import running
 
-# Python code of these is at work on traced values where some stand in its own variables, or in those of what called it there; other code always is.
+# Python code of these is at work on traced values where some stand in its own variables, or in those of what called it
+# there; other code always is.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "optree", "networkx", "rich"}
 
 # Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
@@ -23,7 +26,9 @@ HANDING = frozenset([
 
 
 def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in for a constructor: called by Python code that is at work on traced values, it makes a traced array."""
+    """Return a stand-in for a constructor: called by Python code that is at work on traced
+    values, it makes a traced array.
+    """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if not tracers or not _is_called_by_program(sys._getframe(1), (*args, *kwargs.values()), fn.__name__, shim):
@@ -41,7 +46,9 @@ def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim
 
 
 def _is_at_work(frame: FrameType | None) -> bool:
-    """True if a library's Python code has traced values among its variables, or what called it has, up to the program."""
+    """True if a library's Python code has traced values among its variables, or what called
+    it has, up to the program.
+    """
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
         values = frame.f_locals
         if _among(values.values()) or ("self" in values and _among(_attributes(values["self"]))):
@@ -63,7 +70,8 @@ def _attributes(x: Any) -> list[Any]:
 def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
     """True if the call in progress in a frame is that of the constructor.
 
-    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, which must be a plain one, the call in progress is another.
+    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, which must be a plain one, the
+    call in progress is another.
     """
     path = callee(frame.f_code, frame.f_lasti)
     if not path or path[-1] == name:
@@ -73,7 +81,8 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
     if path[-1] == "getattr":
         return name in frame.f_code.co_consts
     found = None if path[-1] == "?" else _found(path, frame)
-    return _is_or_holds(found, shim) or (type(found) is FunctionType and _among(args))  # it gets its arguments: `f(*map(np.array, rows))`
+    # it gets its arguments: `f(*map(np.array, rows))`
+    return _is_or_holds(found, shim) or (type(found) is FunctionType and _among(args))
 
 
 def _found(path: tuple[str, ...], frame: FrameType) -> Any:
@@ -93,7 +102,8 @@ def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
         return depth > 0 and any(_is_or_holds(part, shim, depth - 1) for part in (x.values() if kind is dict else x))
     if kind is staticmethod or kind is functools.partial:
         return _is_or_holds(x.__func__ if kind is staticmethod else x.func, shim, depth)
-    return getattr(kind, "__call__", None) is shim  # noqa: B004  (what stands in for the constructor is of a class that has it)
+    # (what stands in for the constructor is of a class that has it)
+    return getattr(kind, "__call__", None) is shim  # noqa: B004
 
 
 # Instructions that go through an iterator: `a, b = map(np.array, rows)`
@@ -102,11 +112,14 @@ _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "
 
 @functools.lru_cache(maxsize=4096)
 def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
-    """Return the dotted name that is called at an instruction, () where the interpreter does not tell (before Python 3.11)."""
+    """Return the dotted name that is called at an instruction, () where the interpreter does
+    not tell (before Python 3.11).
+    """
     if not hasattr(code, "co_positions"):
         return ()
     instructions = list(dis.get_instructions(code))
-    at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)  # lasti may point into the call's cache
+    # lasti may point into the call's cache
+    at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)
     if instructions[at].opname in _STEPS:
         return ("map",)
     place = instructions[at].positions  # type: ignore[attr-defined]

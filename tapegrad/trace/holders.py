@@ -1,5 +1,6 @@
-"""holders: what a program keeps functions in, and how those that have a stand-in are replaced there: namespaces, dicts, lists, classes, captured
-variables, defaults, partials, the slots of objects. Tuples cannot be written to: their holder gets another.
+"""holders: what a program keeps functions in, and how those that have a stand-in are replaced there: namespaces, dicts,
+lists, classes, captured variables, defaults, partials, the slots of objects. Tuples cannot be written to: their holder
+gets another.
 """
 
 from __future__ import annotations
@@ -109,11 +110,13 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
     return staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value else there
 
 
-_seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}  # id of a large dict: its length, and what stands in for what in it
+# id of a large dict: its length, and what stands in for what in it
+_seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
-    """Return what is to be replaced in a holder, by its places, and by what; of one that another trace has replaced, what stood there.
+    """Return what is to be replaced in a holder, by its places, and by what; of one that another trace has
+    replaced, what stood there.
 
     A module is gone through again when it has grown.
     """
@@ -139,5 +142,7 @@ def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any
 
 
 def _asks(fn: Any) -> bool:
-    """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a library hands it arrays."""
+    """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a
+    library hands it arrays.
+    """
     return fn is np or (type(fn) in (type(np.sum), np.ufunc) and fn not in CONSTRUCTORS)

@@ -1,8 +1,9 @@
-"""imported_names: where a program has functions that are replaced while a trace runs: modules, and what holds functions and stands in them.
+"""imported_names: where a program has functions that are replaced while a trace runs: modules, and what holds
+functions and stands in them.
 
-Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what these name; into the Python
-code of libraries too. What is found of a function is kept until there are new modules, or new names in its own. What is missed is no wrong number:
-such a function is C code, which refuses a traced value.
+Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what
+these name; into the Python code of libraries too. What is found of a function is kept until there are new modules, or
+new names in its own. What is missed is no wrong number: such a function is C code, which refuses a traced value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tapegrad.tree.flatten import is_empty, is_foreign
 
 MOST = 3000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
-FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.")  # libraries' Python code that is made of functions that tapegrad knows
+# libraries' Python code that is made of functions that tapegrad knows
+FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.")
 _CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made
@@ -33,8 +35,8 @@ _found: dict[Any, tuple[int, tuple[Any, ...]]] = {}
 
 
 def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
-    """Return what holds such functions where a function, and what it may call, finds them, its own globals apart; objects among the arguments are of
-    classes that it calls.
+    """Return what holds such functions where a function, and what it may call, finds them, its own globals apart;
+    objects among the arguments are of classes that it calls.
     """
     own = getattr(fn, "__globals__", None)
     bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
@@ -51,7 +53,9 @@ def _is_closed(module: Any) -> bool:
 
 
 def _of(root: Any) -> tuple[Any, ...]:
-    """Return the holders that a function or a class leads to; not what it has captured itself, which may be another's at the next call."""
+    """Return the holders that a function or a class leads to; not what it has captured itself, which may be
+    another's at the next call.
+    """
     key = root if type(root) is not FunctionType else (root.__code__, id(root.__globals__))
     size = len(sys.modules) + (len(root.__globals__) if type(root) is FunctionType else 0)
     known, reached = _found.get(key, (0, ()))
@@ -64,7 +68,9 @@ def _of(root: Any) -> tuple[Any, ...]:
 
 
 def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
-    """Return functions and classes to begin with: those that are called, captured or among the arguments; add holders among these to `near`."""
+    """Return functions and classes to begin with: those that are called, captured or among the arguments; add
+    holders among these to `near`.
+    """
     stack, seen, roots = [fn, *args], set(), []
     while stack:
         x = original(stack.pop())
@@ -73,7 +79,8 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
             continue
         seen.add(id(x))
         if kind is FunctionType:
-            if _is_closed(x.__globals__.get("__name__")):  # what it holds is its own, but for functions that it was given
+            # what it holds is its own, but for functions that it was given
+            if _is_closed(x.__globals__.get("__name__")):
                 stack += filter(callable, _captured(x).values())
                 continue
             roots.append(x)
@@ -202,7 +209,9 @@ def _captured(fn: FunctionType) -> dict[str, Any]:
 
 
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield what names lead to from where a function looks for them, attributes of modules that are named beside them included."""
+    """Yield what names lead to from where a function looks for them, attributes of modules that are
+    named beside them included.
+    """
     for name in names:
         value: Any = scope.get(name, sys.modules.get(name))
         if issubclass(type(value), ModuleType):

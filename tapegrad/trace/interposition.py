@@ -35,8 +35,9 @@ def as_float(x: Any) -> Any:
 
 
 def as_real(x: Any) -> Any:
-    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers lose a part, with a warning,
-    and an array gives its number. Of an array NumPy's function would be called in a replay, which raises nothing.
+    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers
+    lose a part, with a warning, and an array gives its number. Of an array NumPy's function would be called in a
+    replay, which raises nothing.
     """
     x = as_float(x)
     val = behind(x) if isinstance(x, Traced) else None
@@ -47,7 +48,9 @@ def as_real(x: Any) -> Any:
 
 
 def as_python(x: Any) -> Any:
-    """Return a traced argument of math's functions as Python's number: an op that has no function of math's would compute in NumPy's precision."""
+    """Return a traced argument of math's functions as Python's number: an op that has no function of math's would
+    compute in NumPy's precision.
+    """
     x = as_real(x)
     return ops.item(x) if isinstance(x, Traced) and isinstance(behind(x), np.generic) else x
 
@@ -67,7 +70,8 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
         for arg in args:
             if isinstance(arg, Traced):
                 try:
-                    if is_tensor(arg) and fn.__module__ in ("math", "cmath"):  # they take a number of it, as anyone's float(x)
+                    # they take a number of it, as anyone's float(x)
+                    if is_tensor(arg) and fn.__module__ in ("math", "cmath"):
                         return fn(*args, **kwargs)
                     if type(meaning) is not Op:
                         return meaning(*args, **kwargs)
@@ -96,9 +100,11 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
 
 
 class StandIn:
-    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a key, in a pickle, to `==`.
+    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a
+    key, in a pickle, to `==`.
 
-    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as fast as one that stands alone.
+    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as
+    fast as one that stands alone.
     """
 
     __slots__ = ("__wrapped__",)
@@ -134,7 +140,9 @@ def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
 
 
 def stand_ins() -> list[tuple[Any, type, type]]:
-    """Return the modules of which functions are replaced, each with its class, and the class that it has while a trace runs."""
+    """Return the modules of which functions are replaced, each with its class, and the class
+    that it has while a trace runs.
+    """
     return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
 
 
@@ -142,7 +150,8 @@ def stand_ins() -> list[tuple[Any, type, type]]:
 def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
     if with_torch:  # of torch's functions few ask no protocol
         torch = sys.modules["torch"]
-        sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)  # by lengths one by one, of which torch asks no protocol
+        # by lengths one by one, of which torch asks no protocol
+        sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
         own = (torch.from_numpy, torch.from_dlpack, *sized)
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
@@ -151,25 +160,33 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
 
 
 def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]]]) -> tuple[Any, type, type]:
-    """Return a module's class, and one whose properties are the stand-ins: to give it that costs nothing, however many they are."""
+    """Return a module's class, and one whose properties are the stand-ins: to give it that costs
+    nothing, however many they are.
+    """
     shims: dict[str, Any] = {}
     for known, shim in kinds:
         found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
         made = {name: standing_for(fn, shim(fn, known[fn])) for name, fn in found.items()}
         STAND_IN.update({fn: made[name] for name, fn in found.items()})
-        FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})  # looked up by name in a trace
+        # looked up by name in a trace
+        FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})
         shims |= made
-    properties = {name: property({module: made}.__getitem__) for name, made in shims.items()}  # no Python function to call
+    # no Python function to call
+    properties = {name: property({module: made}.__getitem__) for name, made in shims.items()}
     return module, type(module), type(type(module).__name__, (type(module),), properties)
 
 
 def _dispatched(module: Any) -> dict[Any, Any]:
-    """Return the functions of a module that have a meaning and ask their arguments for it, but not what a list holds."""
+    """Return the functions of a module that have a meaning and ask their arguments for it,
+    but not what a list holds.
+    """
     return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN and fn not in CONSTRUCTORS}
 
 
 def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
-    """Return a stand-in for a function that dispatches on arrays: it dispatches on lists of traced values too, as np.sum([a, b])."""
+    """Return a stand-in for a function that dispatches on arrays: it dispatches on lists of traced
+    values too, as np.sum([a, b]).
+    """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
@@ -215,7 +232,9 @@ def _array(x: Any) -> Any:
 
 
 class Grid:
-    """Stands in for np.mgrid and np.ogrid: what they make in a traced thread is the program's own, and may be written to."""
+    """Stands in for np.mgrid and np.ogrid: what they make in a traced thread is the program's
+    own, and may be written to.
+    """
 
     __slots__ = ("_grid",)
 
@@ -236,7 +255,9 @@ def _owned(tracer: Any, x: Any) -> Any:
 
 @functools.cache
 def numpy_module() -> ModuleType:
-    """Return what a program's modules have in place of numpy while a trace runs: its ufuncs take lists of traced values."""
+    """Return what a program's modules have in place of numpy while a trace runs: its ufuncs
+    take lists of traced values.
+    """
     module = ModuleType(np.__name__, np.__doc__)
     stand_ins()
     STAND_IN.update({fn: Ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc})
@@ -249,7 +270,9 @@ def numpy_module() -> ModuleType:
 
 
 def stand_in(x: Any) -> Any:
-    """Return what replaces `x` while a trace runs: for a reference that was taken before, as in trace(math.sin, 1.0)."""
+    """Return what replaces `x` while a trace runs: for a reference that was taken before, as
+    in trace(math.sin, 1.0).
+    """
     if type(x) in GENERATORS:
         return GlobalGenerator(x)
     stand_ins()
@@ -257,7 +280,8 @@ def stand_in(x: Any) -> Any:
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
 
 
-INSTEAD: dict[int, tuple[Any, Any]] = {}  # id of what was made to stand in a holder, a tuple of stand-ins, say: that, and what stood there
+# id of what was made to stand in a holder, a tuple of stand-ins, say: that, and what stood there
+INSTEAD: dict[int, tuple[Any, Any]] = {}
 
 
 def original(x: Any) -> Any:
@@ -320,7 +344,8 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
 
 @functools.cache
 def _template(freevars: tuple[str, ...]) -> CodeType:
-    # compiled with the names free, though unused: a frame whose closure is not set up as its code says crashes debuggers
+    # compiled with the names free, though unused: a frame whose closure is not set up as its
+    # code says crashes debuggers
     names = ", ".join(freevars)
     source = (f"def factory():\n    {' = '.join([*freevars, 'None']) if freevars else 'pass'}\n"
               f"    def trampoline(*tapegrad_args, **tapegrad_kwargs):\n        if False: ({names})\n"

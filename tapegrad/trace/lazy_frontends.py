@@ -18,7 +18,8 @@ def register_imported() -> None:
     if _WAITING.keys().isdisjoint(sys.modules.keys()):
         return
     for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
-        if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):  # another thread is at it
+        # another thread is at it
+        if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
             try:
                 frontend = importlib.import_module(_WAITING[name])
                 if hasattr(frontend, "added"):  # one for several

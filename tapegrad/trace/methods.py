@@ -39,7 +39,9 @@ class Method:
 
 
 def into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a function means; `out=`, also where it is given by position, is the same for all: the result is written into it."""
+    """Call what a function means; `out=`, also where it is given by position, is the same for all: the
+    result is written into it.
+    """
     out, given = kwargs.get("out"), (args, kwargs)
     if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
         return meaning(*args, **kwargs)
@@ -53,7 +55,9 @@ def into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwar
 
 
 def shown(x: Any, known: System, name: str) -> Any:
-    """Return an attribute or a method of a traced number of another number system; raise UnknownFunction where it shows no such one."""
+    """Return an attribute or a method of a traced number of another number system; raise
+    UnknownFunction where it shows no such one.
+    """
     kind = type(behind(x)).__name__
     if name in known.attributes:
         return OPS[known.attributes[name]](x)

@@ -1,6 +1,7 @@
 """number_systems: how a trace looks after numbers of other systems.
 
-What a program computes of constants has the precision that Decimal's context, or mpmath's, has then: so that belongs to the trace.
+What a program computes of constants has the precision that Decimal's context, or mpmath's, has then: so
+that belongs to the trace.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from tapegrad.tape.tape import Call, Guard, Operation, value_of
 
 
 def follow(tracer: Any, known: System | None) -> None:
-    """Look after numbers of a system, if there is one: refuse what NumPy makes of them as objects; guard the precision at which they are computed,
-    and refuse that the program changes that, since the reverse sweep would not know, nor a replay.
+    """Look after numbers of a system, if there is one: refuse what NumPy makes of them as objects; guard the precision
+    at which they are computed, and refuse that the program changes that, since the reverse sweep would not know, nor a
+    replay.
     """
     if known is None or known in tracer.followed:
         return
@@ -42,7 +44,9 @@ def follow(tracer: Any, known: System | None) -> None:
 
 
 def check_precision(guard: Guard) -> None:
-    """Raise GuardError where a tape is at work at another precision than it was recorded with: what it computed of constants has that."""
+    """Raise GuardError where a tape is at work at another precision than it was recorded with: what it
+    computed of constants has that.
+    """
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
         raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is {PRECISION[guard.fact]()}", guard.where,
                          "that precision around the call, or trace again")
@@ -56,7 +60,9 @@ def has_arithmetic(cls: Any) -> bool:
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:
-    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is not what an op's rule says."""
+    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is
+    not what an op's rule says.
+    """
     cls: Any = type(x)
     refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):

@@ -1,7 +1,7 @@
 """Python's operators on proxies, from one template each.
 
-This is the hot path of a trace: a call is built in place, slot by slot, because a constructor's frame would cost as much as
-the rest; the line is kept raw and resolved when asked for.
+This is the hot path of a trace: a call is built in place, slot by slot, because a constructor's frame would cost as
+much as the rest; the line is kept raw and resolved when asked for.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
 
 
 def is_sequence(x: Any) -> bool:
-    """True for an object of which NumPy makes an array, going through its items, before it asks it what an operator means."""
+    """True for an object of which NumPy makes an array, going through its items, before it asks
+    it what an operator means.
+    """
     kind = type(x)
     return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(x, (str, bytes, dict)) \
         and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") and not hasattr(kind, "__torch_function__")
@@ -98,7 +100,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return y
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
-        repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")  # a list times an integer is a longer list
+        # a list times an integer is a longer list
+        repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
@@ -110,7 +113,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         if not isinstance(known, np.ndarray):
             return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
         if known.dtype.kind in NUMERIC:
-            return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)  # everywhere, whatever the numbers
+            # everywhere, whatever the numbers
+            return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
     return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
 
@@ -151,7 +155,8 @@ _rpow = _reflected(ops.pow, operator.pow)
 
 def _reflected_power(self: Proxy, other: Any) -> Any:
     if type(other) is float and (frame := _getframe(1)).f_globals.get("__name__") == "fractions":
-        other = frame.f_locals["a"]  # `Fraction ** x` has made a float of the fraction before it asks (until Python 3.12)
+        # `Fraction ** x` has made a float of the fraction before it asks (until Python 3.12)
+        other = frame.f_locals["a"]
     return _rpow(self, other)
 
 

@@ -1,7 +1,8 @@
-"""ownership: what a user's function returned and did not give away: its argument, a part of it, an array that it or the program holds on to.
+"""ownership: what a user's function returned and did not give away: its argument, a part of it, an array that
+it or the program holds on to.
 
-On a tape the results of a call lie in memory of their own. So here they get one, and what shares memory in the program is noted: it stays
-right as long as nobody writes to it, and a write is refused, or the use of what it changed.
+On a tape the results of a call lie in memory of their own. So here they get one, and what shares memory in the program
+is noted: it stays right as long as nobody writes to it, and a write is refused, or the use of what it changed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ COPY = "return a copy of it"
 
 
 class Part(NamedTuple):
-    """An array among the results of a call: what of the arguments and of the results before it shares its memory, and whether others hold it."""
+    """An array among the results of a call: what of the arguments and of the results before it shares its
+    memory, and whether others hold it.
+    """
 
     args: list[Any]
     parts: list[int]
@@ -78,7 +81,9 @@ def counts(val: Any) -> list[tuple[int, int]]:
 
 
 def received(tracer: Any, op: Any, val: Any, pb: Any, given: Sequence[Any]) -> tuple[Any, list[Part]]:
-    """Return the results of a user's function in memory of their own, and what they share their memory with in the program."""
+    """Return the results of a user's function in memory of their own, and what they share their
+    memory with in the program.
+    """
     found = counts(val)  # on a line of its own: what is passed beside it would count
     parts = _look(val, found, pb, given)
     if tracer.lasting:
@@ -108,7 +113,8 @@ def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any])
     for i, (x, count) in enumerate(zip(arrays, found)):
         args = [arg for arg in given if _share(x, arg)]
         before = [k for k in range(i) if _share(x, arrays[k])]
-        outside = next((arg for arg in args if not isinstance(arg, Traced)), None)  # an array of the program's, of which the tape has a copy
+        # an array of the program's, of which the tape has a copy
+        outside = next((arg for arg in args if not isinstance(arg, Traced)), None)
         held = outside is not None or (not args and (_is_held(x, count, arrays, known, x is val) or _refused(x)))
         parts.append(Part(args, before, (x if outside is None else outside) if held else None))
     return [] if all(part.is_own for part in parts) else parts
@@ -126,7 +132,9 @@ def _refused(x: Any) -> bool:
 
 
 def _is_held(x: Any, count: tuple[int, int], arrays: list[Any], known: list[Any], alone: bool) -> bool:
-    """Return whether somebody refers to an array, or to what it is a view of, besides the results and their pullback."""
+    """Return whether somebody refers to an array, or to what it is a view of, besides the
+    results and their pullback.
+    """
     if type(x) is not np.ndarray:
         return False
     times = sum(other is x for other in arrays) + sum(other.base is x for other in arrays if type(other) is np.ndarray)
@@ -182,7 +190,9 @@ def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
 
 
 def note(tracer: Any, y: Any, given: Sequence[Any]) -> None:
-    """Note which arguments and results of a call are arrays that share no memory: once something is written, that is guarded."""
+    """Note which arguments and results of a call are arrays that share no memory: once something is
+    written, that is guarded.
+    """
     args = [x for x in given if isinstance(x, Traced) and x._tracer is tracer and is_memory(plain(x))]
     tracer.lent += [(x._op, part._op) for part in arrays_in(y) for x in args]
 
@@ -195,7 +205,9 @@ def check(tracer: Any) -> None:
 
 
 def renew(tracer: Any) -> None:
-    """Give up the results that a call of a user's function has written to, as one does that returns the same array at every call."""
+    """Give up the results that a call of a user's function has written to, as one does that returns the
+    same array at every call.
+    """
     for kept in tracer.lasting:
         storage = kept.storage()
         if storage is not None and not _unchanged(kept):

@@ -1,7 +1,7 @@
 """random_state: where a program holds random generators, their states, and what of a run's draws its tape knows.
 
-A trace records the draws of generators that it can put a stand-in for: arguments, and what stands by name in a module, an object or a dict. One that
-draws all the same moves on, which its state tells.
+A trace records the draws of generators that it can put a stand-in for: arguments, and what stands by name in a module,
+an object or a dict. One that draws all the same moves on, which its state tells.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from tapegrad.tree.flatten import Signature, is_empty, is_foreign
 from tapegrad.tree.installed import library_of
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
-_DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))  # SciPy estimates norms
+# SciPy estimates norms
+_DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
 WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
 DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
@@ -45,7 +46,9 @@ def state_of(x: Any) -> State:
 
 
 def print_of(x: Any) -> Any:
-    """Return what tells of a draw that it happened: the state, and how many generators were spawned; None where nothing tells."""
+    """Return what tells of a draw that it happened: the state, and how many generators were spawned;
+    None where nothing tells.
+    """
     if isinstance(x, random.SystemRandom):
         return None
     if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
@@ -55,10 +58,12 @@ def print_of(x: Any) -> Any:
 
 
 class Found:
-    """The random generators that a program can reach: `names`, the namespaces that hold some, for the trace to put stand-ins there.
+    """The random generators that a program can reach: `names`, the namespaces that hold some, for the
+    trace to put stand-ins there.
 
-    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing that could draw, none.
-    `near` ones are enough for who hears which code runs, and notes what that reads: a library that the program only mentions is not searched.
+    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing
+    that could draw, none. `near` ones are enough for who hears which code runs, and notes what that reads: a library
+    that the program only mentions is not searched.
     """
 
     def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
@@ -100,7 +105,9 @@ class Found:
 
 
 def unrecorded_draws(tape: Tape) -> Guard | None:
-    """Return the guard by which a tape says that it lacks random numbers which the program drew: no replay of it is right."""
+    """Return the guard by which a tape says that it lacks random numbers which the program
+    drew: no replay of it is right.
+    """
     return next((op for op in tape.ops if type(op) is Guard and op.fact == "recorded"), None)
 
 
@@ -155,10 +162,11 @@ def _holds_stand_in(namespace: dict[str, Any]) -> bool:
 
 
 def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None], near: bool) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators that are met, and `hear`
-    of what else could draw numbers, or lead to what does.
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators
+    that are met, and `hear` of what else could draw numbers, or lead to what does.
 
-    Of libraries that are installed, other than the one the program is of, only functions that the program names are looked into, if `near`.
+    Of libraries that are installed, other than the one the program is of, only functions that the program names
+    are looked into, if `near`.
     """
     own = ("", library_of(str(getattr(roots[0], "__module__", ""))))
     stack, known, keep = roots, set[int](), list[Any]()
@@ -238,7 +246,9 @@ def _is_meant(fn: Any) -> bool:
 
 
 def _is_silent_code(fn: FunctionType) -> bool:
-    """True for a function that names, beside globals, nothing but what is silent. What a global is called may be an attribute as well."""
+    """True for a function that names, beside globals, nothing but what is silent. What a global is called may
+    be an attribute as well.
+    """
     names, (silent, loud) = _names(fn.__code__), _attributes()
     return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
 
@@ -248,8 +258,8 @@ _SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, Function
 
 @functools.cache
 def _attributes() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws random numbers; and the other
-    attributes of NumPy.
+    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws
+    random numbers; and the other attributes of NumPy.
     """
     modules = [sys.modules[name] for name in _SILENT_MODULES]
     methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind) if not name.startswith("__")}
@@ -267,8 +277,8 @@ def _behind(source: Any) -> list[Any]:
 
 
 def _parts(thing: Any) -> list[Any]:
-    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or their items do:
-    a partial function, a deque, an iterator, slots, a frozen distribution.
+    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or
+    their items do: a partial function, a deque, an iterator, slots, a frozen distribution.
     """
     found, level = [], [thing]
     for _ in range(DEPTH):

@@ -1,4 +1,6 @@
-"""rebinding: while a trace runs, whatever name of an original its program reaches leads to the copy that it was given."""
+"""rebinding: while a trace runs, whatever name of an original its program reaches leads to
+the copy that it was given.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from tapegrad.tree.nodes import Closure, Fresh, Instance
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _lock = threading.RLock()
-_counts: dict[Any, int] = {}  # of a function, or of a class and the name of an attribute: how many traces want it replaced
+# of a function, or of a class and the name of an attribute: how many traces want it replaced
+_counts: dict[Any, int] = {}
 
 
 class Rerouting:
@@ -43,10 +46,12 @@ class Rerouting:
         self.pairs: list[tuple[Any, Any]] = []  # the copies, and what they were made of
         self.used: dict[int, Any] = {}  # the originals that were reached by another name
         self.routes: Routes | None = None
-        self.cells: list[tuple[CellType, CellType, Any]] = []  # captured variables that lead to originals, their copies, and what was in these
+        # captured variables that lead to originals, their copies, and what was in these
+        self.cells: list[tuple[CellType, CellType, Any]] = []
         self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> what rerouted functions have instead
         self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
-        self.given: list[tuple[Any, list[Any], str]] = []  # lists and dicts among the arguments, what was in each, and its label
+        # lists and dicts among the arguments, what was in each, and its label
+        self.given: list[tuple[Any, list[Any], str]] = []
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool = False) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
@@ -67,7 +72,8 @@ class Rerouting:
                     built = memo.get(id(part))
                 else:
                     continue
-                if built is None or key in copies:  # of what two arguments share, either copy will do: the gradients of both add up to its own
+                # of what two arguments share, either copy will do: the gradients of both add up to its own
+                if built is None or key in copies:
                     continue
                 copies[key], labels[key] = built, label
                 self.pairs.append((built, x))
@@ -113,7 +119,9 @@ class Rerouting:
             self.stand_in(cls, name)
 
     def replace(self, fn: FunctionType) -> None:
-        """Give a function code that calls it with other globals, defaults and captured variables in the thread that traces."""
+        """Give a function code that calls it with other globals, defaults and captured
+        variables in the thread that traces.
+        """
         with _lock:
             if fn in interposition.swapped:
                 return  # called as one operation, outside the trace
@@ -158,7 +166,9 @@ class Rerouting:
                 cell.cell_contents = part(new.cell_contents)
 
     def reached(self, walks: Sequence[Walk]) -> Reached | None:
-        """Return the objects that the program reaches by names of its own, and which of the arguments' they are; None if there are none."""
+        """Return the objects that the program reaches by names of its own, and which of the arguments' they
+        are; None if there are none.
+        """
         if self.routes is None:
             return None
         known = {**self.routes.met, **self.routes.hits, **self.used}
@@ -217,7 +227,8 @@ def _ended(key: Any) -> bool:
 
 
 class Namespace(dict[str, Any]):
-    """The globals of a function that leads to an original: Python asks `__getitem__` of such ones, and it gives the copy.
+    """The globals of a function that leads to an original: Python asks `__getitem__` of such
+    ones, and it gives the copy.
 
     What asks no one, as the body of a class, has the copies that there were at first.
     """

@@ -1,7 +1,8 @@
-"""redirection: while a trace runs, an object that was copied stands for its copy, by whatever name the traced program reaches it.
+"""redirection: while a trace runs, an object that was copied stands for its copy, by whatever name the
+traced program reaches it.
 
-Its class is replaced by a subclass whose every attribute and operator asks `current`: in the thread that traces that is the copy, in others the
-object itself.
+Its class is replaced by a subclass whose every attribute and operator asks `current`: in the thread that traces that is
+the copy, in others the object itself.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any
 
 from tapegrad.tree.copies import class_of, current
 
-_set_class = object.__dict__["__class__"].__set__  # frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
+# frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
+_set_class = object.__dict__["__class__"].__set__
 _lock = threading.RLock()
-_swapped: dict[int, tuple[Any, type, int]] = {}  # id of an object that redirects: it, its class, and how many traces want it
+# id of an object that redirects: it, its class, and how many traces want it
+_swapped: dict[int, tuple[Any, type, int]] = {}
 
 _KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dict__", "__weakref__", "__slots__",
                    "__del__", "__init_subclass__", "__subclasshook__", "__class_getitem__", "__set_name__", "__doc__", "__module__", "__reduce_ex__",
@@ -24,7 +27,9 @@ _ALWAYS = ("__eq__", "__ne__")
 
 
 class _Silent:
-    """Stands before the class in a subclass's order of resolution: `__init_subclass__` of the user's is not for that."""
+    """Stands before the class in a subclass's order of resolution: `__init_subclass__` of
+    the user's is not for that.
+    """
 
     __slots__ = ()
 
@@ -66,7 +71,8 @@ def redirecting(cls: Any) -> type:
         return found
 
     namespace: dict[str, Any] = {
-        "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs),  # a copy that another thread makes is an ordinary one
+        # a copy that another thread makes is an ordinary one
+        "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs),
         "__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "_redirects_for": cls,
         "__getattribute__": get, "__setattr__": set_, "__delattr__": delete, "__reduce_ex__": reduce}
     for name in dir(cls):
@@ -93,7 +99,9 @@ def _special(cls: type, name: str) -> Callable[..., Any]:
 
 
 def begin(objects: Iterable[Any]) -> list[Any]:
-    """Make objects redirect; return those that do, to be given to `end`: not those whose class cannot be replaced, as that of SimpleNamespace."""
+    """Make objects redirect; return those that do, to be given to `end`: not those whose class cannot be replaced, as
+    that of SimpleNamespace.
+    """
     done = []
     with _lock:
         for x in objects:

@@ -1,8 +1,9 @@
 """references: the other names, besides its arguments, by which a traced program reaches what it was given a copy of.
 
-Objects redirect to their copies by themselves (`redirection`). A plain list or dict, a captured variable, a function that captured some cannot:
-so the functions that can run are followed from name to name (globals, defaults, captured variables, attributes of modules and classes, and what
-these hold), and while the trace runs those that lead to such a one read the copy instead.
+Objects redirect to their copies by themselves (`redirection`). A plain list or dict, a captured variable, a function
+that captured some cannot: so the functions that can run are followed from name to name (globals, defaults, captured
+variables, attributes of modules and classes, and what these hold), and while the trace runs those that lead to such a
+one read the copy instead.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from tapegrad.tree.modules import is_module
 
 _OWN = "an attribute"  # of a function's
 SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
-_HEAP, _REPLACEABLE = 1 << 9, 1 << 9 | 1 << 8  # CPython's flags of classes: made while a program runs; and that, or immutable
+# CPython's flags of classes: made while a program runs; and that, or immutable
+_HEAP, _REPLACEABLE = 1 << 9, 1 << 9 | 1 << 8
 MOST = 20_000  # things that are looked at
 LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
 
@@ -39,11 +41,14 @@ _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "impo
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype, np.ufunc,
                     slice, range])
 _UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
-_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator", "queue"])  # modules
+# modules
+_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator", "queue"])
 
 
 class Mentioned(NamedTuple):
-    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and whether it assigns globals."""
+    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and
+    whether it assigns globals.
+    """
 
     names: frozenset[str]
     attributes: frozenset[str]
@@ -55,7 +60,9 @@ _mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
 
 
 def mentioned(code: CodeType) -> Mentioned:
-    """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
+    """Return the names that a code object, and those inside it, mention: where it reads by name,
+    `getattr(module, "rate")`, its strings too.
+    """
     known = _mentioned.get(id(code))  # a code object hashes all that is in it
     if known is None:
         if len(_mentioned) > 4096:
@@ -106,13 +113,15 @@ def package_of(module: Any) -> str:
 
 
 def is_a(x: Any, kind: Any) -> bool:
-    """Return whether an object's class is one of these; unlike isinstance it does not ask the object, which may be a proxy of the user's."""
+    """Return whether an object's class is one of these; unlike isinstance it does not ask the object, which may
+    be a proxy of the user's.
+    """
     return issubclass(type(x), kind)
 
 
 class Routes:
-    """What leads to originals: `readers` are functions to run with other globals, defaults and variables, `holders` objects that hand out copies,
-    `attributes` names of classes; of `others` copies must be made.
+    """What leads to originals: `readers` are functions to run with other globals, defaults and variables, `holders`
+    objects that hand out copies, `attributes` names of classes; of `others` copies must be made.
     """
 
     def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any],
@@ -154,7 +163,9 @@ class Routes:
         return bool(self.readers or self.holders or self.attributes or self.hits)
 
     def _lead(self) -> None:
-        """Sort what leads to the originals: a function, an object and a class hand out copies themselves, what holds others must be copied."""
+        """Sort what leads to the originals: a function, an object and a class hand out copies themselves, what
+        holds others must be copied.
+        """
         todo, marked = list(self.hits), set(self.hits)
         for key in todo:
             for parent, how in self.parents.get(key, ()):
@@ -192,7 +203,9 @@ class Routes:
         return not self.is_foreign(class_of(x).__module__) or is_module(x)
 
     def can_hold(self, x: Any, marked: set[int]) -> bool:
-        """True for an object that hands out copies itself, if its class is replaced: what leads to them is its attribute."""
+        """True for an object that hands out copies itself, if its class is replaced: what leads
+        to them is its attribute.
+        """
         if is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType)) or type(x).__flags__ & _REPLACEABLE != _HEAP:
             return False
         return self.is_users(x) or any(id(part) in marked for part in (_own(x) or {}).values())
@@ -252,7 +265,9 @@ class Routes:
             yield child, how
 
     def of_foreign(self, parts: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-        """Yield what a library's object or function holds and may call: a function that was compiled, or is vectorised."""
+        """Yield what a library's object or function holds and may call: a function that was
+        compiled, or is vectorised.
+        """
         return ((part, "") for part in parts if id(part) in self.known or callable(part))
 
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
@@ -340,7 +355,9 @@ def _of_object(x: Any) -> Iterator[tuple[Any, str]]:
 
 
 def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
-    """Return a thing that leads to originals, with their copies in it; `made` gets it before its parts, which may refer to it."""
+    """Return a thing that leads to originals, with their copies in it; `made` gets it before
+    its parts, which may refer to it.
+    """
     key = id(x)
     if key in made:
         return made[key]
@@ -397,7 +414,9 @@ def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
 
 
 def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
-    """True for a thing of which no copy can be made, and that leads to nothing but objects that redirect by themselves."""
+    """True for a thing of which no copy can be made, and that leads to nothing but objects
+    that redirect by themselves.
+    """
     if id(x) in routes.arrays:
         return True  # a constant, whether it is read there or by its proxy
     if id(x) in routes.known:

@@ -24,13 +24,17 @@ class Interposition:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.held: dict[int, tuple[dict[Any, tuple[Any, Any]], int]] = {}  # id of a holder: what stood there and does now, how many traces want it
+        # id of a holder: what stood there and does now, how many traces want it
+        self.held: dict[int, tuple[dict[Any, tuple[Any, Any]], int]] = {}
         self.swapped: dict[FunctionType, int] = {}  # how many traces want it
-        self.known: list[tuple[FunctionType, CodeType, CodeType]] = []  # those with a rule or a meaning, replaced by the first trace for all
+        # those with a rule or a meaning, replaced by the first trace for all
+        self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.own: dict[FunctionType, CodeType] = {}  # of these
 
     def enter(self, tracer: Any, holders: Sequence[Any], functions: Sequence[FunctionType]) -> Callable[[], None]:
-        """Begin a trace of a function that finds others in these holders, and of these functions as primitives; return how to end it."""
+        """Begin a trace of a function that finds others in these holders, and of these functions as
+        primitives; return how to end it.
+        """
         with _lock:
             if self.depth == 0:
                 for module, _, replacing in stand_ins():
@@ -38,7 +42,8 @@ class Interposition:
                 if len(self.known) < len(PYTHON):
                     self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
                     self.own = {fn: own for fn, own, _ in self.known}
-                CODE.update(self.own)  # and there they stay, for no trace changes them: with SciPy and torch they are 170
+                # and there they stay, for no trace changes them: with SciPy and torch they are 170
+                CODE.update(self.own)
                 for fn, _, code in self.known:
                     fn.__code__ = code
             self.depth += 1

@@ -1,7 +1,8 @@
 """value_retention: what a trace that is swept once keeps of its large values, and how it computes them.
 
-`grad` reads its tape once, and gives it up. So a large value that no rule reads (see residuals) is dropped while the program still runs, as soon
-as nobody but the tape holds it. What is dropped gives its memory to the next value of its kind.
+`grad` reads its tape once, and gives it up. So a large value that no rule reads (see residuals) is dropped while the
+program still runs, as soon as nobody but the tape holds it. What is dropped gives its memory to the next value of its
+kind.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Operation, Tape, drop
 
-LARGE = 1 << 20  # bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
+# bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
+LARGE = 1 << 20
 
-MAPPED = 1 << 25  # bytes, from which on memory that is freed goes back to the system; of less, it would come and go, which costs more than it saves
+# bytes, from which on memory that is freed goes back to the system; of less, it would come and go,
+# which costs more than it saves
+MAPPED = 1 << 25
 SPARE = 4  # dropped arrays that are kept for what comes next
 _LIVE, _DEAD = b"\1", b"\0"
 
@@ -31,8 +35,9 @@ _LIVE, _DEAD = b"\1", b"\0"
 class Held:
     """Operations of large values that are to be dropped as soon as nobody but the tape holds them.
 
-    Whoever may use a value has a proxy that holds it, and so does a sweep while it needs the value: so a count of references tells. All are
-    looked at again when there are a sixteenth more of them, which takes time linear in their number.
+    Whoever may use a value has a proxy that holds it, and so does a sweep while it needs the value: so a count of
+    references tells. All are looked at again when there are a sixteenth more of them, which takes time linear in their
+    number.
     """
 
     __slots__ = ("limit", "ops")
@@ -42,7 +47,9 @@ class Held:
         self.limit = 1
 
     def let_go(self, kept: Container[Operation] = (), last: bool = False) -> list[Operation]:
-        """Return those whose values nobody else holds, and forget them and what is `kept`; the `last` time however few there are."""
+        """Return those whose values nobody else holds, and forget them and what is `kept`; the `last`
+        time however few there are.
+        """
         if len(self.ops) < self.limit and not last:
             return []
         held: list[Operation] = []
@@ -108,7 +115,9 @@ class Economy:
         self._take(())
 
     def _take(self, args: tuple[Any, ...]) -> Any:
-        """Return a dropped array like one of the arguments, None where there is none; keep a few of the others, small ones."""
+        """Return a dropped array like one of the arguments, None where there is none; keep a
+        few of the others, small ones.
+        """
         found = None
         for x in args if self.spare else ():
             if type(x) is np.ndarray:
@@ -130,10 +139,11 @@ class Economy:
 
 
 def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
-    """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is; another cotangent as it is.
+    """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is;
+    another cotangent as it is.
 
-    Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an array that nobody else
-    holds in place.
+    Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an
+    array that nobody else holds in place.
     """
     if not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
         return dy

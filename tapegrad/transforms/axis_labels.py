@@ -1,7 +1,8 @@
 """axis_labels: which axes of a call's arguments and of its value go together, as the letters of `einsum` say it.
 
-A number of the value depends on those of an argument that agree with it along all axes of one label, whatever their places along the others.
-What an op's rule for batches says is enough for most of them; products say it themselves. No labels stand for: on all of them.
+A number of the value depends on those of an argument that agree with it along all axes of one label, whatever their
+places along the others. What an op's rule for batches says is enough for most of them; products say it themselves. No
+labels stand for: on all of them.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ _PRODUCTS: dict[Op, Callable[..., tuple[list[Labels], Labels]]] = {
 
 
 def is_product(op: Op) -> bool:
-    """True for an op each number of which is a sum of products of numbers, one of each argument, that agree along all axes of one label."""
+    """True for an op each number of which is a sum of products of numbers, one of each argument, that agree
+    along all axes of one label.
+    """
     return op in _PRODUCTS
 
 

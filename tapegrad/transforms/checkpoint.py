@@ -23,7 +23,9 @@ from tapegrad.transforms.reverse import sweep
 
 
 def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tuple[Any, ...]:
-    """Return the cotangents of a checkpoint's arguments from those of its results; what the sweep passed is freed at once."""
+    """Return the cotangents of a checkpoint's arguments from those of its results; what the sweep
+    passed is freed at once.
+    """
     y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
     tape = again(checkpoint, y, values)
     result: Any = tape.result
@@ -40,7 +42,8 @@ Checkpoint.puller = staticmethod(pulled)
 
 
 def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
-    """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it returned `y`; guards are left out.
+    """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it
+    returned `y`; guards are left out.
 
     With proxies among the arguments its calls are recorded.
     """
@@ -75,7 +78,9 @@ def _traced(tape: Tape, values: Sequence[Any]) -> Tape:
 
 
 def _run(made: Call, op: Operation) -> None:
-    """Give a call of a body the value that it has of the values of its arguments, and the line to what is recorded of it."""
+    """Give a call of a body the value that it has of the values of its arguments, and the line
+    to what is recorded of it.
+    """
     fn, args = made.fn, list(map(value_of, made.args))
     tracer = tracer_of(args)
     mark = 0 if tracer is None else len(tracer.tape.ops)

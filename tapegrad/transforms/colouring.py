@@ -1,7 +1,8 @@
-"""colouring: which columns of a sparse derivative are swept together: those of one colour, in whose sum each number can still be read.
+"""colouring: which columns of a sparse derivative are swept together: those of one colour, in whose sum each
+number can still be read.
 
-Greedily, a column after the other, those with most numbers first; the colours that are taken are the bits of an integer, one for each row.
-Gebremedhin, Manne and Pothen (2005), What color is your Jacobian?
+Greedily, a column after the other, those with most numbers first; the colours that are taken are the bits of an
+integer, one for each row. Gebremedhin, Manne and Pothen (2005), What color is your Jacobian?
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 
 
 def colours_of_columns(pattern: Any) -> Any:
-    """Return a colour for each column of a pattern, so that no row has two of one colour; -1 for a column that is empty.
+    """Return a colour for each column of a pattern, so that no row has two of one colour; -1
+    for a column that is empty.
 
     >>> from scipy.sparse import csr_array
     >>> colours_of_columns(csr_array(np.eye(4, dtype=bool) | np.eye(4, k=1, dtype=bool)))
@@ -35,8 +37,8 @@ def colours_of_columns(pattern: Any) -> Any:
 def colours_of_symmetric(pattern: Any) -> Any:
     """Return a colour for each column of a symmetric pattern; -1 for a column that is empty.
 
-    No two neighbours have one colour, and of two that have the same, each between them has a lower one: a restricted star colouring. So the
-    number at [i, j] can be read in the row of whichever has the higher colour, or at [j, i].
+    No two neighbours have one colour, and of two that have the same, each between them has a lower one: a restricted
+    star colouring. So the number at [i, j] can be read in the row of whichever has the higher colour, or at [j, i].
 
     >>> from scipy.sparse import csr_array
     >>> arrow = np.eye(5, dtype=bool)

@@ -35,7 +35,9 @@ class Dropping:
 
 
 def _is_large(op: Operation) -> bool:
-    """True for a call of a large value. What makes an array for writing keeps it: passes look at its number, and views of it at its operation."""
+    """True for a call of a large value. What makes an array for writing keeps it: passes look at its number,
+    and views of it at its operation.
+    """
     if not (type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call) or op.val.dtype == object:
         return False
     root: Any = op

@@ -26,17 +26,20 @@ from tapegrad.tree.flatten import ValueAndGradients
 
 
 def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True, slots: int | None = None) -> Tape:
-    """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))` without the stages between.
+    """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))`
+    without the stages between.
 
-    The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that rules record
-    the primitive calls they consist of: one step per call, where the stages take several. Raises what `grad` raises.
+    The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that
+    rules record the primitive calls they consist of: one step per call, where the stages take several. Raises what
+    `grad` raises.
 
-    `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in use than `grad` takes;
-    what is then on the flat tape is of use to the passes, and to nobody else.
+    `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in
+    use than `grad` takes; what is then on the flat tape is of use to the passes, and to nobody else.
 
-    A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible, because it is a sweep's
-    itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless `unrolls`. With `slots` a loop keeps so many of its
-    states instead of something of each run, and its sweep advances again from those: see `checkpoint_loop`.
+    A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible,
+    because it is a sweep's itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless
+    `unrolls`. With `slots` a loop keeps so many of its states instead of something of each run, and its sweep advances
+    again from those: see `checkpoint_loop`.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -90,7 +93,9 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
 
 
 def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
-    """Drop the values of a tape's calls, but that of its result, which is asked for, and from now on those recorded, when they are not needed."""
+    """Drop the values of a tape's calls, but that of its result, which is asked for, and from now on those recorded,
+    when they are not needed.
+    """
     for op in tape.ops:
         if type(op) is Call and op is not tape.result:
             op.val, op.pb = UNKNOWN, None
@@ -108,7 +113,8 @@ def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: l
     y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
     parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
-    for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):  # keyword arguments come last, and have no gradient
+    # keyword arguments come last, and have no gradient
+    for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):
         if dx is None:  # held constant by a module
             parts.append(None)
             continue

@@ -36,11 +36,13 @@ from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the value of `f(*args)` and its tangent: the derivative along `tangents`, one for each argument, nested as that is.
+    """Return the value of `f(*args)` and its tangent: the derivative along `tangents`, one for each
+    argument, nested as that is.
 
-    A tangent has its argument's shape, or is None: that argument, or part of it, is held constant, as is what `f` captured. The tangent of the
-    value is nested as the value is, with its shapes and dtypes; None for a bool. One pass over what `f` computes, at about its cost.
-    For complex numbers it is the derivative of the real and imaginary parts. Raises ArgumentError for a tangent of another shape or nesting.
+    A tangent has its argument's shape, or is None: that argument, or part of it, is held constant, as is what `f`
+    captured. The tangent of the value is nested as the value is, with its shapes and dtypes; None for a bool. One pass
+    over what `f` computes, at about its cost. For complex numbers it is the derivative of the real and imaginary parts.
+    Raises ArgumentError for a tangent of another shape or nesting.
 
     >>> jvp(lambda a, b: a / (a + b * b), (2.0, 3.0), (1.0, None))
     (0.18181818181818182, 0.0743801652892562)
@@ -55,7 +57,8 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
 def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     """Return the value of `f(*args)` and a function from tangents, one for each argument, to the tangent of the value.
 
-    `f` runs once; the function may be called often, at the cost of a pass over the tape. It takes and returns what `jvp` does.
+    `f` runs once; the function may be called often, at the cost of a pass over the tape. It takes and
+    returns what `jvp` does.
 
     >>> value, push = linearize(lambda a, b: a * b, 2.0, 3.0)
     >>> value, push(1.0, 0.0), push(1.0, 1.0)
@@ -69,8 +72,8 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
 def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and its tangent: `play(*args, *tangents)` gives what `jvp` gives.
 
-    Beside each operation stands its tangent; its note says of what. `f` may be a tape, as traced or edited by hand, or a gradient tape: then
-    its arguments are those on the tape. Loops are unrolled.
+    Beside each operation stands its tangent; its note says of what. `f` may be a tape, as traced or edited by hand, or
+    a gradient tape: then its arguments are those on the tape. Loops are unrolled.
 
     >>> tape = forwardtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0, 1.0, 0.0)
@@ -147,7 +150,8 @@ def fitted(t: Any, x: Input) -> Any:
 
 
 class Pass:
-    """What the tangents of a tape's operations are, while a pass goes over it: `known` by position, those that nothing is known of are zero.
+    """What the tangents of a tape's operations are, while a pass goes over it: `known` by position, those that
+    nothing is known of are zero.
 
     An array that it alone holds is written in place: a loop that fills one costs O(n).
     """
@@ -226,7 +230,9 @@ class Pass:
 
 
 def nested(result: Any, known: dict[int, Any]) -> Any:
-    """Return the tangent of a tape's result from those of its operations, nested as that is: zeros where nothing flowed."""
+    """Return the tangent of a tape's result from those of its operations, nested as that is:
+    zeros where nothing flowed.
+    """
     if type(result) is not Call or result.fn is not pack:
         return _dense(known.get(result.id), result.val)
     parts = [_dense(known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
@@ -296,7 +302,9 @@ def _no_loop(*args: Any) -> Any:
 
 
 def _keep(tracer: Tracer, mark: int, found: Any) -> None:
-    """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of no matter which cotangent."""
+    """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of
+    no matter which cotangent.
+    """
     new = tracer.tape
     recorded, wanted = new.ops[mark:], {part._op for part in leaves_of(found) if isinstance(part, Traced)}
     for op in reversed(recorded):
@@ -311,12 +319,15 @@ def _keep(tracer: Tracer, mark: int, found: Any) -> None:
     for op in kept:
         new.ops.append(op)
         op.id = len(new.ops)
-    tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}  # what is dropped is recorded anew
+    # what is dropped is recorded anew
+    tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}
     tracer.guarded = {(at, fact) for at, fact in tracer.guarded if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}
 
 
 def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
-    """Return a copy of a tape with an input for the tangent of each input that has one, and by its position, of which."""
+    """Return a copy of a tape with an input for the tangent of each input that has one, and
+    by its position, of which.
+    """
     structure = tape.structure
     inputs = tape.inputs
     end = len(inputs) if structure is None else 1 + sum(part.size for part in structure.parts)

@@ -18,15 +18,16 @@ from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 
 
 def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> tuple[Any, Any]:
-    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f` captured and by each argument.
+    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f`
+    captured and by each argument.
 
     One forward and one reverse pass, no compilation. Gradients mirror the arguments' nesting, types, shapes and dtypes;
-    `df` is a dict by name for a closure, an object for a bound method or callable object, None where nothing was captured.
-    Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, needed where
-    that is no real scalar. Raises MissingRule for a function without a rule.
+    `df` is a dict by name for a closure, an object for a bound method or callable object, None where nothing was
+    captured. Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, needed
+    where that is no real scalar. Raises MissingRule for a function without a rule.
 
-    With `argnums`, an argument's number or several, the gradient by those alone, `dx` or `(dx, dy)`; with `captured=False` none by what `f`
-    captured. What is not asked for is not computed.
+    With `argnums`, an argument's number or several, the gradient by those alone, `dx` or `(dx, dy)`; with
+    `captured=False` none by what `f` captured. What is not asked for is not computed.
 
     >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
@@ -56,7 +57,8 @@ def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, **kwargs: Any)
 
 def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, captured: bool = True,
              **kwargs: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the value of `f(*args, **kwargs)` and a function from a seed to `(df, *dargs)`; `argnums` and `captured` are those of `grad`.
+    """Return the value of `f(*args, **kwargs)` and a function from a seed to `(df, *dargs)`; `argnums` and
+    `captured` are those of `grad`.
 
     >>> value, back = pullback(lambda a, b: a * b, 2.0, 3.0)
     >>> value, back(10.0)
@@ -71,7 +73,9 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
 
 
 def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
-    """Return the gradient of a function, of a real number, as a function of the same arguments, to be differentiated again."""
+    """Return the gradient of a function, of a real number, as a function of the same arguments,
+    to be differentiated again.
+    """
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return pullback(f, *args, argnums=asked.among(len(args)).argnums, **kwargs)[1](1)
     gradient.__name__ = getattr(f, "__name__", type(f).__name__)
@@ -81,8 +85,8 @@ def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
 def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 
-    `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result gives what `grad` returns;
-    `argnums` and `captured` are those of `grad`, for a function.
+    `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result
+    gives what `grad` returns; `argnums` and `captured` are those of `grad`, for a function.
 
     >>> tape = gradtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0)
@@ -98,8 +102,8 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
 
 
 def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Callable[[Call], Any] | None = None) -> Any:
-    """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep: with an `economy` the last
-    one, which leaves in place of each call's value what `left` makes of it.
+    """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
+    with an `economy` the last one, which leaves in place of each call's value what `left` makes of it.
     """
     result = tape.result
     assert result is not None

@@ -1,7 +1,7 @@
 """implicit: what a solver finds is differentiated by what it solves, not step by step.
 
-Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system, and
-pulls its solution back through r, traced at the solution: recorded, it is differentiated as anything else, to any
+Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system,
+and pulls its solution back through r, traced at the solution: recorded, it is differentiated as anything else, to any
 order, and its branches are guarded. A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15.
 """
 
@@ -38,13 +38,14 @@ TOLERANCE = 1e-3  # what a Newton step may change of a solution
 
 
 def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function `(solution, *params)` that returns x where `residual(x, *params)` is zero, differentiable by the params.
+    """Return a function `(solution, *params)` that returns x where `residual(x, *params)` is zero,
+    differentiable by the params.
 
     The solution is found by `solution`, a function of the params: it runs on plain numbers, of which nothing is
     recorded, and again at every replay. Or it is x itself, of which the gradient is dropped: a Newton loop that was
-    traced is not unrolled. Residual and solution are numbers, arrays or lists, of as many numbers; params may be nested.
-    What `residual` captured is differentiated as well.
-    Raises UnknownFunction where the derivative by x is singular, or x is no solution.
+    traced is not unrolled. Residual and solution are numbers, arrays or lists, of as many numbers; params may be
+    nested. What `residual` captured is differentiated as well. Raises UnknownFunction where the derivative by x is
+    singular, or x is no solution.
 
     >>> import tapegrad as tg
     >>> def sqrt(a):
@@ -78,7 +79,9 @@ class Unknowns:
         self.size = math.prod(self.shape) * (1 + self.complex)
 
     def vector(self, y: Any) -> Any:
-        """Return the numbers of a solution, a cotangent of one, or what is zero there: real ones before imaginary ones."""
+        """Return the numbers of a solution, a cotangent of one, or what is zero there: real
+        ones before imaginary ones.
+        """
         size = math.prod(shape_of(y))
         if self.single and size == 1 and not ops.is_complex(y):
             return ops.reshape(y, ()) if shape_of(y) else y
@@ -173,7 +176,8 @@ def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
     rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val  # type: ignore[union-attr]
     if math.prod(shape_of(dy)) > DENSE:
         w = _LINEAR(solver, y, given, dy)
-        step = ops.sum(w * rest) / ops.maximum(ops.sum(ops.abs(dy)), 1e-300)  # of the mean that dy takes of the unknowns
+        # of the mean that dy takes of the unknowns
+        step = ops.sum(w * rest) / ops.maximum(ops.sum(ops.abs(dy)), 1e-300)
         return _settled(w, step, u, solver=solver)
     rows = _jacobian(tape, dy)
     rows = _regular(rows, solver=solver)

@@ -27,7 +27,9 @@ _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:
-    """Refuse a tape that compares or rounds what depends on inputs in each group of places; abs and max only have kinks."""
+    """Refuse a tape that compares or rounds what depends on inputs in each group of places; abs
+    and max only have kinks.
+    """
     depends = [activity(tape, places) for places in groups]
     for op, arguments in _steering(tape):
         if all(any(found[arg.id] for arg in arguments) for found in depends):

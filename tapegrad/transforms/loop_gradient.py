@@ -1,4 +1,6 @@
-"""loop_gradient: the gradient of a loop is two loops, one that keeps what the sweep needs of each run, and one that sweeps over them backwards."""
+"""loop_gradient: the gradient of a loop is two loops, one that keeps what the sweep needs of each run, and one that
+sweeps over them backwards.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,26 @@ from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.reverse import record_sweep
 
-TRIES = 4  # what the cotangent of a carried value is, is found by trying: from the first run swept on, it is what the body makes of it
+# what the cotangent of a carried value is, is found by trying: from the first run swept on, it
+# is what the body makes of it
+TRIES = 4
 
 
 class NoLoop(TapeError):
-    """The gradient of a loop is none: what a rule does depends on values of each run, or types change from run to run."""
+    """The gradient of a loop is none: what a rule does depends on values of each run, or
+    types change from run to run.
+    """
 
     def __init__(self, what: str = "the gradient of a loop is no loop", where: Location | None = None, try_: str = "tg.unroll(tape)") -> None:
         super().__init__(what, where, try_)
 
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
-    """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it returns, and its pullback.
+    """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it
+    returns, and its pullback.
 
-    The sweep carries no cotangents but of what the `taken` results depend on: nothing would flow to others, but 0 * inf.
+    The sweep carries no cotangents but of what the `taken` results depend on: nothing would
+    flow to others, but 0 * inf.
 
     `lax.scan` is differentiated like that (Bradbury et al., JAX); what is summed over the runs, is summed in place.
     """
@@ -87,7 +95,9 @@ def _kind(x: Any) -> Any:
 
 
 class _Plain(Scalars):
-    """Records views as what they are computed to be: the rules of a body write to none, and where one lies may depend on the run."""
+    """Records views as what they are computed to be: the rules of a body write to none, and where one
+    lies may depend on the run.
+    """
 
     __slots__ = ()
 
@@ -96,8 +106,9 @@ class _Plain(Scalars):
 
 
 class _Gradient:
-    """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries the cotangents of what
-    the loop carries (`seeds`, samples by number) and sums those of what is given to all runs (`totals`, samples by number).
+    """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries
+    the cotangents of what the loop carries (`seeds`, samples by number) and sums those of what is given to all runs
+    (`totals`, samples by number).
     """
 
     def __init__(self, loop: Loop, taken: set[int]) -> None:
@@ -164,7 +175,9 @@ class _Gradient:
         return same
 
     def _write(self) -> None:
-        """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it what it needs from each run."""
+        """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it
+        what it needs from each run.
+        """
         loop, ops = self.loop, self.tape.ops
         leads = leading(ops, [*self.results.values(), *self.added.values()])
         needed = [op for op in ops if leads[op.id]]
@@ -209,7 +222,9 @@ class _Gradient:
 
 
 def _live(loop: Loop, taken: set[int]) -> set[int]:
-    """Return the numbers of what the loop carries that the taken results depend on, in the last run or in one before it."""
+    """Return the numbers of what the loop carries that the taken results depend on, in the last
+    run or in one before it.
+    """
     live, more = set(taken), set(taken)
     while more:
         leads = leading(loop.body.ops, [loop.results[j] for j in live])
@@ -251,7 +266,9 @@ def _total(dx: Any, x: Any) -> Any:
 
 
 def _added(total: Any, dx: Any, x: Any) -> Any:
-    """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no more than they are large."""
+    """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no
+    more than they are large.
+    """
     if type(dx) is not Scatter:
         return total + _project(dx, x)
     for link in reversed(list(dx.chain())):

@@ -20,7 +20,9 @@ from tapegrad.transforms.walk import own, typed_by_value
 
 
 def guard_type(op: Call, tracer: Tracer) -> None:
-    """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the sweep recorded otherwise."""
+    """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the
+    sweep recorded otherwise.
+    """
     field = op.fn is getfield and isinstance(op.args[0], Call) and typed_by_value(op.args[0])
     if field or (own(op.fn) and typed_by_value(op)):
         if type(op.val) is np.ndarray:
@@ -56,8 +58,9 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
                 then: Callable[[Operation], None] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
-    `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape without them; it returns
-    what the loop returns, and its pullback. `then` is called with each operation of that tape once it is copied: what it records stands behind it.
+    `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape
+    without them; it returns what the loop returns, and its pullback. `then` is called with each operation of that tape
+    once it is copied: what it records stands behind it.
     """
     shadow = tape.blank()
     wanted = _taken(tape, [tape.result] if results is None else results)
@@ -80,7 +83,8 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
             if type(op.fn) is Loop:
                 seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
-            elif op.pb is not None or op.fn.rr is not None:  # a user's rule: its own calls are traced, and its pullback's
+            # a user's rule: its own calls are traced, and its pullback's
+            elif op.pb is not None or op.fn.rr is not None:
                 seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
             else:
                 seen.val = op.fn.run(*args, **op.kwargs)
@@ -97,7 +101,8 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             check_precision(op)
             tracer.guarded.add((made.args[0].id, op.fact))
             if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
-                tracer.guard_layout()  # whether what a user's function returned is its argument has its code decided, maybe by that
+                # whether what a user's function returned is its argument has its code decided, maybe by that
+                tracer.guard_layout()
             return
         if isinstance(made, Call):
             mark = len(new.ops)

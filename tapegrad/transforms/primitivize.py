@@ -60,7 +60,9 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 
 def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where there is not even a spec."""
+    """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where
+    there is not even a spec.
+    """
     if is_flat(tape.check()) and all(op.spec.is_complete for op in tape.ops if not has_value(op)):
         return tape
     filled = fill(tape)
@@ -119,7 +121,8 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
     fn = values[op.fn] if isinstance(op.fn, Operation) else op.fn
     args = [values[arg] if isinstance(arg, Operation) else arg for arg in op.args]
     if fn is draw or fn is default_rng:
-        return tracer.record(fn, tuple(args), op.kwargs, op.val)  # drawn afresh by a replay, though nothing traced goes in
+        # drawn afresh by a replay, though nothing traced goes in
+        return tracer.record(fn, tuple(args), op.kwargs, op.val)
     if fn is pack or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
         return fn.impl(*args, **op.kwargs)
     return fn.run(*args, **op.kwargs) if isinstance(fn, Op) else fn(*args, **op.kwargs)

@@ -18,8 +18,8 @@ from tapegrad.tree.copies import running
 
 
 class Repeated:
-    """A function of numbers and arrays. It is called as it is where a guard of its tape does not hold, and always where its
-    second call does not agree with the tape of the first: it then changes from call to call.
+    """A function of numbers and arrays. It is called as it is where a guard of its tape does not hold, and always where
+    its second call does not agree with the tape of the first: it then changes from call to call.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:

@@ -15,12 +15,13 @@ from tapegrad.transforms.unroll import unroll
 
 
 def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
-    """Return a tape on which each call that a gradient must pass is a triple: `rrule(fn, *args)`, its value, its pullback.
+    """Return a tape on which each call that a gradient must pass is a triple:
+    `rrule(fn, *args)`, its value, its pullback.
 
-    `wrt` are the positions in `tape.inputs` to differentiate by (see `differentiated`). Calls that do not depend on one, or
-    that the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active call without a rule.
-    The function is not run again: its value, and a pullback kept while recording, are taken from the tape. Values that it was
-    saved without are computed first, and loops unrolled.
+    `wrt` are the positions in `tape.inputs` to differentiate by (see `differentiated`). Calls that do not depend on
+    one, or that the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active
+    call without a rule. The function is not run again: its value, and a pullback kept while recording, are taken from
+    the tape. Values that it was saved without are computed first, and loops unrolled.
     """
     tape = unroll(fill(tape))
     active, needed = activity(tape, wrt), leading(tape.ops, [tape.result])
@@ -43,7 +44,9 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
 
 
 def placed(tape: Tape) -> list[Input]:
-    """Return the inputs that the result of a gradient tape has a part for, in its order: None for what is held constant."""
+    """Return the inputs that the result of a gradient tape has a part for, in its order: None
+    for what is held constant.
+    """
     size = None if tape.structure is None else sum(part.size for part in tape.structure.parts) + 1
     return tape.inputs[1:size]
 
@@ -51,4 +54,5 @@ def placed(tape: Tape) -> list[Input]:
 def pullback_of(op: Call) -> Any:
     """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
     fn = op_of(op.fn)
-    return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)  # to find a line takes its time
+    # to find a line takes its time
+    return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)

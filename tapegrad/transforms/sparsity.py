@@ -1,8 +1,10 @@
-"""sparsity: which numbers of a function's value depend on which numbers of its arguments, found on the tape by sets of indices.
+"""sparsity: which numbers of a function's value depend on which numbers of its arguments, found on the
+tape by sets of indices.
 
-The pattern of a value is a sparse matrix of bools, a row for each of its numbers, a column for each number of the arguments. An operation that
-moves numbers is run on the numbers of their places; elsewhere the axes say it, as in `einsum`: what an axis of an argument and one of the value
-have in common, as far as the op's rules tell, and all numbers along the others. Of an op that says nothing each number depends on all.
+The pattern of a value is a sparse matrix of bools, a row for each of its numbers, a column for each number of the
+arguments. An operation that moves numbers is run on the numbers of their places; elsewhere the axes say it, as in
+`einsum`: what an axis of an argument and one of the value have in common, as far as the op's rules tell, and all
+numbers along the others. Of an op that says nothing each number depends on all.
 """
 
 from __future__ import annotations
@@ -47,11 +49,13 @@ TAPS = 1 << 12  # numbers of a kernel that are looked at one by one
 
 
 def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
-    """Return which numbers of `f(*args)` depend on which of its argument: a sparse array of bools, a row for each number of the value.
+    """Return which numbers of `f(*args)` depend on which of its argument: a sparse array of bools, a row for
+    each number of the value.
 
-    Nested arguments and values have their numbers one after the other, as do several `argnums`. Values are not looked at, but those that are
-    constant: a number that is 0 by chance counts. It holds for the path that `f` takes here, by its branches, indices and loops.
-    Raises ImportError without SciPy, ArgumentError for complex arguments and where the pattern is too large to be written down.
+    Nested arguments and values have their numbers one after the other, as do several `argnums`. Values are not looked
+    at, but those that are constant: a number that is 0 by chance counts. It holds for the path that `f` takes here, by
+    its branches, indices and loops. Raises ImportError without SciPy, ArgumentError for complex arguments and where the
+    pattern is too large to be written down.
 
     >>> jacobian_sparsity(lambda x: x[1:] * x[:-1], np.ones(4)).toarray().astype(int)
     array([[1, 1, 0, 0],
@@ -64,7 +68,8 @@ def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0
 
 
 def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
-    """Return which second derivatives of `f(*args)`, a real number, by its argument may be other than 0: a symmetric sparse array of bools.
+    """Return which second derivatives of `f(*args)`, a real number, by its argument may be other than 0: a
+    symmetric sparse array of bools.
 
     It is the pattern of the gradient, of which `jacobian_sparsity` says more.
 
@@ -96,7 +101,9 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def inputs_of(tape: Tape) -> list[Input]:
-    """Return the inputs that a tape is differentiated by, in the order of the columns; raise ArgumentError for complex ones."""
+    """Return the inputs that a tape is differentiated by, in the order of the columns; raise
+    ArgumentError for complex ones.
+    """
     inputs = tape.inputs[1:]
     found = [
         x for part in tape.structure.asked for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)
@@ -148,7 +155,9 @@ def pattern_of(tape: Tape) -> Any:
 
 
 class Parts:
-    """The patterns of a nested value: `nest` holds in their places their numbers in the list of those that are `found`, None where nothing flows."""
+    """The patterns of a nested value: `nest` holds in their places their numbers in the list of those that are `found`,
+    None where nothing flows.
+    """
 
     __slots__ = ("found", "nest")
 
@@ -221,8 +230,8 @@ class Sweep:
 class Dependence:
     """How a value `y` of a call, or a part of it, depends on the arguments.
 
-    Of these the patterns are `given`, None where nothing flows, and `fixed` are those that the inputs in question do not change: others of their
-    numbers would make other patterns.
+    Of these the patterns are `given`, None where nothing flows, and `fixed` are those that the inputs in question do
+    not change: others of their numbers would make other patterns.
     """
 
     def __init__(self, fn: Op, op: Call, y: Any, given: list[Any], fixed: list[bool]) -> None:
@@ -251,7 +260,9 @@ class Dependence:
         return _union(rows)
 
     def _moved(self) -> Any:
-        """Run the op on the places of the numbers, counted over all arguments from 1; 0 stands for what does not depend."""
+        """Run the op on the places of the numbers, counted over all arguments from 1; 0 stands
+        for what does not depend.
+        """
         fn = self.fn
         places = range(len(self.args)) if fn.linear is True else fn.linear
         count, parts, args = 0, [], []
@@ -325,7 +336,9 @@ class Dependence:
         return _at(there, here, (math.prod(self.shape), math.prod(shape))) @ part
 
     def _of_kernel(self, i: int, part: Any) -> Any:
-        """Return what depends on one factor of which each number of the other makes a shifted copy; None where it is not so."""
+        """Return what depends on one factor of which each number of the other makes a shifted copy;
+        None where it is not so.
+        """
         others = [k for k, x in enumerate(self.args) if k != i and is_leaf(x) and not isinstance(x, (bool, str))]
         if len(others) != 1 or not self.fixed[others[0]] or self.given[others[0]] is not None:
             return None
@@ -358,7 +371,9 @@ class Dependence:
         return _union(rows)
 
     def _running(self, i: int, part: Any) -> Any:
-        """Return what depends on all numbers before each along an axis, and on itself; None where the arguments are stretched."""
+        """Return what depends on all numbers before each along an axis, and on itself; None where the
+        arguments are stretched.
+        """
         shape, axis = shape_of(self.args[i]), self.kwargs.get("axis", 0)
         initial = self.kwargs.get("include_initial", False)
         if not shape or self.shape != tuple(n + initial * (k == axis % len(shape)) for k, n in enumerate(shape)):

@@ -38,14 +38,18 @@ def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[
 
 
 def steps_swept(steps: Steps, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the cotangents of those of a loop's arguments that have one: of arguments, kept states, and cotangents of the last state."""
+    """Return the cotangents of those of a loop's arguments that have one: of arguments, kept states, and
+    cotangents of the last state.
+    """
     given, rest, dys = _parted(steps, values)
     found = _swept(steps, given, rest, list(dys))
     return tuple([conform(found[i], plain(given[i])) for i in _wanted(steps, given)])
 
 
 def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any, ...]:
-    """Return the cotangents of what a sweep was made of from those of what it returned: of a sweep that keeps all states."""
+    """Return the cotangents of what a sweep was made of from those of what it returned: of a
+    sweep that keeps all states.
+    """
     values = unwrap(values)
     tape = record(_Plainly(steps), values, {}, DEFAULT, grad=True, replays=False)
     found = gradients_of(tape, tuple([None if isinstance(dx, Absorbing) else dx for dx in map(dense, unwrap(dz))]))[1:]
@@ -114,7 +118,9 @@ def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> l
 
 
 def keeping(tape: Tape, slots: int) -> Tape:
-    """Return a tape whose loops, where they hand values on and collect nothing, keep at most so many states for their gradient."""
+    """Return a tape whose loops, where they hand values on and collect nothing, keep at most so many
+    states for their gradient.
+    """
     if not any(map(is_loop, tape.ops)):
         return tape
     walk = Walk(tape)

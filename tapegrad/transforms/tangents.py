@@ -1,8 +1,8 @@
 """The tangent of one call, from those of its arguments.
 
-By its forward rule, if it has one; by the derivative, where an op's rule multiplies by it; by the op itself, where it is linear; else by its
-pullback, transposed. A partial multiplies by the conjugate of a derivative: of a real one it is its own transpose, and of a complex one the
-conjugate of what it makes of the conjugate.
+By its forward rule, if it has one; by the derivative, where an op's rule multiplies by it; by the op itself, where it
+is linear; else by its pullback, transposed. A partial multiplies by the conjugate of a derivative: of a real one it is
+its own transpose, and of a complex one the conjugate of what it makes of the conjugate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Tangents = Sequence[Any]
 
 
 def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents, pullback: Any = None) -> Any:
-    """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is the one that was kept, if any."""
+    """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is
+    the one that was kept, if any.
+    """
     ts = [None if t is None or nothing_flows(op, i) else t for i, t in enumerate(tangents)]
     if not carries(op, y, kwargs) or all(t is None for t in ts):
         return None
@@ -135,7 +137,9 @@ def _zeros(x: Any) -> Any:
 
 
 def settled(t: Any, y: Any) -> Any:
-    """Bring a tangent to its value: broadcast to its shape, real where it is real, of its precision. That of an integer stays real."""
+    """Bring a tangent to its value: broadcast to its shape, real where it is real, of its precision.
+    That of an integer stays real.
+    """
     shape, dtype, given = shape_of(y), dtype_of(y), dtype_of(t)
     if shape_of(t) != shape:
         t = stretched(t, shape)

@@ -1,10 +1,11 @@
 """taylor: the coefficients of a function along a line, all of them in one pass.
 
-Each operation has a power series, whose coefficients are computed one after the other. What is linear is so coefficient by coefficient, products
-are Cauchy's, and a few ops of arithmetic have a recurrence. Of any other op the tangent says y' = T(y, x; x'): T is recorded, and its own series
-gives y' up to some order from y up to that order, so that y is known to the next. The series of one call is one object, wherever it appears: sine
-and cosine are each made of the other, and n coefficients of a function take a time that grows with n².
-Griewank and Walther (2008), Evaluating Derivatives, chapter 13.
+Each operation has a power series, whose coefficients are computed one after the other. What is linear is so coefficient
+by coefficient, products are Cauchy's, and a few ops of arithmetic have a recurrence. Of any other op the tangent says
+y' = T(y, x; x'): T is recorded, and its own series gives y' up to some order from y up to that order, so that y is
+known to the next. The series of one call is one object, wherever it appears: sine and cosine are each made of the
+other, and n coefficients of a function take a time that grows with n². Griewank and Walther (2008), Evaluating
+Derivatives, chapter 13.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from tapegrad.tree.flatten import Structure, flatten
 
 
 def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None) -> list[Any]:
-    """Return the coefficients of `f(x + t * direction)` as a power series in t: the value first, `order` others behind it.
+    """Return the coefficients of `f(x + t * direction)` as a power series in t: the value first,
+    `order` others behind it.
 
-    The k-th is the k-th derivative along the direction, over k!, and nested as the value is, with its shapes and dtypes. The direction is nested
-    as `x` is, and of ones where it is None. What `f` captured is constant. It may be traced, and so differentiated, batched and compiled.
-    Raises ArgumentError for another order, and for a direction that does not fit; MissingRule where an op has no derivative.
+    The k-th is the k-th derivative along the direction, over k!, and nested as the value is, with its shapes and
+    dtypes. The direction is nested as `x` is, and of ones where it is None. What `f` captured is constant. It may be
+    traced, and so differentiated, batched and compiled. Raises ArgumentError for another order, and for a direction
+    that does not fit; MissingRule where an op has no derivative.
 
     >>> import numpy as np
     >>> taylor(np.exp, 0.0, 3)
@@ -72,7 +75,8 @@ def coefficients(
 
 
 def taylortape(f: Callable[..., Any], /, *args: Any, order: int = 3) -> Tape:
-    """Return the tape that computes a value and its coefficients, each with its operation, along ones for every argument.
+    """Return the tape that computes a value and its coefficients, each with its operation,
+    along ones for every argument.
 
     >>> taylortape(lambda x: x * x, 3.0, order=2).play(5.0)
     [25.0, 10.0, 1.0]
@@ -168,7 +172,9 @@ class Expansion:
         self.known: dict[Any, tuple[Any, Any]] = {}
 
     def of(self, op: Operation, at: dict[Operation, Any]) -> Any:
-        """Return the series of an operation from those before it, a nest of them where the value is one; None where it is constant."""
+        """Return the series of an operation from those before it, a nest of them where the value is
+        one; None where it is constant.
+        """
         if type(op) is not Call:
             return at.get(op)
         parts = [at.get(arg) if isinstance(arg, Operation) else None for arg in op.args]
@@ -197,7 +203,8 @@ class Expansion:
         )
 
     def of_program(self, f: _Program | _Tangent, series: list[Series]) -> tuple[Any, Structure | None]:
-        """Return the series of what a function makes of some, recorded at their first terms; of a nest those of its parts, and how it is nested.
+        """Return the series of what a function makes of some, recorded at their first terms; of a nest those of its
+        parts, and how it is nested.
 
         It is None where nothing flows, or the function does not know.
         """
@@ -222,7 +229,9 @@ class Expansion:
         self.room = LARGER * max(8, *[used.spec.nbytes for used in (op, *operands(op))])
 
     def _count(self, tape: Tape, what: str) -> None:
-        """Take in what was recorded; raise MissingRule where that grows with each order, as it does of an op whose tangent is of ever larger ones."""
+        """Take in what was recorded; raise MissingRule where that grows with each order, as it does of an op whose
+        tangent is of ever larger ones.
+        """
         self.recorded += len(tape.ops)
         self.bytes += sum(op.spec.nbytes for op in tape.ops)
         if self.recorded > LONGER or self.bytes > self.room:
@@ -348,7 +357,9 @@ class _Program:
 
 
 class _Tangent:
-    """The tangent of a call as a function of its value, of the arguments that are no constants, and of their tangents."""
+    """The tangent of a call as a function of its value, of the arguments that are no
+    constants, and of their tangents.
+    """
 
     def __init__(self, call: Expanded, active: list[int]) -> None:
         self.call, self.active = call, active
@@ -440,7 +451,9 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
     ops.square: lambda call, x: _multiplied(call, x, x),
     ops.reciprocal: lambda call, x: _divided(call, Series([1.0]), x),
 }
-"""Ops with a recurrence of their own: by the tangent, whose arithmetic they are, their series would be of ever new calls."""
+"""Ops with a recurrence of their own: by the tangent, whose arithmetic they are, their series
+would be of ever new calls.
+"""
 MOVES = frozenset([ops.pad, ops.scatter])  # linear in what has a tangent, whatever that is
 WHOLE = 1 << 10
 LONGER, LARGER = 1 << 14, 1 << 17  # how many operations may be recorded for one, and how many times as many bytes

@@ -1,8 +1,8 @@
 """transpose: the tangent of a call from its pullback, which is linear in its cotangent.
 
-The pullback is the adjoint of the derivative, so the derivative is the adjoint of the pullback: the gradient by w of what
-the pullback makes of w, contracted with the tangents (by the real part of <a, b>, as all gradients of complex numbers are). Any pullback serves
-that is written in ops or NumPy.
+The pullback is the adjoint of the derivative, so the derivative is the adjoint of the pullback: the gradient by w of
+what the pullback makes of w, contracted with the tangents (by the real part of <a, b>, as all gradients of complex
+numbers are). Any pullback serves that is written in ops or NumPy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from tapegrad.tree.flatten import is_leaf, leaves_of
 
 
 def transposed(pullback: Any, y: Any, tangents: Sequence[Any]) -> Any:
-    """Return the tangent of a call's value `y` from those of its arguments, None for one that has none; None where nothing flows.
+    """Return the tangent of a call's value `y` from those of its arguments, None for one that has none;
+    None where nothing flows.
 
     Raises what tracing the pullback raises: ConcretizationError where it calls C, for one.
     """

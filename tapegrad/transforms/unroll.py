@@ -19,7 +19,8 @@ from tapegrad.transforms.walk import Walk
 def unroll(tape: Tape) -> Tape:
     """Return a tape without loops; each call of a body is there as often as it runs.
 
-    Values are computed from those of the inputs, where these have some; where not, the calls of a body have those of one run.
+    Values are computed from those of the inputs, where these have some; where not, the calls of
+    a body have those of one run.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
@@ -36,7 +37,9 @@ def unroll(tape: Tape) -> Tape:
 
 
 def inline(tape: Tape, valued: bool = False) -> Tape:
-    """Return a tape on which checkpoints are the calls that they consist of; they have the values of the inputs there only where it is `valued`."""
+    """Return a tape on which checkpoints are the calls that they consist of; they have the values of the inputs there
+    only where it is `valued`.
+    """
     if not any(map(is_checkpoint, tape.ops)):
         return tape
     while any(map(is_checkpoint, tape.ops)):

@@ -16,9 +16,12 @@ from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
-_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))  # of a real matrix the result may be complex
-_UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])  # two hooks are two calls, and the sum of theirs is none
-_UNSTEADY = _TYPED_BY_VALUE | {pow}  # what other ops return has the type that follows from their arguments', unless that is dynamic
+# of a real matrix the result may be complex
+_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))
+# two hooks are two calls, and the sum of theirs is none
+_UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])
+# what other ops return has the type that follows from their arguments', unless that is dynamic
+_UNSTEADY = _TYPED_BY_VALUE | {pow}
 
 
 def copy_tape(tape: Tape) -> Tape:
@@ -30,12 +33,16 @@ def copy_tape(tape: Tape) -> Tape:
 
 
 def own(fn: Any) -> bool:
-    """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's function may do what it likes."""
+    """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's
+    function may do what it likes.
+    """
     return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop
 
 
 def pure(fn: Any) -> bool:
-    """True for an op that may be run once instead of twice, or when the tape is optimised: no chance in it, no structure."""
+    """True for an op that may be run once instead of twice, or when the tape is optimised: no
+    chance in it, no structure.
+    """
     return type(fn) is Op and OPS.get(fn.__name__) is fn and fn not in _UNSURE
 
 
@@ -53,7 +60,9 @@ def literal(x: Any) -> bool:
 
 
 def renumber(note: str, name: Callable[[int], str]) -> str:
-    """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it is gone: then so is the note."""
+    """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it
+    is gone: then so is the note.
+    """
     head, percent, number = note.rpartition("%")
     if not percent:
         return note
@@ -76,9 +85,10 @@ _new = object.__new__
 class Walk:
     """What the operations of a tape have become on the new one that a pass writes.
 
-    By position: `at` holds for each operation of the old tape its stand-in, an operation or a plain number, None as long as there is none;
-    `uses` how many operations use one of the new; `known` whether the type, shape and dtype of one of the new are the recorded ones on
-    every replay, because guards say so of what it is computed from (a pass that asks for it says `learn`).
+    By position: `at` holds for each operation of the old tape its stand-in, an operation or a plain number, None as
+    long as there is none; `uses` how many operations use one of the new; `known` whether the type, shape and dtype of
+    one of the new are the recorded ones on every replay, because guards say so of what it is computed from (a pass that
+    asks for it says `learn`).
     """
 
     __slots__ = ("_notes", "_used", "at", "known", "learn", "new", "old", "uses")
@@ -147,7 +157,9 @@ class Walk:
         return val if literal(val) else self._push(Constant(val, self.note(like.note)).at(like))
 
     def once(self, op: Operation) -> bool:
-        """True if one operation only uses what stands here for one of the old tape; asked by a pass that says `count`."""
+        """True if one operation only uses what stands here for one of the old tape; asked by
+        a pass that says `count`.
+        """
         return self.uses[op.id] < 2
 
     def stand_in(self, old: Operation, made: Any) -> None:
@@ -202,7 +214,9 @@ class Walk:
 
 
 def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that the op says, or has of zeros."""
+    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that
+    the op says, or has of zeros.
+    """
     values = list(map(value_of, args))
     missing = [x.spec for x in values if type(x) is Absent]
     if missing and fn.spec is not None and (made := fn.spec(*map(spec_of, values), **kwargs)) is not None:
@@ -236,7 +250,9 @@ def _dtype_follows(x: Operation, known: bytearray) -> bool:
 
 
 def typed_by_value(op: Operation) -> bool:
-    """True for a call of whose result values decide the type: a negative number to a power that is no integer is complex."""
+    """True for a call of whose result values decide the type: a negative number to a power that
+    is no integer is complex.
+    """
     fn = op.fn  # type: ignore[attr-defined]
     return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None and not (type(op.args[1]) is int and op.args[1] >= 0))
 

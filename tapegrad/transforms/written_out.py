@@ -1,6 +1,8 @@
-"""written_out: ops as programs in simpler ones, for power series: of tangents of tangents of these the number would grow with every order.
+"""written_out: ops as programs in simpler ones, for power series: of tangents of tangents of these the number
+would grow with every order.
 
-Each takes what its op takes, with the value as its first argument, and returns what its op does; or NotImplemented where it cannot.
+Each takes what its op takes, with the value as its first argument, and returns what its op does; or
+NotImplemented where it cannot.
 """
 
 from __future__ import annotations

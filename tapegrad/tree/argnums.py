@@ -12,7 +12,8 @@ Argnums = int | Sequence[int] | None
 
 
 class Wanted(NamedTuple):
-    """The positional arguments to differentiate by: one, several, or (None) all; then, if `captured`, by what the function captured too.
+    """The positional arguments to differentiate by: one, several, or (None) all; then, if `captured`, by what
+    the function captured too.
 
     >>> Wanted(-1).among(3)
     Wanted(argnums=2, captured=False)
@@ -22,7 +23,9 @@ class Wanted(NamedTuple):
     captured: bool = True
 
     def among(self, count: int) -> Wanted:
-        """Return the same of a call with `count` positional arguments, counted from the first; raise ArgumentError for one that is not among them."""
+        """Return the same of a call with `count` positional arguments, counted from the first; raise ArgumentError for
+        one that is not among them.
+        """
         if not isinstance(self.argnums, tuple):
             return self if self.argnums is None else Wanted(_place(self.argnums, count), False)
         places = tuple(_place(number, count) for number in self.argnums)
@@ -32,7 +35,9 @@ class Wanted(NamedTuple):
 
 
 def wanted(argnums: Any, captured: bool) -> Wanted:
-    """Return what is wanted. With `argnums` the gradient has no place for what the function captured. Raises ArgumentError for what is no number."""
+    """Return what is wanted. With `argnums` the gradient has no place for what the function captured. Raises
+    ArgumentError for what is no number.
+    """
     if argnums is None:
         return ALL if captured is True else Wanted(None, captured)
     return Wanted(tuple(map(_number, argnums)) if isinstance(argnums, (tuple, list)) else _number(argnums), False)

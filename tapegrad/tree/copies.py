@@ -14,22 +14,25 @@ CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given o
 
 
 class _Running(threading.local):
-    """The tracers that run in this thread, innermost last, and who observes them. Only constructors and what was copied ask: what has a proxy
-    asks that.
+    """The tracers that run in this thread, innermost last, and who observes them. Only constructors and what was copied
+    ask: what has a proxy asks that.
     """
 
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
         self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
-        self.aside: list[tuple[list[Any], str]] = []  # those that are set aside while plain code runs, and whose code that is
+        # those that are set aside while plain code runs, and whose code that is
+        self.aside: list[tuple[list[Any], str]] = []
 
 
 running = _Running()
 
 
 class Refused:
-    """Stands for the copy that cannot be told, or not be made: whoever reaches the original by another name is told so."""
+    """Stands for the copy that cannot be told, or not be made: whoever reaches the original by
+    another name is told so.
+    """
 
     __slots__ = ("try_", "what")
 
@@ -38,7 +41,9 @@ class Refused:
 
 
 def current(x: Any) -> Any:
-    """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace inside; `x` itself elsewhere."""
+    """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace
+    inside; `x` itself elsewhere.
+    """
     check_apart(x)
     for tracer in running.tracers:
         if tracer.copies:
@@ -64,7 +69,9 @@ def apart(whose: str) -> Iterator[None]:
 
 
 def check_apart(x: Any) -> None:
-    """Refuse an object, or a function that leads to one, of which a trace that is set aside has a copy: its gradient would be lost."""
+    """Refuse an object, or a function that leads to one, of which a trace that is set aside has a copy:
+    its gradient would be lost.
+    """
     for tracers, whose in running.aside:
         for tracer in tracers:
             if id(x) in tracer.copies or (tracer.rerouting is not None and any(fn is x for fn in tracer.rerouting.functions)):
@@ -85,7 +92,9 @@ def code_of(fn: FunctionType) -> CodeType:
 
 
 class Attribute:
-    """Stands for the value of a class's attribute while a trace runs: the copy in the thread that traces, the value in others."""
+    """Stands for the value of a class's attribute while a trace runs: the copy in the thread that
+    traces, the value in others.
+    """
 
     __slots__ = ("value",)
 

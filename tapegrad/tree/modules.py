@@ -1,4 +1,6 @@
-"""A torch.nn.Module among the arguments: the tensors that it holds are inputs, and whatever else it holds is part of a tape's key."""
+"""A torch.nn.Module among the arguments: the tensors that it holds are inputs, and whatever else it
+holds is part of a tape's key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tapegrad.tree.nodes import Leaf, Record
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
 _TABLES = ("_parameters", "_buffers", "_modules")
 _EMPTY = frozenset([dict, OrderedDict, list, set])
-_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"])  # compute nothing
+# compute nothing
+_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"])
 
 
 def is_module(x: Any) -> bool:
@@ -25,7 +28,9 @@ def is_module(x: Any) -> bool:
 
 
 class Held(Leaf):
-    """The place of a tensor or an array that a module holds and that has no gradient: a buffer, a parameter that is frozen, a plain attribute."""
+    """The place of a tensor or an array that a module holds and that has no gradient: a buffer, a parameter that is
+    frozen, a plain attribute.
+    """
 
     __slots__ = ()
     leafy = False
@@ -44,7 +49,9 @@ class Held(Leaf):
 
 
 class Reference:
-    """A module's weak reference, to a tensor or a module that it holds or to something else: what is computed does not depend on it."""
+    """A module's weak reference, to a tensor or a module that it holds or to something else: what is
+    computed does not depend on it.
+    """
 
     __slots__ = ("children", "original")
     leafy, volatile = False, True
@@ -63,11 +70,12 @@ class Reference:
 
 
 class Module(Record):
-    """A torch.nn.Module: its parts are named by where it keeps them, a table of its own (`_parameters`) or its `__dict__` (""), and by their names.
+    """A torch.nn.Module: its parts are named by where it keeps them, a table of its own (`_parameters`) or its
+    `__dict__` (""), and by their names.
 
-    Built is a module of the same class around other tensors: no `__init__` runs, and nothing is shared that a program could change.
-    Its gradient is a dict like its `named_parameters()`; None for what is frozen. Behind them come other tensors that require a gradient, as a
-    plain attribute may hold one: torch would give them theirs.
+    Built is a module of the same class around other tensors: no `__init__` runs, and nothing is shared that a program
+    could change. Its gradient is a dict like its `named_parameters()`; None for what is frozen. Behind them come other
+    tensors that require a gradient, as a plain attribute may hold one: torch would give them theirs.
     """
 
     __slots__ = ("extra", "forward", "hooks", "label", "plain")
@@ -126,7 +134,9 @@ class Module(Record):
         return {name: leaf.mirror(leaves, memo) for name, leaf in self.named()}
 
     def named(self) -> Iterator[tuple[str, Any]]:
-        """Yield what has a place in the gradient: each parameter once, under its first name, as `named_parameters` does; then other tensors."""
+        """Yield what has a place in the gradient: each parameter once, under its first name, as `named_parameters`
+        does; then other tensors.
+        """
         seen: set[int] = set()
         for node, prefix in self.below("", set()):
             for (table, name), child in zip(node.names, node.children):
@@ -178,7 +188,9 @@ def hooks_of_all() -> tuple[Any, ...]:
 
 
 def forward_of(cls: Any) -> Any:
-    """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes, whose code is looked at."""
+    """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes,
+    whose code is looked at.
+    """
     return getattr(cls, "forward", None) if cls.__module__.startswith("torch.") else None
 
 

@@ -64,7 +64,9 @@ class Function(Static):
 
 
 class Content(Static):
-    """A mutable part that is passed on as it is, such as an array of strings: it holds for a tape while its content is what it was."""
+    """A mutable part that is passed on as it is, such as an array of strings: it holds for a tape while
+    its content is what it was.
+    """
 
     __slots__ = ("then",)
 
@@ -76,7 +78,9 @@ class Content(Static):
 
 
 class Fresh(Static):
-    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's, and lest the caller change it."""
+    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's, and
+    lest the caller change it.
+    """
 
     __slots__ = ()
 
@@ -88,7 +92,9 @@ class Fresh(Static):
 
 
 class Level(NamedTuple):
-    """A container taken apart, as optree does it: its parts, what else it is made of, the names of the parts, and what puts it together."""
+    """A container taken apart, as optree does it: its parts, what else it is made of, the names of the parts,
+    and what puts it together.
+    """
 
     children: Sequence[Any]
     metadata: Any
@@ -264,7 +270,8 @@ class Closure(Record):
         cells = {}
         for name, cell in zip(code.co_freevars, fn.__closure__):
             # one cell for all functions that share the variable, so that `nonlocal` means what it means
-            cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell  # an empty one is assigned later, or never
+            # an empty one is assigned later, or never
+            cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell
         new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[name] for name in code.co_freevars))
         new.__kwdefaults__, new.__qualname__ = fn.__kwdefaults__, fn.__qualname__
         new.__dict__.update(fn.__dict__)

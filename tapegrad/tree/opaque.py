@@ -15,7 +15,9 @@ def is_sparse(x: Any) -> bool:
 
 
 def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
-    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that have a gradient elsewhere."""
+    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that
+    have a gradient elsewhere.
+    """
     if isinstance(x, (set, frozenset)):
         return any(isinstance(part, (float, complex, np.inexact)) for part in x)
     if isinstance(x, array):

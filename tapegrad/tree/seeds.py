@@ -1,4 +1,6 @@
-"""Cotangents and seeds of nested values, taken apart: each part goes to its leaf, or the nesting is another and is refused."""
+"""Cotangents and seeds of nested values, taken apart: each part goes to its leaf, or the
+nesting is another and is refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def is_nothing(cotangent: Any) -> bool:
 
 
 def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "", inside: tuple[int, ...] = ()) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are the parts around this one."""
+    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are
+    the parts around this one.
+    """
     if is_nothing(value) or not node.leafy or id(node) in inside:
         return
     inside = (*inside, id(node))

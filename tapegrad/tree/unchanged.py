@@ -1,4 +1,6 @@
-"""unchanged: whether nested objects hold what they held when they were taken apart, told in a tenth of the time that this takes."""
+"""unchanged: whether nested objects hold what they held when they were taken apart, told in a tenth of
+the time that this takes.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ _OF_TENSOR = attrgetter("requires_grad", "is_leaf", "_backward_hooks", "_post_ac
 
 
 class Intricate(Exception):
-    """There is something among the objects that may change while it holds the same: an array of strings, a slot, an iterator."""
+    """There is something among the objects that may change while it holds the same: an array of
+    strings, a slot, an iterator.
+    """
 
 
 class Unchanged:
-    """What modules, dicts, lists, plain objects and closures held when walks went through them, part by part and by identity.
+    """What modules, dicts, lists, plain objects and closures held when walks went through them,
+    part by part and by identity.
 
-    `unchanged()` says whether they do still, and are of the classes that they were: another walk would find the same leaves, nested alike. What
-    the leaves themselves are, their numbers and shapes, is not asked. Raises Intricate for other objects.
+    `unchanged()` says whether they do still, and are of the classes that they were: another walk would find the same
+    leaves, nested alike. What the leaves themselves are, their numbers and shapes, is not asked. Raises Intricate for
+    other objects.
     """
 
     __slots__ = ("cells", "classes", "empty", "forwards", "functions", "hooks", "lists", "tables", "tensors")

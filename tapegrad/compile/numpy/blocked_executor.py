@@ -1,7 +1,8 @@
 """blocked_executor: elementwise chains computed in blocks that stay in the cache, by several threads.
 
-A chain of functions of 10⁷ numbers, one whole array after the other, waits for memory; block by block it runs in the cache, and a handful of
-temporaries of a block's size replace those of an array's. NumPy's ufuncs release the interpreter lock, so that threads share the blocks.
+A chain of functions of 10⁷ numbers, one whole array after the other, waits for memory; block by block it runs in the
+cache, and a handful of temporaries of a block's size replace those of an array's. NumPy's ufuncs release the
+interpreter lock, so that threads share the blocks.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Operation, Tape
 
-CACHE = 1 << 21  # bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
-SMALLEST, LARGEST = 1 << 13, 1 << 16  # elements of a block: smaller ones cost calls and handovers of the interpreter lock
+# bytes that the arrays and temporaries of a block may take: they stay in the second-level cache, or just beyond
+CACHE = 1 << 21
+# elements of a block: smaller ones cost calls and handovers of the interpreter lock
+SMALLEST, LARGEST = 1 << 13, 1 << 16
 ALIGN = 64  # bytes, a cache line
 THREADED = 1 << 17  # elements, from which on threads pay
 
-LONG = 1 << 22  # elements, from which on torch is imported for its functions: a second, which 30 calls of a sine earn back
+# elements, from which on torch is imported for its functions: a second, which 30 calls of a sine earn back
+LONG = 1 << 22
 
 TORCH: dict[str, dict[np.ufunc, str]] = {
     "float64": {np.sin: "sin", np.cos: "cos", np.hypot: "hypot", np.logaddexp: "logaddexp"},
@@ -48,7 +52,8 @@ Block = Callable[..., tuple[Any, ...]]
 
 
 class Program(NamedTuple):
-    """A group as a function of one block: `run(lo, hi, *arrays, *numbers, *outs, *temporaries)`; returns what its reductions give.
+    """A group as a function of one block: `run(lo, hi, *arrays, *numbers, *outs, *temporaries)`;
+    returns what its reductions give.
 
     `numbers` says which of the given numbers it takes, and as which dtype (None: as it is).
     """
@@ -61,7 +66,9 @@ class Program(NamedTuple):
 
 
 class Blocks(Fused):
-    """Executes a group by NumPy, block by block; `threads` share the blocks, and `torch` computes some functions where it is imported."""
+    """Executes a group by NumPy, block by block; `threads` share the blocks, and `torch` computes some
+    functions where it is imported.
+    """
 
     def __init__(self, tape: Tape, threads: bool = True, torch: bool = True) -> None:
         super().__init__(tape)
@@ -121,7 +128,9 @@ def _is_torch_faster(op: Call) -> bool:
 
 
 class _Job:
-    """One evaluation of a group: the blocks that are not begun yet, what their reductions gave, what there was to warn of."""
+    """One evaluation of a group: the blocks that are not begun yet, what their reductions gave,
+    what there was to warn of.
+    """
 
     def __init__(self, program: Program, size: int, n: int, arrays: Sequence[Any], numbers: Sequence[Any], outs: Sequence[Any]) -> None:
         given = [numbers[i] if dtype is None else np.asarray(numbers[i], dtype) for i, dtype in program.numbers]
@@ -136,7 +145,9 @@ class _Job:
             self.errors["call"] = lambda what, flag: self.warned.add(what)
 
     def run(self, helpers: int) -> None:
-        """Compute all blocks, together with as many other threads where those are idle; an error of one is raised here."""
+        """Compute all blocks, together with as many other threads where those are idle; an
+        error of one is raised here.
+        """
         together(self.work, min(helpers, self.total - 1))
 
     def work(self) -> None:
@@ -145,7 +156,8 @@ class _Job:
         memory = _scratch.take(size, program.temporaries)
         temporaries = _divided(memory, size, program.temporaries)
         try:
-            with np.errstate(**self.errors), torch_alone() if program.torch else nullcontext():  # settings that each thread has for itself
+            # settings that each thread has for itself
+            with np.errstate(**self.errors), torch_alone() if program.torch else nullcontext():
                 while not self.stopped and (number := next(self.begun)) < self.total:
                     lo, hi = number * size, min((number + 1) * size, self.n)
                     given = temporaries if hi - lo == size else [part[: hi - lo] for part in temporaries]
@@ -158,7 +170,9 @@ class _Job:
 
 
 class _Scratch(threading.local):
-    """The memory of a thread's temporaries, which all groups share; taken away while it is used, since what reports an error may call another."""
+    """The memory of a thread's temporaries, which all groups share; taken away while it is used, since what
+    reports an error may call another.
+    """
 
     memory: Any = None
 
@@ -193,7 +207,8 @@ def is_torch_there() -> bool:
 
 @cache
 def set_torch_threads() -> Any:
-    """Return the function by which a thread says how many threads torch's kernels may use when it calls them, None where there is none.
+    """Return the function by which a thread says how many threads torch's kernels may use when it calls them,
+    None where there is none.
 
     torch's own `set_num_threads` says so for all threads of the process.
     """
@@ -214,7 +229,9 @@ def set_torch_threads() -> Any:
 
 @contextmanager
 def torch_alone() -> Iterator[None]:
-    """Keep what this thread asks of torch on this thread: a block is no work for several, who would wait for each other."""
+    """Keep what this thread asks of torch on this thread: a block is no work for several, who
+    would wait for each other.
+    """
     torch, set_threads = sys.modules["torch"], set_torch_threads()
     before = torch.get_num_threads()
     set_threads(1)

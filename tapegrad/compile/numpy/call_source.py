@@ -1,7 +1,8 @@
 """call_source: how a call is written in NumPy, with the least overhead that means the same.
 
-One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of `np.sum`, a method half of
-NumPy's Python wrapper. A row returns source text; what it names beyond its arguments it gets from `site.name`.
+One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of
+`np.sum`, a method half of NumPy's Python wrapper. A row returns source text; what it names beyond its arguments it gets
+from `site.name`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tapegrad.tape.tape import Call, Constant, Operation
 
 
 class Site(Protocol):
-    """A call that is being written: its operation, its arguments as source text, where its value goes ("" for a new array).
+    """A call that is being written: its operation, its arguments as source text, where its
+    value goes ("" for a new array).
 
     `floats` says that NumPy's numbers may be computed as Python's.
     """
@@ -53,7 +55,8 @@ BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", o
           ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
           ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
 UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
-_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}  # what NumPy's own `**` makes of them; of integers these are not the floats that powers are
+# what NumPy's own `**` makes of them; of integers these are not the floats that powers are
+_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}
 _BLAS = frozenset("fdFD")
 
 
@@ -72,7 +75,8 @@ def ufunc_of(op: Call) -> np.ufunc | None:
 def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
     """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
     args = [text if isinstance(arg, Operation) else _boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
-    out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []  # those two want it by name
+    # those two want it by name
+    out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []
     return f"{site.name(ufunc)}({', '.join([*args, *out])})"
 
 
@@ -91,10 +95,12 @@ def is_elementwise(op: Call) -> bool:
 
 
 def masked(op: Call) -> tuple[Any, bool] | None:
-    """Return x of a call that is where(c, x, 0.0) of real floats, and True; of where(c, 0.0, x), x and False; None for another call.
+    """Return x of a call that is where(c, x, 0.0) of real floats, and True; of where(c, 0.0, x), x and
+    False; None for another call.
 
-    Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever it was (inf or nan
-    too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as long where the mask is true by chance.
+    Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever
+    it was (inf or nan too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as
+    long where the mask is true by chance.
     """
     if op.fn is not ops.where or len(op.args) != 3 or not op.spec.has_axes or op.spec.dtype.char not in "efd":
         return None
@@ -116,7 +122,9 @@ _REDUCE = {ufunc: ufunc.reduce for ufunc in REDUCTIONS.values()}
 
 
 def reduced(op: Call) -> tuple[np.ufunc, Any, bool, Any] | None:
-    """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce` computes, None for another call."""
+    """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce`
+    computes, None for another call.
+    """
     ufunc = np.add if op.fn is ops.mean else REDUCTIONS.get(op.fn)
     if ufunc is None or len(op.args) != 1:
         return None
@@ -173,7 +181,9 @@ def _part(site: Site, part: Any, text: str) -> str:
 
 
 def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
-    """Write the view that a path leads to of an array or its spec; None where there is no short way, or it is no view of what lies as `x`."""
+    """Write the view that a path leads to of an array or its spec; None where there is no short way, or it is
+    no view of what lies as `x`.
+    """
     if not path:
         return base
     like = np.empty_like(x.sample() if type(x) is Spec else x)
@@ -198,9 +208,11 @@ COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by
 
 
 def is_tall(x: Spec) -> bool:
-    """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last axis, and would be short.
+    """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last
+    axis, and would be short.
 
-    Where it lies column by column, a product with a column takes a quarter of the time, a sum along the rows a twentieth.
+    Where it lies column by column, a product with a column takes a quarter of the time, a sum
+    along the rows a twentieth.
     """
     return x.ndim > 1 and 1 < x.shape[-1] <= COLUMNS and x.size >= ROWS * x.shape[-1] and x.is_contiguous
 
@@ -240,7 +252,9 @@ def gathers(op: Call) -> bool:
 
 
 def reads_float(op: Call) -> bool:
-    """True for a read of one float64, which is written as a read of Python's number: its arithmetic is twice as fast."""
+    """True for a read of one float64, which is written as a read of Python's number: its
+    arithmetic is twice as fast.
+    """
     return op.fn in (ops.getitem, ops.getitem_masked) and op.spec.type is np.float64 and not op.kwargs \
         and spec_of(op.args[0]).is_array and all(spec_of(part).type is int for part in op.args[1:])
 
@@ -290,7 +304,9 @@ def _matmul(site: Site) -> str:
 
 
 def _is_tall_vecdot(op: Call) -> bool:
-    """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long, where they lie column by column."""
+    """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long,
+    where they lie column by column.
+    """
     return op.fn is ops.vecdot and op.spec.has_axes and op.spec.size >= ROWS and all(
         x.is_array and x.dtype.char in "fd" and x.dtype == op.spec.dtype and 1 < x.shape[-1] <= COLUMNS for x in map(spec_of, op.args))
 
@@ -415,7 +431,9 @@ def spelling(op: Call) -> Row | None:
 
 
 class How(NamedTuple):
-    """How a call is written: by a row of the table, as a ufunc's, or neither; and whether it can put its value, an array, where it is told to."""
+    """How a call is written: by a row of the table, as a ufunc's, or neither; and whether it can put its value, an
+    array, where it is told to.
+    """
 
     row: Row | None
     ufunc: np.ufunc | None
@@ -444,7 +462,8 @@ FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negat
 """Ops that mean the same of Python's floats as of NumPy's, but for errors."""
 
 
-_WIDE = frozenset("?bBhHiIlLqQdD")  # beside arrays and numbers of these dtypes a Python float means what NumPy's float64 does
+# beside arrays and numbers of these dtypes a Python float means what NumPy's float64 does
+_WIDE = frozenset("?bBhHiIlLqQdD")
 
 
 def is_narrow(arg: Any) -> bool:
@@ -466,7 +485,9 @@ def to_python(x: Any) -> Any:
 
 
 def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Callable[..., str]) -> str:
-    """Write the line that begins a loop: `each` are the names of a run's steps and elements, `lists` those of the sequences."""
+    """Write the line that begins a loop: `each` are the names of a run's steps and elements,
+    `lists` those of the sequences.
+    """
     found = [(values, range_of(values)) for values in (values[::-1] if loop.reverse else values for values in loop.steps)]
     sequences = [bind(values, "steps") if steps is None else repr(steps) for values, steps in found]
     sequences += [f"reversed({name})" if loop.reverse else name for name in lists]

@@ -49,7 +49,9 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
 
 
 def _leave_level(tape: Tape) -> None:
-    """Take out the guards of the order of differentiation, which is none where a module is called; refuse a tape of another order."""
+    """Take out the guards of the order of differentiation, which is none where a module is called;
+    refuse a tape of another order.
+    """
     for guard in [op for op in tape.ops if type(op) is Guard and op.fact == "nestlevel"]:
         if guard.expected:
             raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives", guard.where, "compile(tape)")

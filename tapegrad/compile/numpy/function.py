@@ -63,7 +63,9 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
 
 
 def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., list[Any]]:
-    """Return a function that checks its arguments as the function does to which the tape is compiled, and returns their leaves."""
+    """Return a function that checks its arguments as the function does to which the tape is compiled,
+    and returns their leaves.
+    """
     names = Names(lambda value: None)
     leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
     return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [], floats=False), fresh)
@@ -109,7 +111,9 @@ def _prepare(tape: Tape) -> None:
 
 
 def _again(tape: Tape) -> Callable[..., Any]:
-    """Return what computes the tape with NumPy's own numbers, where Python's raised an error; to `check`, where warnings are errors, before that."""
+    """Return what computes the tape with NumPy's own numbers, where Python's raised an error; to `check`, where
+    warnings are errors, before that.
+    """
     def again(*args: Any, check: bool = False, **kwargs: Any) -> Any:
         try:
             return tape.play(*args, **kwargs)

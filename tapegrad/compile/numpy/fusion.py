@@ -1,4 +1,6 @@
-"""fusion: groups of elementwise calls of large arrays become one call each, that an executor computes without whole temporaries."""
+"""fusion: groups of elementwise calls of large arrays become one call each, that an executor computes
+without whole temporaries.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, op
 from tapegrad.transforms.walk import Walk, pure
 from tapegrad.tree.flatten import flatten
 
-LARGE = 1 << 18  # elements of an array, from which on blocks pay : at half of it one thread loses up to 13 %, at four times it saves half
+# elements of an array, from which on blocks pay : at half of it one thread loses up to 13 %, at
+# four times it saves half
+LARGE = 1 << 18
 DTYPES = "?fdFD"
 
 Shape = tuple[int, ...]
@@ -30,11 +34,12 @@ class Group(NamedTuple):
 
 
 def fuse(tape: Tape, executor: Made = Blocks) -> Tape:
-    """Return a tape on which elementwise calls of large arrays, with their full reductions, are grouped into calls of executors.
+    """Return a tape on which elementwise calls of large arrays, with their full reductions, are grouped
+    into calls of executors.
 
-    What belongs together is found by levels: a call is one level above the groups whose results it needs, and what stands behind a guard, a draw
-    or a call of a user's function is at least on its level. Level by level, first what is in no group is computed, in the order of the tape, then
-    the groups. A tape without such groups is returned as it is.
+    What belongs together is found by levels: a call is one level above the groups whose results it needs, and what
+    stands behind a guard, a draw or a call of a user's function is at least on its level. Level by level, first what is
+    in no group is computed, in the order of the tape, then the groups. A tape without such groups is returned as it is.
 
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad.compile.numpy.fusion import fuse
@@ -124,7 +129,9 @@ def _together(arg: Operation, op: Operation, shapes: dict[Operation, Shape]) -> 
 
 
 def _sink(tape: Tape, shapes: dict[Operation, Shape], levels: dict[Operation, int]) -> None:
-    """Move calls down to the group that uses them, where that keeps no more arrays between the groups: their values stay in blocks."""
+    """Move calls down to the group that uses them, where that keeps no more arrays between the groups:
+    their values stay in blocks.
+    """
     users: dict[Operation, list[Operation]] = defaultdict(list)
     for op in tape.ops:
         for arg in operands(op):

@@ -1,4 +1,6 @@
-"""inline_source: definitions that a standalone module needs, as source: NumPy's by import, constants as literals, tapegrad's own functions copied."""
+"""inline_source: definitions that a standalone module needs, as source: NumPy's by import, constants as literals,
+tapegrad's own functions copied.
+"""
 
 from __future__ import annotations
 

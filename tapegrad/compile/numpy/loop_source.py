@@ -17,8 +17,9 @@ from tapegrad.tape.tape import Call, Input, Operation
 def write_loop(writer: Writer, op: Call) -> None:
     """Write a loop's call, and note the names of its results.
 
-    What the body computes for itself lies in buffers that each run uses again; what it hands on, and what is collected, in memory of its own,
-    but for arrays that the body writes to or adds to: those are copied once, before the loop, and then written in place.
+    What the body computes for itself lies in buffers that each run uses again; what it hands on, and what is collected,
+    in memory of its own, but for arrays that the body writes to or adds to: those are copied once, before the loop, and
+    then written in place.
     """
     body = _Body(writer, op)
     lines = body.write_runs()
@@ -45,7 +46,8 @@ class _Body(Writer):
         self.over: dict[Operation, str] = {}  # sums that are added to in place
         self.sources = source
         self.now = [self.names.fresh("c") for _ in self.carried]
-        self.last = [self.names.fresh("c") for _ in self.carried]  # a name of its own: the function may be parted behind the loop
+        # a name of its own: the function may be parted behind the loop
+        self.last = [self.names.fresh("c") for _ in self.carried]
         self.collected = [self.names.fresh("y") for _ in loop.results[len(self.carried):]]
         self.each = [self.names.fresh("s") for _ in [*self.steps, *self.parts]]
         self._bind_inputs()
@@ -129,7 +131,9 @@ class _Body(Writer):
         return self._apart(part, text)
 
     def _apart(self, part: Any, text: str, written: bool = False, there: bool = False) -> str:
-        """Write an array that leaves a run: what is `written` in place in the next one, or is `there` already, must be in nothing else."""
+        """Write an array that leaves a run: what is `written` in place in the next one, or is `there` already,
+        must be in nothing else.
+        """
         storage = self.plan.storage.get(part) if isinstance(part, Operation) else None
         if storage is None:
             return text

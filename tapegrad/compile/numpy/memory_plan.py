@@ -1,8 +1,8 @@
 """memory_plan: where each array of a tape lies in memory, known before it runs.
 
-Shapes are known, so every intermediate array gets a place in a buffer that is kept between calls, and buffers are shared by what does
-not live at the same time (linear-scan register allocation: Poletto and Sarkar 1999, with bytes for registers). A result lies in memory
-of its own, since the caller keeps it.
+Shapes are known, so every intermediate array gets a place in a buffer that is kept between calls, and buffers are
+shared by what does not live at the same time (linear-scan register allocation: Poletto and Sarkar 1999, with bytes for
+registers). A result lies in memory of its own, since the caller keeps it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Plan:
     def __init__(self) -> None:
         self.varies: set[Operation] = set()
         self.storage: dict[Operation, Storage] = {}
-        self.holds: dict[Operation, list[Storage]] = {}  # of values that are no arrays, what the arrays in them lie in, or may
+        # of values that are no arrays, what the arrays in them lie in, or may
+        self.holds: dict[Operation, list[Storage]] = {}
         self.locked: set[Operation] = set()  # views that may only be read
         self.in_place: set[Operation] = set()
         self.fields: dict[Operation, list[Call]] = defaultdict(list)  # by a group's call, what takes its results out
@@ -64,7 +65,9 @@ class Plan:
         return found
 
     def turned(self) -> set[Operation]:
-        """Return the tables that lie, or may lie, column by column where they lay row by row when the tape was recorded."""
+        """Return the tables that lie, or may lie, column by column where they lay row by row
+        when the tape was recorded.
+        """
         found: set[Operation] = set()
         for op, storage in self.storage.items():  # in the order of the tape
             if storage.turned or (storage.slot is None and op.spec.ndim > 1 and any(arg in found for arg in operands(op))):
@@ -123,7 +126,9 @@ def _last(tape: Tape) -> list[int]:
 
 
 def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
-    """Return the storages of arrays with more than two axes that nothing uses which would be slower where they lie column by column."""
+    """Return the storages of arrays with more than two axes that nothing uses which would be slower
+    where they lie column by column.
+    """
     found = {plan.storage[op] for op in tape.ops if op in plan.storage and op.spec.ndim > 2}
     for op in tape.ops:
         if not goes_along(op):
@@ -132,7 +137,9 @@ def _going_along(tape: Tape, plan: Plan) -> set[Storage]:
 
 
 def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
-    """Return the arrays whose shape depends on values, and those computed from them; those of the inputs that are `given` do."""
+    """Return the arrays whose shape depends on values, and those computed from them; those of the
+    inputs that are `given` do.
+    """
     found: set[Operation] = set(given)
     if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
         return found
@@ -163,7 +170,8 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Ope
             continue
         alone = is_known(op.fn) and not is_loop(op)
         used = [storage for arg in operands(op) for storage in _held(arg, plan)]
-        if not alone:  # a user's function may keep what it is given, or return it; a loop collect it, or leave it as it is
+        # a user's function may keep what it is given, or return it; a loop collect it, or leave it as it is
+        if not alone:
             used.append(Storage(False, False))  # what another run, a sweep or the function itself may read again
             for storage in used:
                 storage.free = storage.owned = False
@@ -189,7 +197,9 @@ def _held(op: Operation, plan: Plan) -> list[Storage]:
 
 
 def _viewed(op: Call, plan: Plan) -> list[Storage]:
-    """Return what the value of a call of tapegrad's own lies in: of a `view` its first argument's memory, of any other nothing but its own."""
+    """Return what the value of a call of tapegrad's own lies in: of a `view` its first argument's memory, of
+    any other nothing but its own.
+    """
     if type(op.fn) is not Op or not op.fn.view:
         return []
     if any(isinstance(part, list) or spec_of(part).has_axes for part in op.args[1:]):
@@ -225,7 +235,9 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
 
 
 def _steps(op: Call) -> list[Any]:
-    """Return the steps of the paths that a call goes through: a reshape of what lies otherwise would be a copy, and a write lost."""
+    """Return the steps of the paths that a call goes through: a reshape of what lies otherwise would be
+    a copy, and a write lost.
+    """
     through = op.kwargs.get("through", ())
     return [step for part in through for step in (part if isinstance(part, tuple) and not hasattr(part, "op") else (part,))]
 
@@ -235,7 +247,8 @@ def _allocate(tape: Tape, plan: Plan, turned: Callable[[Call], bool]) -> None:
     free: dict[int, list[int]] = defaultdict(list)  # by size
     ends: dict[int, list[Storage]] = defaultdict(list)
     for place in tape.ops:
-        for op in plan.fields.get(place) or (place,):  # what a group's call writes is there when it begins, not where it is taken out
+        # what a group's call writes is there when it begins, not where it is taken out
+        for op in plan.fields.get(place) or (place,):
             storage = plan.storage.get(op)
             if storage is None or not storage.free or storage.slot is not None:
                 continue

@@ -43,9 +43,10 @@ LONGEST = 90  # characters of an expression that is still written into another
 class Source(NamedTuple):
     """A function's text, and what it refers to by name.
 
-    `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers, `kept` their names.
-    `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan or inf. `sources` are the names of the
-    random generators that are drawn from, `wheres` the program's lines that comments name.
+    `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers,
+    `kept` their names. `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan
+    or inf. `sources` are the names of the random generators that are drawn from, `wheres` the program's lines that
+    comments name.
     """
 
     body: list[str]
@@ -80,16 +81,20 @@ class Source(NamedTuple):
 
 
 def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
-    """Write a tape whose operations have specs; with `buffers`, intermediate arrays are computed into memory that is kept, else with operators.
+    """Write a tape whose operations have specs; with `buffers`, intermediate arrays are computed into memory that is
+    kept, else with operators.
 
-    With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss` names what makes
-    the error of a guard from its number. `spelled` gives the expression that stands for a function or type (`np.exp`), or None for a name.
+    With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss`
+    names what makes the error of a guard from its number. `spelled` gives the expression that stands for a function or
+    type (`np.exp`), or None for a name.
     """
     return Writer(tape, Shared(buffers, floats, miss, Names(spelled))).write()
 
 
 SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
-"""How the call of an op that carries a subtape is written, by the op's type: filled by the modules that write a tape as this one does."""
+"""How the call of an op that carries a subtape is written, by the op's type: filled by the modules that
+write a tape as this one does.
+"""
 
 
 class Writer(Texts):
@@ -152,7 +157,9 @@ class Writer(Texts):
             self.array(op)
 
     def scalar(self, op: Call) -> bool:
-        """Write a call of Python's numbers as an expression, into what uses it where that is one; return False for another call."""
+        """Write a call of Python's numbers as an expression, into what uses it where that is one;
+        return False for another call.
+        """
         if op.kwargs or any(arg.spec.is_memory for arg in operands(op)) or op.spec.is_memory or type(op.fn) is not Op:
             return False
         operator = BINARY.get(op.fn) if len(op.args) == 2 else UNARY.get(op.fn)
@@ -173,7 +180,9 @@ class Writer(Texts):
         return False
 
     def must_be_strong(self, op: Call) -> bool:
-        """True where a Python float would make something else of a call of numbers: of less precision, or a bool that counts as 1."""
+        """True where a Python float would make something else of a call of numbers: of less precision,
+        or a bool that counts as 1.
+        """
         if any(map(is_narrow, op.args)):
             return True
         numpys = [arg for arg in op.args if spec_of(arg).is_scalar and not self.is_weak(arg)]
@@ -227,7 +236,9 @@ class Writer(Texts):
         return op in self.plan.varies or any(arg in self.plan.varies for arg in op.args if isinstance(arg, Operation))
 
     def reads_often(self, op: Call) -> bool:
-        """True for a read of an element of an argument (x,) of which so many are read that a list of them all is faster."""
+        """True for a read of an element of an argument (x,) of which so many are read that a
+        list of them all is faster.
+        """
         x = op.args[0] if op.args else None
         return isinstance(x, Input) and reads_float(op) and x.spec.ndim == 1 and self.reads[x] * OFTEN >= max(x.spec.size, MANY)
 
@@ -243,7 +254,9 @@ class Writer(Texts):
         return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].spec.shape == op.args[1].spec.shape
 
     def along(self, op: Call, arg: Any) -> str:
-        """Return the name of a copy of an argument that lies as the result does, column by column, where it is stretched; "" where none pays."""
+        """Return the name of a copy of an argument that lies as the result does, column by column, where it is
+        stretched; "" where none pays.
+        """
         storage = self.plan.storage.get(op)
         if storage is None or not storage.turned or not is_elementwise(op):
             return ""
@@ -324,7 +337,9 @@ class Writer(Texts):
         return f"{value}, {nested_gradients(into.signature, parts, self.names.bind)}"
 
     def finished(self, op: Any) -> str:
-        """Write a result: in memory of its own, of the type that was recorded, in the order of rows and columns that `grad` gives."""
+        """Write a result: in memory of its own, of the type that was recorded, in the order of rows and
+        columns that `grad` gives.
+        """
         text = self.bare(op)
         if not isinstance(op, Operation):
             return text

@@ -1,4 +1,6 @@
-"""storage_names: the names of a tape's values in the source that computes them, and the memory that those lie in which is kept between calls."""
+"""storage_names: the names of a tape's values in the source that computes them, and the memory that those lie
+in which is kept between calls.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ class Texts:
         return text[1:-1] if inline else text
 
     def is_weak(self, arg: Any) -> bool:
-        """True for a number of NumPy's that is a Python float here: beside an array or number of less precision it would give way."""
+        """True for a number of NumPy's that is a Python float here: beside an array or number of less
+        precision it would give way.
+        """
         return isinstance(arg, Operation) and arg in self.float and arg.spec.type is np.float64
 
     def strong(self, arg: Any) -> str:
@@ -115,7 +119,9 @@ class Texts:
     # -- memory that is kept between calls
 
     def place(self, text: str, hint: str, like: Any) -> str:
-        """Return the name of an array that is made once, by an expression, and lies in memory as `like` does: the same for the same one."""
+        """Return the name of an array that is made once, by an expression, and lies in memory as `like` does:
+        the same for the same one.
+        """
         name = self.shared.places.get(text)
         if name is None:
             self.shared.places[text] = name = self.names.fresh(hint)
@@ -124,14 +130,17 @@ class Texts:
         return name
 
     def kept_view(self, op: Call) -> Any:
-        """Return what lies as a call's value does where that is a view of a buffer by constants: it is made once, when the buffer is. Else None."""
+        """Return what lies as a call's value does where that is a view of a buffer by constants: it is made once, when
+        the buffer is. Else None.
+        """
         if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not op.spec.has_axes:
             return None
         x = self.kept.get(self.expr[op.args[0]])
         if x is None or any(isinstance(arg, Operation) for arg in op.args[1:]):
             return None
         view = op.fn.impl(x, *op.args[1:], **op.kwargs)
-        return view if np.may_share_memory(view, x) else None  # what was a view when the tape was recorded may be a copy of what lies here
+        # what was a view when the tape was recorded may be a copy of what lies here
+        return view if np.may_share_memory(view, x) else None
 
     def out(self, op: Call) -> str:
         """Return the name of the array that a call may write its value into, "" where there is none."""
@@ -151,7 +160,9 @@ class Texts:
         return name
 
     def setitem(self, op: Call) -> bool:
-        """Write into the array itself where nothing uses what was in it, else into a copy. Return False for a write that has no short text."""
+        """Write into the array itself where nothing uses what was in it, else into a copy. Return False for a
+        write that has no short text.
+        """
         x, value, *index = op.args
         path = op.kwargs.get("through", ())
         in_place, slot = op in self.plan.in_place, self.plan.slot(op)
@@ -159,7 +170,8 @@ class Texts:
         like, order = self.kept.get(name), "K"
         if like is None:
             like = op.spec.sample()
-            if any(step.op is ops.reshape for step in path):  # a view of what lies so, and of another a copy, into which a write would be lost
+            # a view of what lies so, and of another a copy, into which a write would be lost
+            if any(step.op is ops.reshape for step in path):
                 order = op.spec.order
                 laid = order in ("C", "F")
                 like = np.asarray(np.empty_like(like), order=order) if laid else None  # type: ignore[call-overload]

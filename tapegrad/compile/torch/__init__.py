@@ -1,1 +1,3 @@
-"""Tapes on torch: lowered to its own calls, and those written out, captured as a CUDA graph, or compiled by Inductor."""
+"""Tapes on torch: lowered to its own calls, and those written out, captured as a CUDA graph,
+or compiled by Inductor.
+"""

@@ -32,7 +32,9 @@ class Entered(Unpacked):
             self.check(f"not {name(layouts.hold, 'lie_as_recorded')}({given})")
 
     def leaf(self, number: int, name: str) -> None:
-        """Check a number's type; of a tensor its dtype, shape and device, and make one of anything else that may be one."""
+        """Check a number's type; of a tensor its dtype, shape and device, and make one of
+        anything else that may be one.
+        """
         if number in self.asked:
             self.lines.append(f"given_{number} = {name}")
         x = self.like[number]
@@ -49,7 +51,8 @@ class Entered(Unpacked):
 
 
 def stands_for(x: Any, recorded: Any) -> bool:
-    """Return whether an argument is of the kind that a tape was recorded with: a program may ask a number or an array for its type.
+    """Return whether an argument is of the kind that a tape was recorded with: a program may ask a
+    number or an array for its type.
 
     A tensor stands for any, as a replay on tensors has it; for one, an array does.
     """
@@ -59,7 +62,9 @@ def stands_for(x: Any, recorded: Any) -> bool:
 
 
 def entering(shape: Any, dtype: Any, device: Any, recorded: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
-    """Return a function that makes an argument a tensor of this shape, dtype and device, or raises what `miss` returns."""
+    """Return a function that makes an argument a tensor of this shape, dtype and device, or
+    raises what `miss` returns.
+    """
     def enter(x: Any, miss: Callable[[], Exception]) -> Any:
         found = tensor_of(x, device) if stands_for(x, recorded) else None
         if found is None or found.shape != shape or found.dtype is not dtype:
@@ -69,7 +74,9 @@ def entering(shape: Any, dtype: Any, device: Any, recorded: Any) -> Callable[[An
 
 
 def tensor_of(x: Any, device: Any) -> Any:
-    """Return an array, one of NumPy's numbers or a tensor as a tensor of a device, row by row in memory; None for anything else."""
+    """Return an array, one of NumPy's numbers or a tensor as a tensor of a device, row by row in
+    memory; None for anything else.
+    """
     if not (isinstance(x, (np.ndarray, np.generic)) or is_tensor(x)):
         return None
     found = to_tensor(x, device)

@@ -29,9 +29,10 @@ PRICES = {"eager": (1e-3, 7e-5, 2e-4), "graph": (1e-2, 1e-4, 2e-4), "inductor": 
 class Torch(Backend):
     """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
 
-    Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays, whatever is given.
-    Its tapes keep the values that they were recorded with until they are used again: a later call may bring tensors, of which NumPy's
-    rules could not be recorded. One of a program that may itself have seeded a generator which others have too is not kept: the next trace tells.
+    Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays,
+    whatever is given. Its tapes keep the values that they were recorded with until they are used again: a later call
+    may bring tensors, of which NumPy's rules could not be recorded. One of a program that may itself have seeded a
+    generator which others have too is not kept: the next trace tells.
     """
 
     refills = False

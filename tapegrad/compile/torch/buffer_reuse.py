@@ -1,4 +1,6 @@
-"""buffer_reuse: elementwise calls write where a dead argument lies: on a CPU, fetching memory costs as much as filling it."""
+"""buffer_reuse: elementwise calls write where a dead argument lies: on a CPU, fetching memory
+costs as much as filling it.
+"""
 
 from __future__ import annotations
 

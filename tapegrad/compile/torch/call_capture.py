@@ -1,4 +1,6 @@
-"""call_capture: which functions of torch an implementation calls, and whether what it does depends on numbers that it looked at."""
+"""call_capture: which functions of torch an implementation calls, and whether what it does depends on
+numbers that it looked at.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ class Seen:
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]
-    """Records the functions of torch that are called, outermost only; `escaped` says why that is not all there is to it.
+    """Records the functions of torch that are called, outermost only; `escaped` says why that
+    is not all there is to it.
 
-    A number, a truth value or an array that comes of a tensor, and a shape that depends on numbers, may steer what is called
-    next: then an operation is one call that nothing looks into. So is one in which a tensor appears that no recorded call has made.
+    A number, a truth value or an array that comes of a tensor, and a shape that depends on numbers, may steer what is
+    called next: then an operation is one call that nothing looks into. So is one in which a tensor appears that no
+    recorded call has made.
     """
 
     def __init__(self) -> None:
@@ -69,9 +73,11 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
         self.below.draws = False
         given = [(x, x._version) for x in tensors_in((args, kwargs))]
         result = func(*args, **kwargs)
-        written = [x for x, version in given if x._version != version]  # by the count that torch keeps: names tell too little
+        # by the count that torch keeps: names tell too little
+        written = [x for x, version in given if x._version != version]
         if isinstance(result, torch.Tensor):
-            # `to` its own dtype: what a tensor returns itself for is fixed. Of how it lies in memory that is not certain.
+            # `to` its own dtype: what a tensor returns itself for is fixed. Of how it lies in
+            # memory that is not certain.
             if not written and args and result is args[0] and name != "contiguous":
                 return result
         elif not (written and result is None) and not (type(result) is not torch.Size and isinstance(result, (tuple, list)) and _tensors(result)):
@@ -108,7 +114,9 @@ def _tensors(parts: Any) -> bool:
 
 
 class Below(TorchDispatchMode):  # type: ignore[misc]
-    """Sees the kernels under those functions: whose results depend in shape on numbers, which draw, which tensors they make."""
+    """Sees the kernels under those functions: whose results depend in shape on numbers, which draw,
+    which tensors they make.
+    """
 
     def __init__(self, calls: Calls) -> None:
         super().__init__()
@@ -117,7 +125,9 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: torch would import Dynamo, which takes a second or two, for nothing but to keep it from compiling what is below."""
+        """Return False: torch would import Dynamo, which takes a second or two, for nothing but to keep it from
+        compiling what is below.
+        """
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -1,4 +1,6 @@
-"""cuda_graph: a tape captured as one CUDA graph: a call copies its arguments into buffers, replays, and looks at the guards once."""
+"""cuda_graph: a tape captured as one CUDA graph: a call copies its arguments into buffers, replays, and
+looks at the guards once.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def replaying(lowered: Lowered, leaves: list[Any], capture: Callable[..., tuple[
 
 
 def captured(body: Run, buffers: list[Any]) -> tuple[Callable[[], None], list[Any]]:
-    """Capture a function of buffers as a CUDA graph; return what replays it, and the tensors that it leaves its results in."""
+    """Capture a function of buffers as a CUDA graph; return what replays it, and the tensors
+    that it leaves its results in.
+    """
     device = buffers[0].device if buffers else torch.device("cuda")
     with torch.cuda.device(device), torch.no_grad():
         side = torch.cuda.Stream()

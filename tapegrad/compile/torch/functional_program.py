@@ -1,7 +1,8 @@
-"""functional_program: a tape as one function from tensors to tensors, for what runs all of it at once: a CUDA graph, a compiler.
+"""functional_program: a tape as one function from tensors to tensors, for what runs all of it at once:
+a CUDA graph, a compiler.
 
-Nothing in it may wait for a number on the host. What its guards are about, and whether its matrices had the solutions and factors that it
-asks for, is given out with the results, and looked at once afterwards.
+Nothing in it may wait for a number on the host. What its guards are about, and whether its matrices had the solutions
+and factors that it asks for, is given out with the results, and looked at once afterwards.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ LAST = (nest, float, complex)  # what is made of the tensors that come out
 class Whole:
     """What a tape comes down to, its arguments fixed in all but the numbers of its tensors.
 
-    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is nested
-    and what guards are about, then, in one tensor, which of the guards on truth hold and which calls failed.
+    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is
+    nested and what guards are about, then, in one tensor, which of the guards on truth hold and which calls failed.
     """
 
     def __init__(self, lowered: Lowered, leaves: list[Any], mode: str) -> None:
@@ -70,7 +71,9 @@ class Whole:
         return walk.new
 
     def finish(self, parts: list[Any]) -> Any:
-        """Return the result, or raise Miss where a guard does not hold, else NumPy's LinAlgError where a call failed."""
+        """Return the result, or raise Miss where a guard does not hold, else NumPy's
+        LinAlgError where a call failed.
+        """
         flags = parts[len(self.results)].tolist() if self.truths or self.failures else []
         values: dict[Any, Any] = dict(zip(self.results, parts))
 

@@ -101,10 +101,11 @@ def _holds(guard: Guard) -> Callable[[Any], None]:
 
 
 def from_fx(module: GraphModule, *args: Any) -> Tape:
-    """Return the tape of a GraphModule, from running it on tensors: a call for each node, of the function or method that the node names.
+    """Return the tape of a GraphModule, from running it on tensors: a call for each node, of the function or
+    method that the node names.
 
-    Parameters and buffers are constants. A call of a tensor's method, or with lists or keywords, is one of a function made for it. The tape
-    plays, prints, lowers and compiles; torch's functions have the meaning that torch gives them.
+    Parameters and buffers are constants. A call of a tensor's method, or with lists or keywords, is one of a function
+    made for it. The tape plays, prints, lowers and compiles; torch's functions have the meaning that torch gives them.
 
     >>> import torch
     >>> tape = from_fx(torch.fx.symbolic_trace(lambda x, y: torch.sin(x) * y + 1), torch.ones(2), torch.ones(2))
@@ -126,7 +127,8 @@ class _Reader(Interpreter):  # type: ignore[misc]
             raise ArgumentError(f"the module takes {len(names)} argument(s), and got {len(args)}")
         self.tape = Tape(label=type(self.module).__name__)
         given = [self.tape.push(Input(x, name)) for name, x in zip(names, args)]
-        result = self.graph.process_outputs(self.run(*given, enable_io_processing=False))  # nested as the module returns it
+        # nested as the module returns it
+        result = self.graph.process_outputs(self.run(*given, enable_io_processing=False))
         self.tape.result = result if isinstance(result, Operation) else self.packed(result)
         return self.tape.check()  # type: ignore[no-any-return]
 
@@ -167,7 +169,8 @@ class RawCall:
     raw = True  # what it calls of torch may be looked into
 
     def __init__(self, fn: Callable[..., Any], fixed: list[Any], spec: Any, places: list[int]) -> None:
-        self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places  # it may write in place: what wraps is kept
+        # it may write in place: what wraps is kept
+        self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places
         self.__name__ = name_of(fn) or type(fn).__name__
 
     def __call__(self, *given: Any) -> Any:

@@ -15,7 +15,9 @@ from tapegrad.errors import TapeError
 
 
 def inductor(lowered: Lowered, leaves: list[Any]) -> Run:
-    """Return what Inductor makes of calls of torch's. Raises Unfit where they compute on the host, or Inductor raises."""
+    """Return what Inductor makes of calls of torch's. Raises Unfit where they compute on the
+    host, or Inductor raises.
+    """
     from torch._inductor.compile_fx import compile_fx
     whole = Whole(lowered, leaves, "inductor")
     module = module_of(whole.tape)

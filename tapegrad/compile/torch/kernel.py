@@ -22,10 +22,10 @@ from tapegrad.transforms.walk import Walk, with_bodies
 class Kernel:
     """A function of torch's, or any other, as one call of it has it: with what the call knows besides its arguments.
 
-    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is given.
-    `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on the host. What
-    `draws` gives other numbers each time, or is a user's function. Where its result `lies`, and what it `writes`: see
-    optimise.memory.
+    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is
+    given. `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on
+    the host. What `draws` gives other numbers each time, or is a user's function. Where its result `lies`, and what it
+    `writes`: see optimise.memory.
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone
@@ -147,7 +147,9 @@ def holds_value(x: Any) -> bool:
 
 
 def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
-    """Return nested arguments with `fn(leaf, *its counterparts)` for each leaf: what is no tuple, list, dict or slice."""
+    """Return nested arguments with `fn(leaf, *its counterparts)` for each leaf: what is no
+    tuple, list, dict or slice.
+    """
     if isinstance(x, (tuple, list)):
         parts = [mapped(*part[:1], fn, *part[1:]) for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
         return parts if isinstance(x, list) else tuple(parts)

@@ -1,6 +1,7 @@
 """loop_body: what one run of a loop comes down to.
 
-Of what is carried, it may write to some: that is nobody else's, and what leaves a run lies nowhere where the next one writes.
+Of what is carried, it may write to some: that is nobody else's, and what leaves a run lies nowhere
+where the next one writes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SUMS = {"add": torch.Tensor.add_, "addcmul": torch.Tensor.addcmul_, "addmm": tor
 
 
 class Body(Lowering):
-    """Lowers a run of a loop to a `body`, which returns what is `made`, and writes to the carried values that are `owned`, by number.
+    """Lowers a run of a loop to a `body`, which returns what is `made`, and writes to the carried
+    values that are `owned`, by number.
 
     What stands for an input may be a constant: the body is for that alone.
     """
@@ -94,7 +96,9 @@ class Body(Lowering):
         return values
 
     def own_results(self, parts: list[Any]) -> None:
-        """Copy what is handed on or collected and lies where the next run writes, or does not go row by row in memory, as the first values do."""
+        """Copy what is handed on or collected and lies where the next run writes, or does not go row by row in
+        memory, as the first values do.
+        """
         uses, inputs = Counter(map(root, values_in(self.parts))), self.new.inputs[1 + self.first:]
         places: dict[Operation, int] = {inputs[j]: j for j in self.owned}
 
@@ -107,7 +111,9 @@ class Body(Lowering):
 
     @property
     def lies(self) -> tuple[int | None, ...]:
-        """Where the results of the loop lie: of what is handed on, in its own memory, where nothing else can lie there."""
+        """Where the results of the loop lie: of what is handed on, in its own memory, where
+        nothing else can lie there.
+        """
         parts = self.body.result.args  # type: ignore[union-attr]
         several = [operands(part) if is_kernel(part, nest) else values_in(part) for part in parts]
         roots = Counter(root(x) for values in several for x in values)
@@ -137,7 +143,9 @@ class Body(Lowering):
 
 
 def _counted(op: Call, fn: Any, given: list[Any], refs: list[Any]) -> dict[int, Operation]:
-    """Return the integers, by place among the arguments, that differ from run to run in an index which is taken as it is."""
+    """Return the integers, by place among the arguments, that differ from run to run in an
+    index which is taken as it is.
+    """
     if fn not in (ops.getitem, ops.setitem) or op.kwargs.get("through") or not is_tensor(given[0]):
         return {}
     begin = 2 if fn is ops.setitem else 1

@@ -97,7 +97,9 @@ class _Call:
         return not holds_value(self.refs[i]) or i >= self.first or is_tensor(value) or type(value) in PYTHON or isinstance(value, np.generic)
 
     def adapt(self, i: int, made: Any) -> bool:
-        """Make the first value of what is carried of the kind that a run makes; return whether it is one that it may be made of."""
+        """Make the first value of what is carried of the kind that a run makes; return whether it is
+        one that it may be made of.
+        """
         first = self.values[i]
         if not is_tensor(made):
             return False

@@ -1,9 +1,9 @@
 """lower: what a flat tape comes down to on torch, found by running it once.
 
-The tape runs by replay's own logic, on the arguments of a call; what it calls of torch meanwhile is the program. What is fixed by the shapes,
-dtypes and static values of the arguments is taken as it was found, and nothing else: an operation that looks at numbers on the host, whose
-result has a shape that numbers decide, that draws, or that Python's numbers among the arguments may steer, stays one call of its
-implementation.
+The tape runs by replay's own logic, on the arguments of a call; what it calls of torch meanwhile is the program. What
+is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
+operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, or that Python's
+numbers among the arguments may steer, stays one call of its implementation.
 """
 
 from __future__ import annotations
@@ -43,27 +43,33 @@ from tapegrad.tree.flatten import ValueAndGradients, flatten
 # What passes a Python number on to torch as it is, whatever number it is.
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
-FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])  # that no number changes
+# that no number changes
+FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
 
 def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
           loops: bool = True) -> tuple[Tape, list[Any]]:
     """Return the calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result.
 
-    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`, Python's
-    numbers may be others in another call; else it is made for these alone. Without `loops` the calls of a loop's runs are
-    there one by one. Raises GuardError where the tape is not for these arguments, and what a replay raises.
+    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`,
+    Python's numbers may be others in another call; else it is made for these alone. Without `loops` the calls of a
+    loop's runs are there one by one. Raises GuardError where the tape is not for these arguments, and what a replay
+    raises.
     """
     return Lowering(tape, leaves, device, numbers, loops).run()
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
-"""What the call of an op that carries a subtape comes down to, by the op's type: filled by the modules that lower a tape as this one does."""
+"""What the call of an op that carries a subtape comes down to, by the op's type: filled by the modules that
+lower a tape as this one does.
+"""
 Roots = set[Operation]  # in the class below, `set` is a method
 
 
 class Lowered(NamedTuple):
-    """What a tape comes down to for one kind of arguments on a device; of their memory `layouts` ask: see memory_guards."""
+    """What a tape comes down to for one kind of arguments on a device; of their memory
+    `layouts` ask: see memory_guards.
+    """
 
     tape: Tape
     of: Tape
@@ -85,7 +91,8 @@ class Lowering:
         self.new = tape.blank()
         self.known: Any = WeakIdKeyDictionary()  # the operation on the new tape that a tensor is the value of
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        self.refs: list[Any] = [None] * (len(tape.ops) + 1)  # what stands for them there: operations, nested, or constants
+        # what stands for them there: operations, nested, or constants
+        self.refs: list[Any] = [None] * (len(tape.ops) + 1)
         self.parts: list[Any] = []  # of the result
         self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
@@ -176,7 +183,8 @@ class Lowering:
         value, ref = self.value(op.args[0]), self.ref(op.args[0])
         verify(op, value)
         fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
-        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by the exact type of a number too
+        # by the exact type of a number too
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple
         if not fixed and not entered and holds_value(ref):
             self.push(Guard(self.operand(ref, op), op.fact, op.expected), op)
         self.values[op.id] = value
@@ -195,7 +203,8 @@ class Lowering:
         mixed = bool(tensors_in((given, op.kwargs)))
         if mixed:
             for i, (value, ref) in enumerate(zip(given, refs)):
-                if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):  # drawn, or computed on the host
+                # drawn, or computed on the host
+                if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
@@ -383,7 +392,9 @@ class Lowering:
         self.copy_where(is_shared, parts)
 
     def copy_where(self, wanted: Callable[[int, Operation, Any], bool], parts: list[Any]) -> None:
-        """Copy those tensors of the result of which `wanted(number, reference, value)` says so; in a nest the number is -1."""
+        """Copy those tensors of the result of which `wanted(number, reference, value)` says so;
+        in a nest the number is -1.
+        """
         copies: dict[Any, Any] = {}
 
         def own(number: int, x: Any, y: Any) -> Any:
@@ -405,7 +416,9 @@ class Lowering:
 
 
 def settled(tape: Tape) -> Tape:
-    """Return a tape without the values that are no constants: of what is written to, of results, of what is made of these."""
+    """Return a tape without the values that are no constants: of what is written to, of
+    results, of what is made of these.
+    """
     changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
@@ -456,7 +469,9 @@ def share(a: Any, b: Any) -> bool:
 
 
 def _is_plain(x: Any) -> bool:
-    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds tensors is not looked into."""
+    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds
+    tensors is not looked into.
+    """
     if isinstance(x, (tuple, list)):
         return all(map(_is_plain, x))
     if type(x) is dict:

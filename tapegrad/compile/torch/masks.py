@@ -1,7 +1,8 @@
 """masks: selections with zero, and of a part of a cotangent, in the form that torch computes in vectors on a CPU.
 
-There `torch.where` goes element by element and guesses what comes next, which fails for every second element of a mask that is true
-by chance; what torch's own rectifier is differentiated by does not. It takes a mask of numbers, which a comparison writes as fast as it reads.
+There `torch.where` goes element by element and guesses what comes next, which fails for every second element of a mask
+that is true by chance; what torch's own rectifier is differentiated by does not. It takes a mask of numbers, which a
+comparison writes as fast as it reads.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ OPPOSITE = {torch.eq: torch.ne, torch.ne: torch.eq}  # with nan the others have 
 
 
 def masks(tape: Tape) -> Tape:
-    """Return a tape with `where(m, x, 0)`, `where(m, 0, x)`, `where(m, x * k, x)` and `where(m, x, x * k)` of a comparison m in that form.
+    """Return a tape with `where(m, x, 0)`, `where(m, 0, x)`, `where(m, x * k, x)` and `where(m, x, x * k)` of a
+    comparison m in that form.
 
-    Each number of the result is the same, whatever infinities and nans there are: what is left out is selected, and not multiplied with.
+    Each number of the result is the same, whatever infinities and nans there are: what is left out is selected,
+    and not multiplied with.
     """
     return _Masks(tape).run()
 
@@ -36,7 +39,8 @@ class _Masks(Lying):
         if not any(is_kernel(op, torch.where) for op in self.old.ops):
             return self.old
         self.uses_of = count_uses(self.old)
-        self.numbers: dict[tuple[Operation, bool], Operation] = {}  # a mask, or its opposite, as numbers on the new tape
+        # a mask, or its opposite, as numbers on the new tape
+        self.numbers: dict[tuple[Operation, bool], Operation] = {}
         self.parted: dict[Operation, tuple[Any, Any]] = {}  # where(x == 0, dy * k, dy): that x, and what became of it
         for op in self.old.ops:
             if not (is_kernel(op, torch.where) and self.selected(op)):
@@ -77,7 +81,9 @@ class _Masks(Lying):
         return k if product.args[0] is x and type(k) is float and math.isfinite(k) else None
 
     def rectifier(self, mask: Any, dx: Any) -> None:
-        """Let x itself say which parts are whole in `where(x == maximum(x, 0), where(x == 0, dy * k, dy), 0)`: what is negative is zero anyway."""
+        """Let x itself say which parts are whole in `where(x == maximum(x, 0), where(x == 0, dy * k, dy), 0)`: what is
+        negative is zero anyway.
+        """
         x, made = self.parted.get(dx, (None, None))
         if made is None or self.uses_of[dx.id] != 1 or COMPARISONS[mask.fn.__name__] is not torch.eq:
             return
@@ -86,7 +92,9 @@ class _Masks(Lying):
             made.args = (made.args[0], self.bind(x), *made.args[2:])
 
     def number_mask(self, mask: Any, x: Operation, holds: bool, at: Operation) -> Operation | None:
-        """Return a tensor like x that is 1 where a mask is `holds`, and 0 elsewhere; None where the mask is no comparison of such tensors."""
+        """Return a tensor like x that is 1 where a mask is `holds`, and 0 elsewhere; None where the mask is no
+        comparison of such tensors.
+        """
         if (mask, holds) in self.numbers:
             return self.numbers[mask, holds]
         if not is_called(mask, *COMPARISONS) or not is_plain(mask) or len(mask.args) != 2 or not self.stays(mask):
@@ -114,7 +122,9 @@ class _Masks(Lying):
 
 
 def _alike(x: Any, mask: Any, out: Operation) -> bool:
-    """True if x is a large real tensor of the shape of the mask and of what is selected, and of the dtype of that if it has numbers."""
+    """True if x is a large real tensor of the shape of the mask and of what is selected, and of the
+    dtype of that if it has numbers.
+    """
     if not isinstance(x, Operation) or not isinstance(mask, Operation):
         return False
     if x.spec.dtype not in (torch.float32, torch.float64):

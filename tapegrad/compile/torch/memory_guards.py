@@ -1,4 +1,6 @@
-"""memory_guards: what a tape guards of the memory of its arguments, asked as they are given: an array loses it where it becomes a tensor."""
+"""memory_guards: what a tape guards of the memory of its arguments, asked as they are given: an array loses it
+where it becomes a tensor.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ MEMORY = frozenset(["apart", "layout", "strides", "writeable"])
 class Layouts:
     """The guards of a tape on the memory of its arguments; `numbers` are the leaves that they ask.
 
-    The tape of a function, which is `strict`, serves arrays that lie as those that it was recorded with: what is a view may depend on it. A
-    tape that was compiled by itself means what it says, whatever it is given, but for arguments that share memory or cannot be written to.
+    The tape of a function, which is `strict`, serves arrays that lie as those that it was recorded with: what is a view
+    may depend on it. A tape that was compiled by itself means what it says, whatever it is given, but for arguments
+    that share memory or cannot be written to.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -29,7 +32,8 @@ class Layouts:
         self.single = [(op, at[op.args[0]]) for op in guards if op.args[0] in at]
         self.several = [(op, [at[x] for x in op.args[0].args]) for op in guards
                         if type(op.args[0]) is Call and op.args[0].fn is pack and all(x in at for x in op.args[0].args)]
-        derived = any(op.args[0] not in at and op.fact != "apart" for op in guards)  # of a result: it follows from how all arguments lie
+        # of a result: it follows from how all arguments lie
+        derived = any(op.args[0] not in at and op.fact != "apart" for op in guards)
         self.laid = [(layout_of(x.val), number) for x, number in at.items() if derived and isinstance(x.val, np.ndarray)]
         asked = [*(number for _, number in (*self.single, *self.laid)), *(number for _, numbers in self.several for number in numbers)]
         self.numbers = sorted(set(asked))

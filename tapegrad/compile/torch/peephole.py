@@ -17,7 +17,8 @@ Found = tuple[Any, tuple[Any, ...], dict[str, Any]]
 def peephole(tape: Tape) -> Tape:
     """Return a tape with a few calls on real tensors as one each: see the rules.
 
-    What is computed later than it was lies in memory that nothing writes to. A sum of products may differ in the last bit.
+    What is computed later than it was lies in memory that nothing writes to. A sum of products
+    may differ in the last bit.
     """
     walk = _Calls(tape, count=True)
     for op in tape.ops:

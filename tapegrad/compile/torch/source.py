@@ -27,7 +27,8 @@ ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.tru
 
 
 class Text:
-    """The text of a tape: the names of its leaves, the lines of its body, the parts of its result, and what these refer to.
+    """The text of a tape: the names of its leaves, the lines of its body, the parts of its
+    result, and what these refer to.
 
     `guards` are those that the body checks, by number; `names.objects` the rest.
     """
@@ -106,7 +107,9 @@ class Text:
             self.lines.append(f"del {', '.join(names)}")
 
     def repeat(self, op: Any, outs: list[str]) -> None:
-        """Write a loop, and what stands before it and behind it; what its body binds besides its results is gone then."""
+        """Write a loop, and what stands before it and behind it; what its body binds besides
+        its results is gone then.
+        """
         loop, (steps, given, listed, carried), args = op.fn, op.fn.parts(), list(map(self.text, op.args))
         self.write(op, "")
         self.name |= zip(given, args)

@@ -1,4 +1,6 @@
-"""tape_function: a tape as a function of tensors and arrays, with a program for each kind of arguments that it meets."""
+"""tape_function: a tape as a function of tensors and arrays, with a program for each kind of
+arguments that it meets.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ Make = Callable[[Lowered, list[Any]], Run]
 class TapeOnTorch:
     """A function that computes what `tape.play` does, on tensors and arrays; `source` is the text of what it runs.
 
-    Its programs are made when they are needed first: for a number and for a 0-d tensor in its place, and for each device.
-    Thread-safe: the programs are kept in a tuple that is replaced, never changed.
+    Its programs are made when they are needed first: for a number and for a 0-d tensor in its place, and for each
+    device. Thread-safe: the programs are kept in a tuple that is replaced, never changed.
     """
 
     def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True, fresh: Callable[[], bool] | None = None) -> None:
@@ -149,8 +151,9 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def quiet(tape: Tape) -> Any:
     """Return the context that calls of torch's on a tape run in: torch's own tape does not follow them.
 
-    Below torch's autograd a call on a small tensor is a sixth faster than in no_grad, which is what calls need that nothing
-    looks into: they may run autograd. Inference mode would be as fast, and its results could not be saved for backward.
+    Below torch's autograd a call on a small tensor is a sixth faster than in no_grad, which is what calls need that
+    nothing looks into: they may run autograd. Inference mode would be as fast, and its results could not be saved for
+    backward.
     """
     below = getattr(torch._C, "_AutoDispatchBelowAutograd", None)
     return torch.no_grad if below is None or inside(tape) is not None else below

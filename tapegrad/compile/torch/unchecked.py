@@ -1,6 +1,7 @@
 """unchecked: solutions and factors that torch computes without asking the device at once whether there are any.
 
-What is captured, or compiled as a whole, cannot wait for that answer. It comes out with the results, and is looked at afterwards.
+What is captured, or compiled as a whole, cannot wait for that answer. It comes out with the results,
+and is looked at afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ SINGULAR, INDEFINITE = "Singular matrix", "Matrix is not positive definite"  # N
 UNCHECKED: dict[Any, tuple[Any, str]] = {
     torch.linalg.cholesky: (torch.linalg.cholesky_ex, INDEFINITE), torch.linalg.inv: (torch.linalg.inv_ex, SINGULAR),
     torch.inverse: (torch.linalg.inv_ex, SINGULAR), torch.linalg.solve: (torch.linalg.solve_ex, SINGULAR)}
-"""What computes the same and gives a number for each matrix too, 0 where all is well; and what is wrong where it is not."""
+"""What computes the same and gives a number for each matrix too, 0 where all is well; and what
+is wrong where it is not.
+"""
 
 
 class Failure:

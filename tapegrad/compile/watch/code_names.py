@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from tapegrad.tree.flatten import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
-ASKED = frozenset(["getattr", "hasattr"])  # builtins that may be given names as they stand in the code, or computed ones
+# builtins that may be given names as they stand in the code, or computed ones
+ASKED = frozenset(["getattr", "hasattr"])
 _BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
 _IN_TEXTS = _BY_NAME | ASKED | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
@@ -21,7 +22,9 @@ _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
 def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]:
-    """Return the user's modules that code imports itself, or names in a string: those of its names that are modules'."""
+    """Return the user's modules that code imports itself, or names in a string: those of its
+    names that are modules'.
+    """
     package = scope.get("__package__")
     found = [sys.modules.get(full) for name in names for full in (name, f"{package}.{name}")]
     return [module for module in found if isinstance(module, ModuleType) and not is_foreign(module.__name__)]
@@ -29,7 +32,9 @@ def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]
 
 @functools.lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> frozenset[str]:
-    """Return the names that a code object, and those inside it, mention: where it reads by name, `getattr(module, "rate")`, its strings too."""
+    """Return the names that a code object, and those inside it, mention: where it reads by name,
+    `getattr(module, "rate")`, its strings too.
+    """
     parts = [part for part in code.co_consts if type(part) is tuple and matches_classes(code)]  # `case Point(x=0)`
     named = [part for names in parts for part in names if type(part) is str]
     return frozenset([*code.co_names, *_strings(code), *named, *asked(code).names]).union(*map(names_of, _inner(code)))
@@ -52,7 +57,9 @@ def chains(code: CodeType) -> frozenset[tuple[str, str]]:
 
 
 class Asked(NamedTuple):
-    """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global, and whether it computes some."""
+    """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global,
+    and whether it computes some.
+    """
 
     names: frozenset[str]
     chains: frozenset[tuple[str, str]]
@@ -61,7 +68,9 @@ class Asked(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def asked(code: CodeType) -> Asked:
-    """Return for which attributes code asks by `getattr` and `hasattr`: where these are called at once, by a text, that is as good as `x.rate`."""
+    """Return for which attributes code asks by `getattr` and `hasattr`: where these are called at once, by a
+    text, that is as good as `x.rate`.
+    """
     if ASKED.isdisjoint(code.co_names):
         return Asked(frozenset(), frozenset(), False)
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
@@ -73,9 +82,11 @@ def asked(code: CodeType) -> Asked:
 
 
 def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:
-    """Return what ends the first argument of a call of the function that is loaded first, and what loads the second, if that is a text.
+    """Return what ends the first argument of a call of the function that is loaded first, and what loads the
+    second, if that is a text.
 
-    The stack tells: an argument is there when it has grown by one. None where there is a jump on the way, or something else is done with either.
+    The stack tells: an argument is there when it has grown by one. None where there is a jump on the way, or something
+    else is done with either.
     """
     depth, first, name = 0, steps[0], None  # of the stack, above the function
     for step in steps[2:] if steps[1].opname == "PUSH_NULL" else steps[1:]:

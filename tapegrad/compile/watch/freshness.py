@@ -1,8 +1,9 @@
 """freshness: what a run read besides its arguments, and whether that is still the same.
 
-A place is a name in a namespace: a global, an attribute, a default, a captured variable. What stood there when the code that reads it began to run
-is what a tape was recorded with. A compiled call asks each place again: a number by its value, an array by its content, a list or dict by what
-is in it, an object by those of its attributes that the code names.
+A place is a name in a namespace: a global, an attribute, a default, a captured variable. What stood there when the code
+that reads it began to run is what a tape was recorded with. A compiled call asks each place again: a number by its
+value, an array by its content, a list or dict by what is in it, an object by those of its attributes that the code
+names.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Place(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these `keys`, if code computes names."""
+    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these
+    `keys`, if code computes names.
+    """
 
     namespace: Mapping[Any, Any]
     label: str
@@ -125,7 +128,8 @@ class Freshness:
             if type(x) is not cls and class_of(x) is not cls:
                 return False
         for fetch, functions, values, parts in self.held:
-            if not all(map(is_, map(fetch, functions), values)):  # of a function that is replaced while a trace runs, the code is another
+            # of a function that is replaced while a trace runs, the code is another
+            if not all(map(is_, map(fetch, functions), values)):
                 for fn, value, same in parts:
                     found = code_of(fn) if fetch is _CODE else fetch(fn)
                     if found is not value and not same(found):
@@ -155,7 +159,9 @@ class Freshness:
         return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
-        """Return the label of a place that has changed, what stood there, and what does now; None where there is none."""
+        """Return the label of a place that has changed, what stood there, and what does now;
+        None where there is none.
+        """
         for place in self.places:
             found = place.namespace.get(place.name, Missing)
             if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
@@ -189,7 +195,9 @@ def _told(x: Any) -> str:
 
 
 class Plain:
-    """What is one thing for good: a number, a text, a function, an object, known by identity or, where it has one, by value."""
+    """What is one thing for good: a number, a text, a function, an object, known by identity
+    or, where it has one, by value.
+    """
 
     __slots__ = ("value",)
 
@@ -202,7 +210,9 @@ class Plain:
 
 
 class Sequence:
-    """What is in a list, tuple or deque, item by item. A class of the user's is not asked for it: it might do anything."""
+    """What is in a list, tuple or deque, item by item. A class of the user's is not asked
+    for it: it might do anything.
+    """
 
     __slots__ = ("items", "kind", "then")
 
@@ -344,7 +354,9 @@ class Members:
 
 
 class Cached:
-    """A function with a cache, as long as that is not cleared; once `settled`, as long as nobody asks it either: a compiled call does not."""
+    """A function with a cache, as long as that is not cleared; once `settled`, as long as nobody asks it
+    either: a compiled call does not.
+    """
 
     __slots__ = ("info", "settled", "value")
 

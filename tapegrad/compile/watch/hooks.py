@@ -1,4 +1,6 @@
-"""hooks: whether what a reverse sweep calls may be compiled: a function of the cotangent that keeps nothing, prints nothing and draws nothing."""
+"""hooks: whether what a reverse sweep calls may be compiled: a function of the cotangent that keeps nothing, prints
+nothing and draws nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tapegrad.tree.copies import code_of
 from tapegrad.tree.flatten import is_empty, is_foreign
 
 _WRITES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE")
-_PLAIN = frozenset(["float", "int", "complex", "bool", "item", "tolist", "value"])  # a cotangent's own number is on no tape
+# a cotangent's own number is on no tape
+_PLAIN = frozenset(["float", "int", "complex", "bool", "item", "tolist", "value"])
 _KEEPING = frozenset(["add", "append", "appendleft", "clear", "extend", "insert", "pop", "put", "remove", "setdefault", "send", "update", "write"])
 
 

@@ -1,4 +1,6 @@
-"""namespaces: what holds names without being a dict, as one: a function's variables, an object's attributes, a context variable."""
+"""namespaces: what holds names without being a dict, as one: a function's variables, an object's
+attributes, a context variable.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tapegrad.tree.flatten import is_empty
 
 
 class Namespace(Mapping[Any, Any]):
-    """What is asked for by name, and not gone through, but for what code may mention that is `named` in all of a kind."""
+    """What is asked for by name, and not gone through, but for what code may mention that is
+    `named` in all of a kind.
+    """
 
     __slots__ = ("owner",)
     named: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
 """observer: hears, while a function is traced, which code runs and what is called in C.
 
-`sys.setprofile` tells, in this thread alone; a profiler that was there before comes back. From Python 3.12 on, `sys.monitoring` does, which asks
-once for each code object.
+`sys.setprofile` tells, in this thread alone; a profiler that was there before comes back. From Python 3.12 on,
+`sys.monitoring` does, which asks once for each code object.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Observer:
         if self.is_outside():
             return False
         module = frame.f_globals.get("__name__", "")
-        if code.co_filename in INTERNAL or module.startswith("namedtuple_"):  # what the standard library writes for a named tuple reads nothing
+        # what the standard library writes for a named tuple reads nothing
+        if code.co_filename in INTERNAL or module.startswith("namedtuple_"):
             self.known.add(code)
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
@@ -82,11 +83,14 @@ class Observer:
             self.known.add(code)
             self.ran.add(code)
             if self.notes:
-                self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))  # it may run with globals that lead to copies
+                # it may run with globals that lead to copies
+                self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
         return True
 
     def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
-        """Return whether code of a library is called by tapegrad, or by the standard library for what is no concern of the program's."""
+        """Return whether code of a library is called by tapegrad, or by the standard library for what is no
+        concern of the program's.
+        """
         if caller is None:
             return False
         calls = caller.f_globals.get("__name__", "").partition(".")[0]
@@ -124,7 +128,9 @@ class Observer:
         self.refuse("it asks the text of a number")
 
     def note_rules(self, tape: Tape) -> None:
-        """Take what the rules of the user's own functions read for read: what they compute by becomes constants of a compiled tape."""
+        """Take what the rules of the user's own functions read for read: what they compute by becomes
+        constants of a compiled tape.
+        """
         calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None] if self.notes else []
         for fn in [hooked(op) for op in calls if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing

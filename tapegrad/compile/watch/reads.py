@@ -92,7 +92,8 @@ _INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much
 
 
 class Reads:
-    """Gathers what the code that runs reads: told of each code object when it first runs, it notes the places as they stand then.
+    """Gathers what the code that runs reads: told of each code object when it first runs, it notes the
+    places as they stand then.
 
     What the arguments are made of, and what the function captured, are inputs, and looked at otherwise.
     """
@@ -109,7 +110,8 @@ class Reads:
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
         self.sized: set[int] = set()  # namespaces to which nothing may be added
-        self.open: list[tuple[Mapping[str, Any], str, str]] = []  # attributes of objects, classes and modules, of which the code names some
+        # attributes of objects, classes and modules, of which the code names some
+        self.open: list[tuple[Mapping[str, Any], str, str]] = []
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
         self.functions: set[int] = set()  # those that are known to run
         self.idle: set[int] = set()  # attributes of functions that are not
@@ -133,7 +135,9 @@ class Reads:
                 self.refused = f"it clears the cache of {place.label}"
 
     def reach(self, structure: Signature) -> None:
-        """Note what leads on from the arguments and what the function captured: classes and functions. What is in them is looked at otherwise."""
+        """Note what leads on from the arguments and what the function captured: classes and functions. What is
+        in them is looked at otherwise.
+        """
         parts = (structure.function, *structure.args, *structure.kwargs.values())
         self.inputs.update(key for part in parts for key, node in part.seen.items() if not isinstance(node, Static))
         stack = [part.spec for part in parts]
@@ -148,7 +152,8 @@ class Reads:
                 self.explore(node.value, "an argument")
             elif isinstance(node, Record):
                 self.follow(node.prototype if type(node.prototype) is FunctionType else type(node.prototype), "an argument")
-            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # known by identity; what it has may change
+            # known by identity; what it has may change
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):
                 self.watch(node.value, "an argument")
 
     def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
@@ -256,7 +261,8 @@ class Reads:
         if issubclass(kind, PLAIN):
             if kind is str:
                 self.mention(names_in_format(x))
-            elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):  # a member of an Enum, a kind of float
+            # a member of an Enum, a kind of float
+            elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):
                 self.seen[id(x)] = (x, Plain(x))
                 self.object(x, label)
             return Plain(x)
@@ -446,7 +452,9 @@ class Reads:
         self.idle.discard(id(fn.__dict__))
 
     def is_read_whole(self, owner: str) -> bool:
-        """Return whether there is code that may read any name of what is a library's, or the user's, "". A library reads so what is its own."""
+        """Return whether there is code that may read any name of what is a library's, or the user's, "". A library
+        reads so what is its own.
+        """
         return "" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner)
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:

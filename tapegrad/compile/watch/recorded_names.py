@@ -1,7 +1,8 @@
-"""recorded_names: what the code that recorded a tape reads, as far as the tape tells: enough to say whether somebody has changed it since.
+"""recorded_names: what the code that recorded a tape reads, as far as the tape tells: enough to say whether
+somebody has changed it since.
 
-A trace that nobody observed leaves the code objects of its operations. What those read is noted after the run: so that where the next trace is
-another, and what they read was changed between the two, that explains it.
+A trace that nobody observed leaves the code objects of its operations. What those read is noted after the run: so that
+where the next trace is another, and what they read was changed between the two, that explains it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
 
 
 def glance(f: Any, skeleton: Skeleton) -> Freshness:
-    """Return what tells whether what the code of a trace's operations read is what it was after that; of arrays, some numbers."""
+    """Return what tells whether what the code of a trace's operations read is what it was after that;
+    of arrays, some numbers.
+    """
     reads = Reads(samples=True)
     reads.reach(skeleton.structure)
     fn = f.__func__ if type(f) is MethodType else f

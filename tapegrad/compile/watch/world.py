@@ -1,6 +1,8 @@
-"""world: calls and objects that answer by what is outside the program: clocks, files, the environment, generators that nobody recorded.
+"""world: calls and objects that answer by what is outside the program: clocks, files, the environment,
+generators that nobody recorded.
 
-What they answer is no input, and nothing tells whether it will be the same. A path on which one of them was asked is not compiled.
+What they answer is no input, and nothing tells whether it will be the same. A path on which one of them
+was asked is not compiled.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ SILENT: dict[type, str] = {
     memoryview: "memory of another object's",
     GeneratorType: "a generator that goes on",
 }
-"""What an object is whose answers may change without a trace, and that may be asked unheard; those of its subclasses too."""
+"""What an object is whose answers may change without a trace, and that may be asked unheard;
+those of its subclasses too.
+"""
 
 OBJECTS: dict[type, str] = {
     **SILENT, weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
@@ -49,7 +53,9 @@ CALLS: dict[str, frozenset[str] | None] = {
 """Functions in C that read the world, by their module; None for all of them."""
 
 ALOUD = frozenset(["posix", "nt", "_io", "io"])
-"""Modules in C that are heard too where the standard library's code calls them: `pathlib` and `os.path` do so for the program."""
+"""Modules in C that are heard too where the standard library's code calls them: `pathlib` and
+`os.path` do so for the program.
+"""
 
 QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings", "logging", "traceback",
                    "inspect", "threading", "codecs", "zipimport", "pkgutil"])
@@ -90,7 +96,9 @@ NAMES: dict[str, tuple[str, ...]] = {
 _SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator", "functools", "itertools",
                    "types", "typing", "collections", "abc", "zoneinfo", "uuid", "enum", "string", "ctypes", "weakref", "warnings", "io", "socket",
                    "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib", "frozen_importlib_external", "importlib"])
-"""Modules of the standard library, written in C, whose objects never change, are looked into, or are heard when they are asked."""
+"""Modules of the standard library, written in C, whose objects never change, are looked into, or are
+heard when they are asked.
+"""
 
 
 def is_opaque(x: Any) -> str:

@@ -13,7 +13,9 @@ _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 
 
 def parts_in(x: Any) -> dict[str, Any]:
-    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a property, what a cache keeps."""
+    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a
+    property, what a cache keeps.
+    """
     if type(x) in _VIEWS:
         return {"of": gc.get_referents(x)[0]}
     if isinstance(x, functools.partial):

@@ -16,7 +16,9 @@ from tapegrad.rules.registry import means
 
 @means(type(np.r_).__getitem__)
 def concatenated(self: Any, key: Any) -> Any:
-    """Join what is in the brackets: NumPy's own function says where each number goes, as it is asked for numbered ones."""
+    """Join what is in the brackets: NumPy's own function says where each number goes, as it
+    is asked for numbered ones.
+    """
     parts: list[Any] = []
     numbered: list[Any] = []
     count = 0

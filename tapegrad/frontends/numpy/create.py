@@ -73,7 +73,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
             _refuse_text(a)
         return constant(tracer, fn, value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
-        value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))  # these two have one axis at least
+        # these two have one axis at least
+        value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))
     if is_tensor(value):
         value = value.numpy()  # type: ignore[attr-defined]
     order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a
@@ -214,7 +215,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         raise ValueError(f"Number of samples, {n}, must be non-negative.")
     kinds = [x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b)]
     common = np.result_type(*kinds, 0.0)
-    a, b = (ops.astype(x, dtype=common) if dtype_of(x) is not None and dtype_of(x).kind in "biu" else x for x in (a, b))  # their difference overflows
+    # their difference overflows
+    a, b = (ops.astype(x, dtype=common) if dtype_of(x) is not None and dtype_of(x).kind in "biu" else x for x in (a, b))
     delta, steps = b - a, n - 1 if endpoint else n
     k = np.arange(n, dtype=common).reshape((-1,) + (1,) * rank(delta))
     step = delta / steps if steps > 0 else np.nan

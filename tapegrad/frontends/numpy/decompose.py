@@ -189,7 +189,9 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 @means(np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Any:
-    """Return the condition number; unlike NumPy, which says inf, raise LinAlgError for a singular matrix and `p` other than 2, -2."""
+    """Return the condition number; unlike NumPy, which says inf, raise LinAlgError for a singular
+    matrix and `p` other than 2, -2.
+    """
     x = as_array(x)
     if 0 in shape_of(x)[-2:]:
         np.linalg.cond(_ones(x))  # LinAlgError, in NumPy's words
@@ -221,7 +223,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     n = len(axes)
     if n in (1, 2) and (ord is None or (n, ord) in _EUCLIDEAN):
         return ops.vector_norm(x, **how(axes if n == 2 else axes[0], keepdims))
-    if n not in (1, 2) or 0 in shape_of(x):  # ValueError, in NumPy's words; or the norm of nothing, which depends on nothing
+    # ValueError, in NumPy's words; or the norm of nothing, which depends on nothing
+    if n not in (1, 2) or 0 in shape_of(x):
         return np.linalg.norm(_ones(x), ord, axis, keepdims)
     return _norm_of_vectors(x, ord, axes[0], keepdims) if n == 1 else _norm_of_matrices(x, ord, axes, keepdims)
 

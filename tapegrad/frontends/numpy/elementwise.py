@@ -70,7 +70,9 @@ def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None
 
 
 def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: Any = "same_kind", **options: Any) -> Any:
-    """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and `out` keeps its numbers."""
+    """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and
+    `out` keeps its numbers.
+    """
     if out is None or len(out) > 1 or out[0] is None:
         raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined", "out=np.zeros_like(x)")
     shape = shape_of(out[0])
@@ -118,7 +120,8 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
         return numpys(ops.positive(y))  # a copy
     if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None or y.__class__ is bool):
         dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
-        y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)  # of all three at once: a number beside bools would make them int64
+        # of all three at once: a number beside bools would make them int64
+        y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
     y = y if low is None else ops.maximum(y, low)
     return numpys(y if high is None else ops.minimum(y, high))
 
@@ -213,7 +216,8 @@ def real_if_close(a: Any, tol: Any = 100) -> Any:
 def conj(x: Any, out: Any = None) -> Any:
     if out is not None:
         return np.conjugate(x, out)
-    return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)  # NumPy returns a real array itself
+    # NumPy returns a real array itself
+    return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)
 
 
 means(float.conjugate, int.conjugate)(ops.positive)

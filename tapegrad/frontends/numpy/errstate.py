@@ -1,4 +1,6 @@
-"""np.errstate in a traced function: where it makes an error of a warning, each call there is guarded, so that a replay notices one."""
+"""np.errstate in a traced function: where it makes an error of a warning, each call there is guarded,
+so that a replay notices one.
+"""
 
 from __future__ import annotations
 

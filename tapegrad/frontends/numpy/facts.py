@@ -127,7 +127,8 @@ def item(a: Any, *args: Any) -> Any:
     index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
     if len(index) == rank(a):
         return ops.item(a[index] if index else a)
-    return ops.item(ops.reshape(a, (-1,)), *index) if len(index) == 1 else ops.item(a, *index)  # NumPy raises where it must
+    # NumPy raises where it must
+    return ops.item(ops.reshape(a, (-1,)), *index) if len(index) == 1 else ops.item(a, *index)
 
 
 @means(np.ndarray.tolist)
@@ -168,7 +169,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 
 
 def _overlaps(fn: Any) -> Any:
-    """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as its arguments lie apart."""
+    """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as
+    its arguments lie apart.
+    """
     def meaning(a: Any, b: Any, /, max_work: Any = None) -> bool:
         arrays = [x for x in (a, b) if isinstance(x, Traced)]
         if not arrays:  # lists, of which NumPy makes arrays

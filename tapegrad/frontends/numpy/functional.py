@@ -21,7 +21,9 @@ from tapegrad.rules.registry import means, refused
 
 
 def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:
-    """Return an array of results, one for each place of `shape`; without a dtype the first one's decides, as in NumPy."""
+    """Return an array of results, one for each place of `shape`; without a dtype the first
+    one's decides, as in NumPy.
+    """
     first = as_array(results[0])
     dtype = numpy_dtype(first) if dtype is None else dtype
     parts = [_fitted(as_dtype(as_array(result), dtype), shape_of(first)) for result in results]
@@ -74,7 +76,9 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 
 @means(np.vectorize.__call__)
 def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the Python function once for each place: on Python numbers, or on what a signature's core dimensions hold."""
+    """Call the Python function once for each place: on Python numbers, or on what a
+    signature's core dimensions hold.
+    """
     given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     varied = [key for key in given if key not in self.excluded]
 
@@ -103,7 +107,9 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _first(x: Any) -> Any:
-    """Return the first number of an array as NumPy's, of its dtype: by what a function makes of that, np.vectorize decides the result's dtype."""
+    """Return the first number of an array as NumPy's, of its dtype: by what a function makes of that, np.vectorize
+    decides the result's dtype.
+    """
     return getitem(ops.reshape(x, (int(np.prod(shape_of(x))),)), 0) if isinstance(x, Traced) else np.asarray(x).flat[0]
 
 

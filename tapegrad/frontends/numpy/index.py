@@ -106,7 +106,8 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         raise refused("sliding_window_view with writeable=True", "its windows share memory on a way that no tape describes", "writes into x itself")
     base, sizes = as_array(x), static(window_shape)
     y = base
-    windows = np.lib.stride_tricks.sliding_window_view(views.laid(y), sizes, static(axis))  # ValueError, in NumPy's words
+    # ValueError, in NumPy's words
+    windows = np.lib.stride_tricks.sliding_window_view(views.laid(y), sizes, static(axis))
     sizes = np.atleast_1d(sizes).tolist()
     axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)), allow_duplicate=True)
     for k, size in zip(axes, sizes, strict=True):

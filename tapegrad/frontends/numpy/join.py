@@ -143,7 +143,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     places = _places(obj)
     rest = np.delete(np.arange(shape_of(x)[axis]), places)
     one = isinstance(places, slice) or (np.size(places) == 1 and np.asarray(places).dtype.kind in "iu")
-    return _kept(x, rest, axis) if one else x[along(axis, rest)]  # NumPy's two ways, which differ in where they put what is left
+    # NumPy's two ways, which differ in where they put what is left
+    return _kept(x, rest, axis) if one else x[along(axis, rest)]
 
 
 @laid(columns)

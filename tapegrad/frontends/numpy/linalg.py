@@ -80,7 +80,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         axisa = axisb = axisc = axis
     lengths = shape_of(a)[axisa: axisa + 1 or None], shape_of(b)[axisb: axisb + 1 or None]
     if lengths != ((3,), (3,)):
-        np.cross(np.ones(shape_of(a)), np.ones(shape_of(b)), axisa, axisb, axisc)  # ValueError, or a warning, in NumPy's words
+        # ValueError, or a warning, in NumPy's words
+        np.cross(np.ones(shape_of(a)), np.ones(shape_of(b)), axisa, axisb, axisc)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     planar = [_ndim(x) for x in (a, b) if shape_of(x)[-1] == 2]
     a0, a1, b0, b1 = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
@@ -146,7 +147,9 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
 
 
 def _is_view(shape: tuple[int, ...], mine: str, output: str) -> bool:
-    """True if an einsum of one operand sums nothing: then it shares the operand's memory, which the op's copy would not."""
+    """True if an einsum of one operand sums nothing: then it shares the operand's memory, which
+    the op's copy would not.
+    """
     return len(mine) == len(shape) and len(set(zip(mine, shape))) == len(output) and sorted(set(mine)) == sorted(output)
 
 

@@ -18,7 +18,9 @@ from tapegrad.rules.registry import means, refused
 
 
 def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return the numbers in order along the first axis, nan last, the rank of the largest, and the shape that keeps all axes."""
+    """Return the numbers in order along the first axis, nan last, the rank of the largest, and the
+    shape that keeps all axes.
+    """
     x, kept = joined_axes(a, axis)
     x = ops.sort(x, axis=0) if shape_of(x)[0] else np.full((1, *shape_of(x)[1:]), np.nan)  # of nothing nan
     return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first

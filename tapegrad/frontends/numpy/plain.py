@@ -1,4 +1,6 @@
-"""NumPy's functions that stay as they are: they take no traced value, or are Python code that works on traced values."""
+"""NumPy's functions that stay as they are: they take no traced value, or are Python code
+that works on traced values.
+"""
 
 from __future__ import annotations
 

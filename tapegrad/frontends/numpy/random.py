@@ -1,8 +1,8 @@
 """NumPy's random numbers: drawn while tracing, and drawn afresh by a replay.
 
-A Generator that is passed in or captured is an input of the tape. One made by the program is an operation, seeded again by
-each replay. Where the parameters of a distribution are traced, it must be one of location and scale: the draw is standard, and
-the gradient goes through what is computed from it (the reparametrisation of Kingma and Welling 2014).
+A Generator that is passed in or captured is an input of the tape. One made by the program is an operation, seeded again
+by each replay. Where the parameters of a distribution are traced, it must be one of location and scale: the draw is
+standard, and the gradient goes through what is computed from it (the reparametrisation of Kingma and Welling 2014).
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     return combine(standard, *parameters)
 
 
-_OUT = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}  # where `out` stands among the arguments
+# where `out` stands among the arguments
+_OUT = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}
 
 
 def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], at: int) -> Any:
@@ -78,7 +79,9 @@ def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
 
 
 def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told that it cannot draw again."""
+    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told
+    that it cannot draw again.
+    """
     op = getattr(source, "_op", None)
     if isinstance(op, Call):
         raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded", user_location(),

@@ -116,7 +116,9 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, w
 
 
 def _extremum_of_none(op: Op, x: Any, axis: Any, keepdims: Any, initial: Any) -> Any:
-    """Reduce an empty array, with `initial` as one more element: a replay, in which there may be others, compares them all."""
+    """Reduce an empty array, with `initial` as one more element: a replay, in which there may be
+    others, compares them all.
+    """
     rows, kept = joined_axes(x, axis)
     y = op(ops.concat(rows, ops.broadcast_to(initial, (1, *shape_of(rows)[1:])), axis=0), axis=0)
     return ops.reshape(y, kept) if keepdims else y

@@ -41,7 +41,8 @@ def _standard(fn: Any, **asked: bool) -> None:
 _standard(np.unique_all, return_index=True, return_inverse=True, return_counts=True)
 _standard(np.unique_counts, return_counts=True)
 _standard(np.unique_inverse, return_inverse=True)
-_standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)  # since NumPy 2.3 they are in no order
+# since NumPy 2.3 they are in no order
+_standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)
 
 
 @means(np.union1d)

@@ -79,7 +79,9 @@ def partition_in_place(a: Any, kth: Any, axis: int = -1, kind: str = "introselec
 
 
 def _ranked(x: Any, ranks: Sequence[int]) -> Any:
-    """Return the elements of these ranks along the first axis; where one is nan, which ranks last, that for all of them."""
+    """Return the elements of these ranks along the first axis; where one is nan, which ranks
+    last, that for all of them.
+    """
     return ops.take_along_axis(x, ops.argrank(x, ranks=tuple(ranks)), axis=0)
 
 

@@ -38,7 +38,9 @@ def owned(x: Any) -> Any:
 
 
 def array(x: Any) -> Any:
-    """Return an array that the trace may write to; refuse a number, of which NumPy's functions write to a copy, or raise."""
+    """Return an array that the trace may write to; refuse a number, of which NumPy's functions
+    write to a copy, or raise.
+    """
     if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
         raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays", user_location(),
                             "an array: np.array(x)")
@@ -49,11 +51,13 @@ def array(x: Any) -> Any:
 def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
     """Write a result into the `out=` of the call of `fn` that computed it, and return that.
 
-    Into what sizes and dtypes, each function decides for itself: where the array is not just like the result, it is asked.
+    Into what sizes and dtypes, each function decides for itself: where the array is not just
+    like the result, it is asked.
     """
     if isinstance(out, tuple):
         if isinstance(result, tuple):
-            shape = np.broadcast_shapes(*(shape_of(one) for one in out if one is not None))  # of those that are made as well
+            # of those that are made as well
+            shape = np.broadcast_shapes(*(shape_of(one) for one in out if one is not None))
             result = [part if one is not None or shape_of(part) == shape else ops.copy(ops.broadcast_to(part, shape))
                       for one, part in zip(out, result)]
             return tuple(into(one, part, fn, given) for one, part in zip(out, result))
@@ -101,7 +105,9 @@ CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what NumPy's function gives of plain values, and of copies of what it writes to: it raises and warns as it does."""
+    """Return what NumPy's function gives of plain values, and of copies of what it writes to:
+    it raises and warns as it does.
+    """
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [], shared=False)
     args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and isinstance(plain(x), np.ndarray) else plain(x) for x in leaves])
@@ -118,7 +124,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     source, mask, holder = as_array(src), as_array(where), plain(array(dst))
     if views.are_same(dst, source):
         return  # and NumPy does not look at the mask
-    np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))  # ValueError and TypeError, in NumPy's words
+    # ValueError and TypeError, in NumPy's words
+    np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))
     source = fitting(source, holder)
     setitem(dst, Ellipsis, source if where is True else ops.where(mask, source, dst))
 
@@ -129,7 +136,8 @@ def fill(a: Any, value: Any) -> None:
         number.fill(plain(as_array(value)))
         return
     if np.ndim(plain(as_array(value))):
-        np.zeros(shape_of(array(a)), dtype_of(a)).fill(plain(as_array(value)))  # ValueError or TypeError, in NumPy's words
+        # ValueError or TypeError, in NumPy's words
+        np.zeros(shape_of(array(a)), dtype_of(a)).fill(plain(as_array(value)))
         value = ops.reshape(as_array(value), ())
     setitem(a, Ellipsis, value)
 
@@ -202,7 +210,8 @@ def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
 def putmask(a: Any, mask: Any, values: Any) -> None:
     shape, chosen = shape_of(array(a)), as_array(mask)
     check_writable(a)
-    np.putmask(np.zeros(shape, dtype_of(a)), plain(chosen), _as_given(values))  # ValueError and TypeError, in NumPy's words
+    # ValueError and TypeError, in NumPy's words
+    np.putmask(np.zeros(shape, dtype_of(a)), plain(chosen), _as_given(values))
     if shape_of(chosen) != shape:
         chosen = ops.reshape(ops.astype(chosen, dtype=np.dtype(bool)), shape)
     if np.size(plain(as_array(values))):
@@ -213,7 +222,8 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     chosen = np.flatnonzero([bool(part) for part in ops.reshape(as_array(mask), (-1,))])
     check_writable(arr)
-    np.place(np.zeros(shape_of(arr), dtype_of(arr)), plain(as_array(mask)), _as_given(vals))  # ValueError and TypeError, in NumPy's words
+    # ValueError and TypeError, in NumPy's words
+    np.place(np.zeros(shape_of(arr), dtype_of(arr)), plain(as_array(mask)), _as_given(vals))
     if not chosen.size:
         return
     views.check_apart(arr, vals)
@@ -252,7 +262,9 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
 
 
 def _apply_at(ufunc: Any, a: Any, index: tuple[Any, ...], b: Any) -> None:
-    """Apply another ufunc in rounds, the first for what stands first for a place, the second for what stands second: each place once in a round."""
+    """Apply another ufunc in rounds, the first for what stands first for a place, the second for what stands second:
+    each place once in a round.
+    """
     if ufunc not in FOREIGN or ufunc.nout != 1:
         raise unknown(ufunc.at)
     shape = shape_of(a)
@@ -274,7 +286,9 @@ def _apply_at(ufunc: Any, a: Any, index: tuple[Any, ...], b: Any) -> None:
 
 
 class Flat:
-    """What `x.flat` gives: reads and writes by flat position; what is read is no view. It is an iterator, which a read or a write begins anew."""
+    """What `x.flat` gives: reads and writes by flat position; what is read is no view. It is an iterator, which
+    a read or a write begins anew.
+    """
 
     __hash__: Any = None
 

@@ -50,7 +50,9 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
 
 @means(si.simpson)
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Integrate parabolas through three samples each; with an even number of samples the last interval by Cartwright (2017), eq. 8."""
+    """Integrate parabolas through three samples each; with an even number of samples the last interval by
+    Cartwright (2017), eq. 8.
+    """
     y = np.moveaxis(as_array(y), static(axis), -1)
     n = shape_of(y)[-1]
     if x is not None:
@@ -97,7 +99,8 @@ def _limits(given: dict[str, Any]) -> Limits:
 
 
 _QUAD = Solver("quad", lambda given: si.quad(**given), _integrand, "integral", facts=True, limits=_limits)
-_SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad)}  # while a trace runs they have other code
+# while a trace runs they have other code
+_SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad)}
 
 
 def _bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

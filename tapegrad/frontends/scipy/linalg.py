@@ -1,4 +1,6 @@
-"""scipy.linalg. What NumPy has too is NumPy's; options that say how to compute (`overwrite_a`, `check_finite`, a driver) are ignored."""
+"""scipy.linalg. What NumPy has too is NumPy's; options that say how to compute (`overwrite_a`,
+`check_finite`, a driver) are ignored.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,8 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
     return ops.solve_sylvester(x, adjoint(x), as_array(q))
 
 
-# -- Riccati's equations, by the linear one that the derivative of their solution solves. Rules: T.-C. Kao, G. Hennequin (2020), Automatic
-# differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, arXiv:2011.11430.
+# -- Riccati's equations, by the linear one that the derivative of their solution solves. Rules: T.-C. Kao, G. Hennequin
+# (2020), Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, arXiv:2011.11430.
 
 
 def _gain(x: Any, a: Any, b: Any, r: Any, e: Any, s: Any, discrete: bool) -> tuple[Any, Any]:
@@ -133,7 +135,9 @@ def _riccati(x: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: A
 
 
 def _riccati_adjoint(x: Any, dx: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Any:
-    """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e, c being the closed loop."""
+    """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e,
+    c being the closed loop.
+    """
     closed = a - ops.matmul(b, _gain(x, a, b, r, e, s, discrete)[1])
     if e is not None:
         closed, dx = ops.solve(e, closed), ops.solve(e, adjoint(ops.solve(e, adjoint(dx))))

@@ -1,4 +1,6 @@
-"""scipy.ndimage: filters that are correlations, written as one of a padded array, by the array, the weights, and a Gaussian's width."""
+"""scipy.ndimage: filters that are correlations, written as one of a padded array, by the array, the
+weights, and a Gaussian's width.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def _filtered(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origi
 
 
 def gaussian(sigma: Any, order: int, radius: int) -> Any:
-    """Return a Gaussian's weights, or those of its derivative of an order: a polynomial times the Gaussian, by the rule for products."""
+    """Return a Gaussian's weights, or those of its derivative of an order: a polynomial times the
+    Gaussian, by the rule for products.
+    """
     x = np.arange(-radius, radius + 1.0)
     bell = np.exp(-0.5 / (sigma * sigma) * x ** 2)
     bell = bell / np.sum(bell)

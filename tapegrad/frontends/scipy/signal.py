@@ -70,7 +70,9 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
-    """Return a * y = b * x; a state is what the filter still has to add to what comes next (direct form II, transposed)."""
+    """Return a * y = b * x; a state is what the filter still has to add to what comes next
+    (direct form II, transposed).
+    """
     b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
     y = ops.lfilter(b, a, x, **keywords(axis=None if axis == -1 else axis))
     if zi is None:
@@ -81,7 +83,8 @@ def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
         raise ValueError(f"Unexpected shape for zi: {shape_of(state)[axis]} along the axis of the filter, which has {order} states.")
     wanted = [order if i == axis % len(shape_of(x)) else size for i, size in enumerate(shape_of(x))]
     state = np.broadcast_to(state, tuple(wanted))
-    started = np.concatenate([state, np.zeros_like(x)], axis=axis)[along(axis, slice(n))]  # what it adds, before the feedback
+    # what it adds, before the feedback
+    started = np.concatenate([state, np.zeros_like(x)], axis=axis)[along(axis, slice(n))]
     y = y + ops.lfilter(a[:1], a, started, axis=axis)
     return y, _state(b, a, x, y, state, axis, order)
 

@@ -83,7 +83,9 @@ def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
 
 
 def jensenshannon(p: Any, q: Any, base: Any = None) -> Any:
-    """Return the square root of the mean of two relative entropies (Endres and Schindelin, IEEE Transactions on Information Theory 49, 2003)."""
+    """Return the square root of the mean of two relative entropies (Endres and Schindelin, IEEE Transactions on
+    Information Theory 49, 2003).
+    """
     p, q = p / np.sum(p, axis=-1, keepdims=True), q / np.sum(q, axis=-1, keepdims=True)
     m = (p + q) / 2.0
     total = np.sum(_entropies(p, m), axis=-1) + np.sum(_entropies(q, m), axis=-1)
@@ -124,7 +126,9 @@ def _of_two(name: str) -> Callable[..., Any]:
 
 
 def _exact(function: str, y: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return distances with SciPy's value, unless parameters are traced: then what NumPy computes of the same formula."""
+    """Return distances with SciPy's value, unless parameters are traced: then what NumPy
+    computes of the same formula.
+    """
     known = {key: value for key, value in kwargs.items() if value is not None}
     return y if holds_traced(list(known.values())) else value_by(function, y, *args, **known)
 
@@ -142,7 +146,9 @@ def jensenshannon_of_arrays(p: Any, q: Any, base: Any = None, *, axis: int = 0, 
 
 
 def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Return the distance of a name, with parameters that follow from all vectors where none are given; a user's function is called pair by pair."""
+    """Return the distance of a name, with parameters that follow from all vectors where none are given; a user's
+    function is called pair by pair.
+    """
     if callable(metric):
         return lambda u, v: np.stack([metric(a, b, **kwargs) for a, b in zip(u, v)])
     name = _OTHER.get(metric.lower(), metric.lower())

@@ -1,8 +1,8 @@
 """scipy.stats: densities and distribution functions of every distribution whose formula tapegrad can record.
 
-SciPy's generic methods check arguments and write into arrays; these do the same with ops around the distribution's own formula
-(`_logpdf`, `_cdf` …), which is plain NumPy and runs on traced values. Outside its support a formula is evaluated at a point
-inside, lest what `where` leaves out make the gradient nan.
+SciPy's generic methods check arguments and write into arrays; these do the same with ops around the distribution's own
+formula (`_logpdf`, `_cdf` …), which is plain NumPy and runs on traced values. Outside its support a formula is
+evaluated at a point inside, lest what `where` leaves out make the gradient nan.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def discrete(name: str, outside: float) -> Callable[..., Any]:
 
 
 def quantile(name: str, highest: int) -> Callable[..., Any]:
-    """Return the meaning of an inverse: its formula between 0 and 1, and the ends of the support there; `highest` is where the upper is."""
+    """Return the meaning of an inverse: its formula between 0 and 1, and the ends of the support there;
+    `highest` is where the upper is.
+    """
     def method(self: Any, q: Any, *args: Any, **kwds: Any) -> Any:
         shapes, loc, scale = self._parse_args(*args, **kwds)
         shapes, loc, scale, q = tuple(map(as_array, shapes)), as_array(loc), as_array(scale), as_array(q)
@@ -128,7 +130,9 @@ def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
 
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
-    """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing. None if nothing is chosen."""
+    """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing.
+    None if nothing is chosen.
+    """
     if not ops.any(chosen):
         return None
     mask, *plain = np.broadcast_arrays(value(chosen), *map(value, xs))

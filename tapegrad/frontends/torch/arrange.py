@@ -1,4 +1,6 @@
-"""How torch arranges elements anew: flipped, rolled, repeated, joined by other names, split into many; and grids of coordinates."""
+"""How torch arranges elements anew: flipped, rolled, repeated, joined by other names, split into many;
+and grids of coordinates.
+"""
 
 from __future__ import annotations
 

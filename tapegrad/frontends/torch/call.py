@@ -21,8 +21,10 @@ from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.context import LISTENERS, Tracer
 from tapegrad.tree.copies import running
 
-NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}  # what torch's own parser takes too
-MAKERS: dict[Any, Callable[..., Any]] = {}  # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+# what torch's own parser takes too
+NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}
+# functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+MAKERS: dict[Any, Callable[..., Any]] = {}
 AUTOCAST = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
 HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
@@ -61,7 +63,9 @@ _HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tap
 
 
 def is_of_program(frame: Any) -> bool:
-    """True for a call of the program's own; what an op, or a trace around this one, computes with is no part of what it does under no_grad."""
+    """True for a call of the program's own; what an op, or a trace around this one, computes with is no part of
+    what it does under no_grad.
+    """
     while frame is not None and frame.f_globals.get("__name__") in _HERE:
         frame = frame.f_back
     return frame is None or not frame.f_globals.get("__name__", "").startswith("tapegrad.")
@@ -97,7 +101,9 @@ def make(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def refuse_hooks(hooks: tuple[Any, Any]) -> None:
-    """Raise UnknownFunction for hooks that may change what the gradient is computed from; torch's own move it, and give it back."""
+    """Raise UnknownFunction for hooks that may change what the gradient is computed from; torch's own
+    move it, and give it back.
+    """
     if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
         raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on torch's own tape alone",
                               user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
@@ -105,7 +111,9 @@ def refuse_hooks(hooks: tuple[Any, Any]) -> None:
 
 @means("by_mode")
 def by_mode(y: Any, frame: Any = None) -> Any:
-    """Return what the program has computed without `call`, in a frame of its own if one is given: under torch.no_grad, constants."""
+    """Return what the program has computed without `call`, in a frame of its own if one is given: under
+    torch.no_grad, constants.
+    """
     return y if torch.is_grad_enabled() or not is_of_program(frame) else constant(y)
 
 
@@ -149,7 +157,9 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
-    """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program: `grad` needs no enable_grad."""
+    """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program:
+    `grad` needs no enable_grad.
+    """
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     mode.__enter__()

@@ -20,7 +20,8 @@ from tapegrad.trace import views
 
 
 def result_type(*xs: Any) -> torch.dtype:
-    """Return the dtype of torch's promotion: tensors with axes decide, then those without, then numbers, unless the latter are of a higher kind.
+    """Return the dtype of torch's promotion: tensors with axes decide, then those without, then numbers, unless the
+    latter are of a higher kind.
 
     >>> result_type(torch.zeros(3), torch.zeros((), dtype=torch.float64), 2), result_type(torch.arange(3), 0.5)
     (torch.float32, torch.float32)
@@ -58,7 +59,8 @@ def _combined(higher: Any, lower: Any) -> Any:
 
 
 def kind_of(dtype: torch.dtype) -> str:
-    """Return "b", "i", "f" or "c" for bools, integers, floating and complex numbers; "" for what NumPy's rules know nothing of.
+    """Return "b", "i", "f" or "c" for bools, integers, floating and complex numbers; "" for what
+    NumPy's rules know nothing of.
 
     >>> kind_of(torch.uint8), kind_of(torch.bfloat16), kind_of(torch.complex32)
     ('i', 'f', '')
@@ -74,10 +76,11 @@ def inexact(dtype: torch.dtype) -> torch.dtype:
 
 
 def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | None:
-    """Return the arguments of an elementwise function brought to one dtype, that of torch's promotion; None where that is of no such kind.
+    """Return the arguments of an elementwise function brought to one dtype, that of torch's promotion; None
+    where that is of no such kind.
 
-    The ops promote as NumPy does (a 0-d tensor does not give way, integers are divided in float64), and so must not have to. Numbers stay
-    numbers. `floating` is for functions that make integers real: in torch's default dtype.
+    The ops promote as NumPy does (a 0-d tensor does not give way, integers are divided in float64), and so must not
+    have to. Numbers stay numbers. `floating` is for functions that make integers real: in torch's default dtype.
     """
     if all(map(is_number, xs)):
         return None
@@ -85,7 +88,8 @@ def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | 
     dtype = inexact(dtype) if floating else dtype
     if (kind_of(dtype) or "?") not in kinds:
         return None
-    if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):  # a cast holds for these dtypes alone
+    # a cast holds for these dtypes alone
+    if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):
         for x in xs:
             guard_dtype(x)
     return [brought(x, dtype) for x in xs]
@@ -98,7 +102,9 @@ def guard_dtype(x: Any) -> None:
 
 
 def cast(x: Any, dtype: torch.dtype) -> Any:
-    """Return a tensor in the dtype that the program asks for: if it is of that dtype, itself, and the tape guards that it was."""
+    """Return a tensor in the dtype that the program asks for: if it is of that dtype, itself, and the
+    tape guards that it was.
+    """
     if torch_dtype(plain(x).dtype) is dtype:
         guard_dtype(x)
     return brought(x, dtype)

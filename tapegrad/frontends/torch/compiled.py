@@ -1,4 +1,6 @@
-"""What torch.compile made runs as it was written while a trace runs: compiled code would see proxies, and lose their gradient."""
+"""What torch.compile made runs as it was written while a trace runs: compiled code would see proxies,
+and lose their gradient.
+"""
 
 from __future__ import annotations
 

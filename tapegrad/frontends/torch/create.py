@@ -1,4 +1,6 @@
-"""Tensors made while a trace runs: what torch.zeros and its kin give belongs to the trace, and may be written to with traced values."""
+"""Tensors made while a trace runs: what torch.zeros and its kin give belongs to the trace, and may be
+written to with traced values.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _ops: dict[Any, Op] = {}
 
 
 def maker_op(func: Callable[..., Any]) -> Op:
-    """Return the op of a function that makes a tensor of its parameters; a replay makes it on the device of its inputs."""
+    """Return the op of a function that makes a tensor of its parameters; a replay makes it
+    on the device of its inputs.
+    """
     if func not in _ops:
         def run(*args: Any, device: Any = None, **kwargs: Any) -> Any:
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
@@ -54,7 +58,8 @@ for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_wi
     for _fn in found(_name):
         MAKERS[_fn] = made
 MAKERS[torch.full] = lambda tracer, func, size, fill_value, **kwargs: full(tracer, size, fill_value, **kwargs)
-MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)  # what is not written is 0 on every run
+# what is not written is 0 on every run
+MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)
 
 
 def full(tracer: Tracer, size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
@@ -145,7 +150,9 @@ def new_tensor(x: Any, data: Any, *, dtype: Any = None, device: Any = None, **_:
 
 @torch_means("asarray", "as_tensor")
 def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = None, **_: Any) -> Any:
-    """Return traced numbers, in nested lists, or a traced array as a tensor; no gradient flows through tensors in lists."""
+    """Return traced numbers, in nested lists, or a traced array as a tensor; no gradient flows
+    through tensors in lists.
+    """
     found = plain(data)
     if is_tensor(found):
         y = data if dtype is None else brought(data, dtype)

@@ -1,7 +1,9 @@
-"""torch's elementwise functions: arithmetic, powers, exponentials, special functions, rounding, comparison, selection, dtypes.
+"""torch's elementwise functions: arithmetic, powers, exponentials, special functions, rounding,
+comparison, selection, dtypes.
 
-A table's line is one op and torch's names of it. Each argument is first brought to the dtype of torch's promotion; where that is of a
-kind for which the op does not mean the same (`kinds`), the call is recorded whole, or raises in torch's own words.
+A table's line is one op and torch's names of it. Each argument is first brought to the dtype of torch's promotion;
+where that is of a kind for which the op does not mean the same (`kinds`), the call is recorded whole, or raises in
+torch's own words.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from tapegrad.rules.op import Op
 
 
 def spellings(names: str) -> list[str]:
-    """Return the names of functions and of methods: `add` stands for `torch.add` and `Tensor.add`, `special.erf` and `Tensor.t` for themselves."""
+    """Return the names of functions and of methods: `add` stands for `torch.add` and `Tensor.add`, `special.erf` and
+    `Tensor.t` for themselves.
+    """
     return [spelled for name in names.split() for spelled in ([name] if "." in name else [name, f"Tensor.{name}"])]
 
 
@@ -279,7 +283,8 @@ binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", 
 @torch_means("heaviside", "Tensor.heaviside")
 def heaviside(input: Any, values: Any) -> Any:
     xs = settled((input, values), "f") if one_dtype_of(input, values) else None
-    return whole("heaviside", input, values) if xs is None else ops.where(ops.isnan(input), 0.0, ops.heaviside(*xs))  # of nan 0
+    # of nan 0
+    return whole("heaviside", input, values) if xs is None else ops.where(ops.isnan(input), 0.0, ops.heaviside(*xs))
 
 
 @torch_means("nan_to_num", "Tensor.nan_to_num")
@@ -336,7 +341,8 @@ for _op in (ops.isnan, ops.isinf, ops.isfinite):
 unary(lambda x: ops.equal(x, math.inf), "isposinf", "f", floating=False)
 unary(lambda x: ops.equal(x, -math.inf), "isneginf", "f", floating=False)
 
-# -- selection, with torch's gradients: those of maximum share equally among ties, fmax gives all to the first, clamp to what it lets through
+# -- selection, with torch's gradients: those of maximum share equally among ties, fmax gives all to the first,
+# clamp to what it lets through
 
 maximum = binary(ops.maximum, "maximum", "bif", numbers=False)
 minimum = binary(ops.minimum, "minimum", "bif", numbers=False)

@@ -1,4 +1,6 @@
-"""What a program asks of a tensor besides its numbers, and where its numbers become plain ones: the tape guards what steered the program."""
+"""What a program asks of a tensor besides its numbers, and where its numbers become plain ones: the tape guards
+what steered the program.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tapegrad.trace import views
 
 
 def asked(func: Any) -> Callable[..., Any]:
-    """Return the meaning of a function that tells a static fact: its answer for the real values, which holds for their shapes and dtypes."""
+    """Return the meaning of a function that tells a static fact: its answer for the real values, which holds
+    for their shapes and dtypes.
+    """
     def ask(*args: Any, **kwargs: Any) -> Any:
         for x in args:
             if isinstance(x, Traced):

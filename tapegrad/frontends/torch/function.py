@@ -1,4 +1,6 @@
-"""torch.autograd.Function: the user's own forward and backward, recorded as one operation; what transforms functions in torch's own way."""
+"""torch.autograd.Function: the user's own forward and backward, recorded as one operation; what transforms
+functions in torch's own way.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def whole(cls: Any) -> Callable[..., Any]:
 @means(torch.autograd.Function.apply.__func__)
 def apply(cls: Any, *args: Any) -> Any:
     """Record the call as one operation: its gradient is the user's backward."""
-    return by_mode(recorded_whole(whole(cls), args, {}, itself=False))  # one that reverses a gradient returns its argument
+    # one that reverses a gradient returns its argument
+    return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
 
 
 @means(checkpoint)

@@ -1,6 +1,7 @@
 """generic: a function of torch that is no op of ours becomes one operation: see `torchop`.
 
-A function that draws random numbers is recorded with the state of the generator that it began with, so that what is computed again draws the same.
+A function that draws random numbers is recorded with the state of the generator that it began with, so that what is
+computed again draws the same.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ def torch_op(func: Any) -> TorchOp:
 
 @functools.cache
 def seeded_op(func: Any) -> TorchOp:
-    """Return the op that records a function that draws random numbers, with the state of the generator as its first argument."""
+    """Return the op that records a function that draws random numbers, with the state of the
+    generator as its first argument.
+    """
     op = TorchOp(spelled(func).rpartition(".")[2], random.seeded(func))
     op.draws = True
     return op
 
 
 def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments with traced numbers as torch takes them: integers plain, real and complex ones as tensors, through which a gradient flows.
+    """Return arguments with traced numbers as torch takes them: integers plain, real and complex ones as tensors,
+    through which a gradient flows.
 
     Such a tensor has the dtype that the number would take beside the tensors.
     """
@@ -84,7 +88,9 @@ def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], its
 
 
 def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
-    """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns as it is is no operation."""
+    """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns
+    as it is is no operation.
+    """
     op = torch_op(func)
     args, names, kwargs = positional(func, *settled(func, args, kwargs))
     known = {"names": names, **kwargs} if names else kwargs
@@ -126,7 +132,9 @@ def relate(y: Any, args: list[Any]) -> None:
 
 @functools.cache
 def defaults(func: Any) -> dict[str, Any]:
-    """Return the defaults of a Python function's keyword arguments: what equals them is not worth a place on the tape."""
+    """Return the defaults of a Python function's keyword arguments: what equals them is not
+    worth a place on the tape.
+    """
     if not inspect.isfunction(func):
         return {}
     try:
@@ -141,7 +149,9 @@ def is_default(value: Any, default: Any) -> bool:
 
 
 def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
-    """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last, with their names returned."""
+    """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last,
+    with their names returned.
+    """
     known = defaults(func)
     kwargs = {key: value for key, value in kwargs.items() if not (key in known and is_default(value, known[key]))}
     names = tuple(key for key, value in kwargs.items() if any(isinstance(leaf, Traced) or is_tensor(leaf) for leaf in leaves_of(value)))
@@ -156,5 +166,7 @@ def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
 
 def whole(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch refuses in its own words."""
+    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch
+    refuses in its own words.
+    """
     return recorded_whole(found(name)[0], args, kwargs)

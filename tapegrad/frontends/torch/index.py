@@ -116,7 +116,9 @@ def _scatters(input: Any, index: Any, *src: Any) -> bool:
 
 @torch_means("scatter", "Tensor.scatter")
 def scatter(input: Any, dim: Any, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
-    """Write one number at places: of several that are written to one place, torch says not which stays, nor gives that one all the gradient."""
+    """Write one number at places: of several that are written to one place, torch says not which stays, nor
+    gives that one all the gradient.
+    """
     value = src if value is None else value
     known = {} if reduce is None else {"reduce": reduce}
     if known or tensors_only(value) or not _scatters(input, index) or result_type(input, value) is not plain(input).dtype:

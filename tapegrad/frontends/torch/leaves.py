@@ -1,6 +1,7 @@
 """leaves: what torch's own tape would say of a traced tensor: whether it requires a gradient, and whether it is a leaf.
 
-The tensors among the arguments require one, but for those that a module holds constant; so do those that the program asks it for.
+The tensors among the arguments require one, but for those that a module holds constant; so do those
+that the program asks it for.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from tapegrad.trace.context import LISTENERS, Tracer
 _ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.round_number, ops.floor_divide])
 
 
-KNOWN: dict[int, dict[Operation, bool]] = {}  # by the level of the tracer, while it runs: which operations require a gradient
-MADE: dict[int, list[Any]] = {}  # the leaves that the program has made: what they stand for changes where they are written to
+# by the level of the tracer, while it runs: which operations require a gradient
+KNOWN: dict[int, dict[Operation, bool]] = {}
+# the leaves that the program has made: what they stand for changes where they are written to
+MADE: dict[int, list[Any]] = {}
 
 rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
 rebased.__doc__ = ("Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not "
@@ -71,7 +74,9 @@ def parents(op: Operation) -> list[Operation]:
 
 
 def is_real(val: Any) -> bool:
-    """True for a tensor of real or complex numbers, and for what holds one: on torch's tape are no numbers, and no arrays."""
+    """True for a tensor of real or complex numbers, and for what holds one: on torch's tape are
+    no numbers, and no arrays.
+    """
     if isinstance(val, (tuple, list)):
         return any(map(is_real, val))
     if isinstance(val, dict):

@@ -1,8 +1,8 @@
 """torch's linear algebra: products of vectors and matrices, parts of matrices, solutions and decompositions.
 
-torch multiplies tensors of one dtype only, and of the very shapes that a function says: a call that an op would take and torch would
-not is recorded whole, and so raises as it does in torch. What reads one triangle alone (cholesky, eigh) stays torch's own: its cotangent is
-symmetric there, and on the triangle here.
+torch multiplies tensors of one dtype only, and of the very shapes that a function says: a call that an op would take
+and torch would not is recorded whole, and so raises as it does in torch. What reads one triangle alone (cholesky, eigh)
+stays torch's own: its cotangent is symmetric there, and on the triangle here.
 """
 
 from __future__ import annotations

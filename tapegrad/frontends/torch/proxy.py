@@ -1,6 +1,7 @@
 """TensorProxy: what a traced program sees instead of a tensor, and is one.
 
-It is a tensor without memory: every function of torch hands it to `call`, and what asks for its numbers on another way raises.
+It is a tensor without memory: every function of torch hands it to `call`, and what asks for its
+numbers on another way raises.
 """
 
 from __future__ import annotations

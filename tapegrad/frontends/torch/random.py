@@ -1,7 +1,8 @@
 """torch's random numbers: drawn while tracing as torch draws them, and drawn afresh by a replay.
 
-A call that draws is recorded with the state of the generator that it began with. What computes it again, as a pullback does, draws the same
-numbers; a replay begins from the state that the generator has then, as the program would, or with `redraw=False` from the recorded one.
+A call that draws is recorded with the state of the generator that it began with. What computes it again, as a pullback
+does, draws the same numbers; a replay begins from the state that the generator has then, as the program would, or with
+`redraw=False` from the recorded one.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from tapegrad.tree.copies import running
 
 
 class Source:
-    """Where a replay draws: torch's own generator of a device, or one of the program's, from the state that it has then.
+    """Where a replay draws: torch's own generator of a device, or one of the program's, from
+    the state that it has then.
 
-    A generator that is gone was made by the program, which makes it again in each run: what is drawn of it begins where it did. So does
-    what is drawn of torch's own, if the program has set its state.
+    A generator that is gone was made by the program, which makes it again in each run: what is drawn of it begins where
+    it did. So does what is drawn of torch's own, if the program has set its state.
     """
 
     def __init__(self, device: str, generator: Any = None, begin: Any = None) -> None:
@@ -53,7 +55,9 @@ class Source:
 
     @property
     def unclear(self) -> bool:
-        """Whether the program has seeded a generator that others draw from too, or may have: in each run anew, or nobody has drawn from it yet."""
+        """Whether the program has seeded a generator that others draw from too, or may have: in each run anew, or
+        nobody has drawn from it yet.
+        """
         return self.begin is not None if self.own is None else self.seeded and self.generator is not None
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +83,8 @@ def is_seeded(generator: Any, at: torch.Tensor) -> bool:
 
 
 class Followed:
-    """What a trace knows of torch's own generators: where its last draw left them, and which the program has seeded itself.
+    """What a trace knows of torch's own generators: where its last draw left them, and which the
+    program has seeded itself.
 
     The numbers that come after that are the program's own, the same in every run: no replay draws them afresh.
     """
@@ -102,7 +107,9 @@ FOLLOWED: dict[int, Followed] = {}  # by the level of the tracer, while it runs
 
 
 class Default:
-    """Stands for torch's own generator on the CPU in torch's module, while traces run: a trace hears whether its program sets the state."""
+    """Stands for torch's own generator on the CPU in torch's module, while traces run: a trace hears whether
+    its program sets the state.
+    """
 
     def __init__(self, generator: Any) -> None:
         self.generator = generator
@@ -115,7 +122,9 @@ class Default:
 
 
 class Hearing:
-    """Counts the traces that run, and puts `Default` in its place when the first begins, torch's own back when the last ends."""
+    """Counts the traces that run, and puts `Default` in its place when the first begins, torch's own
+    back when the last ends.
+    """
 
     def __init__(self) -> None:
         self.lock, self.depth = threading.Lock(), 0
@@ -166,7 +175,8 @@ def set_state(device: str, value: torch.Tensor) -> None:
 
 
 def seeded(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that draws from a given state, and leaves the generator where it was, unless that began there too.
+    """Return a function that draws from a given state, and leaves the generator where it was,
+    unless that began there too.
 
     What was drawn from a generator of the program's is drawn from that of its `source`.
     """
@@ -208,7 +218,8 @@ class Drawn:
             set_state(self.device, self.before)
 
     def begin(self, tracer: Tracer) -> tuple[Any, Source | None]:
-        """Return the state that the call began with as an operation, which a replay asks anew, and the generator's source, if it is not torch's own.
+        """Return the state that the call began with as an operation, which a replay asks anew, and the generator's
+        source, if it is not torch's own.
 
         The generator is set back to it.
         """

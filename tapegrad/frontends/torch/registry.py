@@ -14,7 +14,8 @@ Meaning = Callable[..., Any]
 
 
 def found(name: str) -> list[Any]:
-    """Return the functions of a dotted name: `add`, `Tensor.add`, `nn.functional.relu`; none where this version of torch has none.
+    """Return the functions of a dotted name: `add`, `Tensor.add`, `nn.functional.relu`; none where this
+    version of torch has none.
 
     >>> found("add") == [torch.add], found("Tensor.no_such_method")
     (True, [])
@@ -30,7 +31,8 @@ def found(name: str) -> list[Any]:
 
 
 def torch_means(*names: str, constant: bool = False) -> Callable[[Meaning], Meaning]:
-    """Register the decorated op or composite as the meaning of torch's functions, and of tensors' methods, of these names.
+    """Register the decorated op or composite as the meaning of torch's functions, and of tensors'
+    methods, of these names.
 
     Torch hands us every call by its protocol, so that nothing is replaced, as other Python functions are. Several names
     may be of one function.

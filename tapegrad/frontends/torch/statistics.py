@@ -1,4 +1,6 @@
-"""Functions of torch that bring running statistics up to date among their arguments: on a tape they return them, and a write follows."""
+"""Functions of torch that bring running statistics up to date among their arguments: on a tape they return
+them, and a write follows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _STATISTICS = ("running_mean", "running_var")
 def _with_statistics(func: Any) -> Callable[..., Any]:
     """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
     def run(input: Any, weight: Any, bias: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
-        copies = [None if x is None else x.clone() for x in (mean, var)]  # torch counts no version up for some of these writes
+        # torch counts no version up for some of these writes
+        copies = [None if x is None else x.clone() for x in (mean, var)]
         return func(input, weight, bias, *copies, *args, **kwargs), *copies
     run.__name__ = func.__name__
     return run
@@ -32,7 +35,8 @@ def _updates(func: Any, flag: str = "training") -> None:
         tracer = tracer_of(leaves_of((args, kwargs)))
         names = ("input", "weight", "bias", *_STATISTICS, flag)
         known = dict(zip(names, args)) | kwargs
-        if known.get(flag) is False or (len(args) > 3 and isinstance(args[3], bool)):  # an overload that has no statistics
+        # an overload that has no statistics
+        if known.get(flag) is False or (len(args) > 3 and isinstance(args[3], bool)):
             return generic(tracer, func, args, kwargs)
         first = [known.pop(name, None) for name in names[:5]]
         rest, others = (args[5:], kwargs) if len(args) >= 5 else ((), known)

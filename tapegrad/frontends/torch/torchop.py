@@ -1,7 +1,7 @@
 """TorchOp: a function of torch recorded whole; its value and its gradient are torch's own.
 
-The pullback is torch.autograd's of that one call. It is itself a function of torch's, and so recorded the same way where it is played on
-proxies: gradients of gradients need nothing more.
+The pullback is torch.autograd's of that one call. It is itself a function of torch's, and so recorded the same way
+where it is played on proxies: gradients of gradients need nothing more.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ _PLAIN = frozenset([bool, int, float, complex, str, type(None), torch.dtype, tor
 
 
 def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments that are `given` for some, those which are objects, as a module is, around the tensors given for theirs.
+    """Return the arguments that are `given` for some, those which are objects, as a module is, around the
+    tensors given for theirs.
 
-    A user's backward may differentiate the module by the parameters that were passed beside it. Raises UnknownFunction where it is not clear
-    which argument one of them is.
+    A user's backward may differentiate the module by the parameters that were passed beside it. Raises UnknownFunction
+    where it is not clear which argument one of them is.
     """
     objects = {i: [x for x in leaves_of(arg) if is_tensor(x)] for i, arg in enumerate(args) if not (is_tensor(arg) or type(arg) in _PLAIN)}
     objects = {i: found for i, found in objects.items() if len(found) > len(list(tensors_in(args[i])))}
@@ -88,7 +89,8 @@ def has_derivative(x: Any) -> bool:
 
 
 class TorchOp(Op):
-    """A function of torch, recorded whole. `names` are the keywords of its last positional arguments, which may be traced.
+    """A function of torch, recorded whole. `names` are the keywords of its last positional
+    arguments, which may be traced.
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
     """
@@ -123,7 +125,8 @@ class TorchOp(Op):
         return y
 
     def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any], create: bool = False) -> tuple[Any, list[Any]]:
-        """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one by which torch has no gradient.
+        """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one
+        by which torch has no gradient.
 
         With `create` they stay on a tape of torch's that they are on.
         """
@@ -158,7 +161,9 @@ class TorchOp(Op):
         return made
 
     def reasons(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[int, str]:
-        """Return why torch has no gradient by some of a call's tensors, by their positions among those that have a derivative."""
+        """Return why torch has no gradient by some of a call's tensors, by their positions
+        among those that have a derivative.
+        """
         return self.refused.get(kind_of_call(args, names, kwargs), {}) if self.refused else {}
 
     def forward(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, Any]:
@@ -183,7 +188,9 @@ def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str
 
 
 def is_refusal(err: Exception) -> bool:
-    """True if torch says that it has no gradient by an argument, or takes a number there and no tensor with a gradient."""
+    """True if torch says that it has no gradient by an argument, or takes a number there and
+    no tensor with a gradient.
+    """
     words = ("differentia", "derivative", "requires_grad", "requires grad", "require grad")
     return isinstance(err, TypeError) or any(word in str(err) for word in words)
 
@@ -233,7 +240,9 @@ class Vjp:
         return self.cotangents(self.args, vjp_op(self.op)(unwrap(mapped_cotangent(dy)), *self.args, **known))
 
     def cotangents(self, args: tuple[Any, ...], dxs: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the cotangents of the arguments from those of their tensors; what has none raises when it is asked for."""
+        """Return the cotangents of the arguments from those of their tensors; what has none
+        raises when it is asked for.
+        """
         reasons = self.op.reasons(args, self.names, self.kwargs)
         given = iter([Refused(reasons[i]) if i in reasons else dx for i, dx in enumerate(dxs)])
         parts = [cotangent(arg, given) for arg in args]
@@ -310,7 +319,8 @@ def vjp_op(op: TorchOp) -> TorchOp:
     def run(dy: Any, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
         create = torch.is_grad_enabled()
         with torch.enable_grad():
-            y, roots = op.begin(args, names, kwargs, create=create)  # a view made under no_grad requires a gradient, and is on no tape
+            # a view made under no_grad requires a gradient, and is on no tape
+            y, roots = op.begin(args, names, kwargs, create=create)
             return tuple(vjp(y, roots, dy, create=create, again=create))
     made = TorchOp(f"{op.__name__}_vjp", run)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]

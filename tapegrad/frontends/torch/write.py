@@ -57,9 +57,11 @@ def attached(x: Any) -> Any:
 
 
 def is_followed(x: Any, value: Any) -> bool:
-    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError where it follows that in part.
+    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError
+    where it follows that in part.
 
-    Raises RuntimeError, as torch does, where places of `x` are one place of memory, and MutationError where that is so around it.
+    Raises RuntimeError, as torch does, where places of `x` are one place of memory, and MutationError
+    where that is so around it.
     """
     if x._view is not None and meets_itself(plain(x._view.storage.layout)):
         raise MutationError("more than one element of a tensor that is written to refers to a single memory location", user_location(), views.CLONE)
@@ -217,7 +219,8 @@ def _becomes(name: str) -> None:
         y = getattr(owned(x), name)(*args, **kwargs)
         if y is not x:
             tracer = x._tracer
-            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x))  # for those that share memory with it
+            # for those that share memory with it
+            stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x))
             tracer.inputs = [stays if part is x else part for part in tracer.inputs]
             views.place(y)
             x.__dict__.update(_op=y.__dict__["_op"], _val=y.__dict__["_val"])

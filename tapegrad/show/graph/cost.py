@@ -32,7 +32,8 @@ REDUCTIONS = frozenset([
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean", "min", "nanmax",
     "nanmin", "prod", "scatter", "sum", "vector_norm"])
 
-# Leading terms for an n × n matrix: G. Golub, C. Van Loan, Matrix Computations (4th edition); for right-hand sides, 2n² each.
+# Leading terms for an n × n matrix: G. Golub, C. Van Loan, Matrix Computations (4th edition); for
+# right-hand sides, 2n² each.
 CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, "inv": 2.0, "eigh": 9.0, "eigvalsh": 4 / 3, "eig": 25.0}
 
 
@@ -79,7 +80,9 @@ def bytes_of(value: Any) -> int | None:
 
 @functools.lru_cache(maxsize=1)
 def elementwise(registered: int) -> frozenset[Op]:
-    """Return the ops that compute each number of the output by itself: those that a ufunc means. Found anew when the registry has grown."""
+    """Return the ops that compute each number of the output by itself: those that a ufunc means. Found anew
+    when the registry has grown.
+    """
     return frozenset(op for fn, op in FOREIGN.items() if isinstance(op, Op) and isinstance(fn, np.ufunc) and fn.signature is None)
 
 

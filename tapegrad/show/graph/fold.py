@@ -25,8 +25,8 @@ WIDEST = 32  # characters of a box
 def fold(tape: Tape) -> Picture:
     """Return a picture with a box for each operation that computes something.
 
-    A triple is one box, and so is a pullback's call with the cotangents taken out of it. Constants are written where they
-    are used, and guards belong to the box of what they guard.
+    A triple is one box, and so is a pullback's call with the cotangents taken out of it. Constants are written where
+    they are used, and guards belong to the box of what they guard.
     """
     return _Folding(tape).picture()
 
@@ -90,7 +90,9 @@ class _Folding:
         return Picture(heading(self.tape), boxes, [Arrow(*ends, count) for ends, count in arrows.items()])
 
     def _beside(self, home: Operation, before: int | None) -> int | None:
-        """Return the forward box beside which an operation stands; one that does not tell stands where the one before it does."""
+        """Return the forward box beside which an operation stands; one that does not tell
+        stands where the one before it does.
+        """
         partner = self.sides.partner(home) if home not in self.partial else None
         found = self.home.get(partner) if partner is not None else None
         return before if found is None or self.sides.reverse(found) else found.id
@@ -183,7 +185,9 @@ def _value(op: Operation) -> str:
 
 
 def varying(tape: Tape) -> set[Operation]:
-    """Return what depends on an input or on chance; the rest is constant, and written where it is used. So is nothing on a tape without inputs."""
+    """Return what depends on an input or on chance; the rest is constant, and written where it is used. So is nothing
+    on a tape without inputs.
+    """
     if len(tape.inputs) < 2:
         return set(tape)
     found: set[Operation] = set()
@@ -194,7 +198,9 @@ def varying(tape: Tape) -> set[Operation]:
 
 
 def _partial_sums(tape: Tape) -> set[Operation]:
-    """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the last beside its variable."""
+    """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the
+    last beside its variable.
+    """
     sums = [op for op in tape if op.note.startswith("accumulate ")]
     last = {op.note: op for op in sums}
     return {op for op in sums if last[op.note] is not op}

@@ -59,8 +59,9 @@ def width_of(box: Box) -> float:
 def layout(picture: Picture) -> Layout:
     """Place everything: the forward column on the left, downwards, the reverse one on the right, upwards.
 
-    Within a column, arrows are curves that bend only between the rows. Those to the other column, and those of a loop, run along
-    channels below the rows and lanes beside the columns, so that no arrow passes behind a box that it has nothing to do with.
+    Within a column, arrows are curves that bend only between the rows. Those to the other column, and those of a loop,
+    run along channels below the rows and lanes beside the columns, so that no arrow passes behind a box that it has
+    nothing to do with.
     """
     row = assign(picture)
     both = columns(picture, row)
@@ -88,7 +89,9 @@ class _Router:
         return nodes[0 if reverse else -1] == key
 
     def _channels(self, arrow: Arrow) -> tuple[int | None, int | None]:
-        """Return the rows below which an arrow leaves its tail and reaches its head sideways; None where it needs no channel."""
+        """Return the rows below which an arrow leaves its tail and reaches its head sideways; None
+        where it needs no channel.
+        """
         tail, head = self.row[arrow.tail], self.row[arrow.head]
         side = self._side(arrow)
         if side == "middle":
@@ -215,7 +218,9 @@ class _Router:
         return [(end[0], y), (at, y)]
 
     def _ends(self, arrow: Arrow) -> tuple[float, tuple[float, float], tuple[float, float], str]:
-        """Return the x of an arrow's lane, where it leaves its tail, where it reaches its head, and in which direction."""
+        """Return the x of an arrow's lane, where it leaves its tail, where it reaches its
+        head, and in which direction.
+        """
         tail, head, side, port = self.placed[arrow.tail], self.placed[arrow.head], self._side(arrow), self.ports[arrow]
         leave, enter = self._channels(arrow)
         lane = TRACK * self.lanes[side][arrow.tail]

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def to_networkx(tape: Tape) -> networkx.DiGraph:
     """Return a graph whose nodes are the operations' numbers, and whose edges lead from an operation to what uses it.
 
-    A node has the attributes `op` (the function's name), `kind`, `role`, `text`, `type`, `value` (in brief), `note`, `line`
-    (`file:line`) and `source`; where shapes tell, also `bytes` and `flops`. An edge has `slots`: the positions among the
-    arguments, `fn` for the function. All are strings and integers, so that every format of networkx can write them.
+    A node has the attributes `op` (the function's name), `kind`, `role`, `text`, `type`, `value` (in brief), `note`,
+    `line` (`file:line`) and `source`; where shapes tell, also `bytes` and `flops`. An edge has `slots`: the positions
+    among the arguments, `fn` for the function. All are strings and integers, so that every format of networkx can write
+    them.
 
     >>> from tapegrad.tape.tape import Input
     >>> tape = Tape()

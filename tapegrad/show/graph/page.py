@@ -46,7 +46,9 @@ def to_html(picture: Picture) -> str:
 
 
 def to_cell(picture: Picture) -> str:
-    """Return what a notebook shows: the page in a frame of its own, so that neither's styles and names touch the other's."""
+    """Return what a notebook shows: the page in a frame of its own, so that neither's styles
+    and names touch the other's.
+    """
     height = min(round(layout(picture).height) + 22 + _BAR, _MOST)
     page = escape(to_html(picture), quote=True)
     style = f"width:100%;height:{height}px;border:0;border-radius:8px"

@@ -13,8 +13,9 @@ GROUPS = ("operation", "line")
 class Box(NamedTuple):
     """An operation with the plumbing around it, or the operations of one source line.
 
-    `reverse` tells the column, `beside` is the forward box that one of the reverse sweep belongs to, and one with `lift` stands a
-    layer above that. `guards` counts the facts that are guarded, and `marked` stands for the tape's result.
+    `reverse` tells the column, `beside` is the forward box that one of the reverse sweep belongs to, and one with
+    `lift` stands a layer above that. `guards` counts the facts that are guarded, and `marked` stands for the tape's
+    result.
     """
 
     key: int

@@ -74,10 +74,12 @@ class Column:
 
 
 def assign(picture: Picture) -> dict[int, int]:
-    """Return the row of each box: a forward box stands below what it uses, a reverse box beside the forward one it belongs to.
+    """Return the row of each box: a forward box stands below what it uses, a reverse box beside the
+    forward one it belongs to.
 
-    A forward box's row is the longest path that leads to it; what uses at most one other stands just above its first use. Where several reverse
-    boxes belong to one forward box, the last of them stands beside it, and what it uses below.
+    A forward box's row is the longest path that leads to it; what uses at most one other stands just above its first
+    use. Where several reverse boxes belong to one forward box, the last of them stands beside it, and what it uses
+    below.
     """
     import networkx as nx
     band = _layers(picture, nx)
@@ -102,7 +104,8 @@ def _layers(picture: Picture, nx: networkx) -> dict[int, int]:  # type: ignore[v
     band: dict[int, int] = {}
     for level, keys in enumerate(nx.topological_generations(graph)):  # type: ignore[attr-defined]
         band.update(dict.fromkeys(keys, level))
-    for key in reversed(list(band)):  # of two arrows the one that leads here grows by what the one that leaves shrinks, or less
+    # of two arrows the one that leads here grows by what the one that leaves shrinks, or less
+    for key in reversed(list(band)):
         if graph.in_degree(key) <= 1 and graph.out_degree(key):
             band[key] = min(band[head] for head in graph.successors(key)) - 1
     lowest = min(band.values(), default=0)
@@ -156,7 +159,9 @@ def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
 
 
 def _order(column: Column) -> None:
-    """Sort each row by the barycentre of the neighbours, downwards and upwards in turn, and keep the order with fewest crossings."""
+    """Sort each row by the barycentre of the neighbours, downwards and upwards in turn, and keep the
+    order with fewest crossings.
+    """
     best, fewest = [list(nodes) for nodes in column.rows], crossings(column)
     for sweep in range(SWEEPS):
         if fewest == 0:
@@ -199,8 +204,8 @@ def crossings(column: Column) -> int:
 def settle(column: Column, half: Callable[[Node], float], gap: float, rounds: int = 30) -> dict[Node, float]:
     """Return the x of each node's centre: near its neighbours', with `gap` between what stands side by side.
 
-    Each row in turn is moved to the least squares fit to its neighbours; long arrows weigh more, and what hangs on by one arrow
-    less. In the end, what can run straight does.
+    Each row in turn is moved to the least squares fit to its neighbours; long arrows weigh more, and what hangs on by
+    one arrow less. In the end, what can run straight does.
     """
     x: dict[Node, float] = {}
     for nodes in column.rows:
@@ -276,7 +281,9 @@ def _offsets(nodes: Iterable[Node], half: Callable[[Node], float], gap: float) -
 
 
 def _fit(wants: list[float], weights: list[float], offsets: list[float]) -> list[float]:
-    """Return the positions nearest to `wants` that are at least their offsets apart: isotonic regression by pooling adjacent violators."""
+    """Return the positions nearest to `wants` that are at least their offsets apart: isotonic regression by
+    pooling adjacent violators.
+    """
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
     for want, weight, offset in zip(wants, weights, offsets):
         mean, heavy, many = want - offset, weight, 1

@@ -17,8 +17,8 @@ _REVERSE = ("seed", "pullback of ", "accumulate d", "d%", "gradient of ")
 class Sides:
     """How a tape divides into a forward and a reverse half.
 
-    `begin` is the number of the first operation of the reverse sweep (beyond the last one where there is none), `value` what
-    the function returned, `gradients` the labels of the inputs whose gradient an operation is.
+    `begin` is the number of the first operation of the reverse sweep (beyond the last one where there is none), `value`
+    what the function returned, `gradients` the labels of the inputs whose gradient an operation is.
     """
 
     __slots__ = ("begin", "end", "gradients", "tape", "value")
@@ -36,7 +36,9 @@ class Sides:
         self.begin = self._begin()
 
     def _begin(self) -> int:
-        """The seed; on a flat tape, where it has dissolved, the first operation behind the value that speaks of a cotangent."""
+        """The seed; on a flat tape, where it has dissolved, the first operation behind the
+        value that speaks of a cotangent.
+        """
         if self.end is None:
             return len(self.tape) + 1
         seeds = [op.id for op in self.tape if type(op) is Constant and op.note == "seed"]
@@ -63,7 +65,9 @@ class Sides:
         return op.id >= self.begin and op is not self.value
 
     def partner(self, op: Operation) -> Operation | None:
-        """Return the operation of the forward half that one of the reverse half stands beside, None where nothing tells."""
+        """Return the operation of the forward half that one of the reverse half stands beside,
+        None where nothing tells.
+        """
         if op in self.gradients:
             return self.gradients[op][0]
         if op.note == "seed":

@@ -42,7 +42,8 @@ font-family:ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}
 
 
 def text(value: str) -> str:
-    """Make any text safe inside markup: escaped, without what XML forbids, without marks that turn the direction of reading.
+    """Make any text safe inside markup: escaped, without what XML forbids, without marks that
+    turn the direction of reading.
 
     >>> text('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'

@@ -10,7 +10,8 @@ from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.shape import axis_of, chunk, ndim
 from tapegrad.numbers.cotangents import shape_of
 
-_SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}  # Klambauer et al. 2017
+# Klambauer et al. 2017
+_SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
 
 
 def _one(name: str, op: Any) -> None:

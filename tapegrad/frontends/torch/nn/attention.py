@@ -1,4 +1,6 @@
-"""Attention: by torch's kernel that never holds the matrix of scores, where it has one for the CPU; else it is recorded whole."""
+"""Attention: by torch's kernel that never holds the matrix of scores, where it has one for the CPU;
+else it is recorded whole.
+"""
 
 from __future__ import annotations
 

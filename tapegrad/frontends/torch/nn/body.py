@@ -1,4 +1,6 @@
-"""Functions of torch.nn.functional that are Python of torch's own, and compositions of others: they run on traced values as they are written."""
+"""Functions of torch.nn.functional that are Python of torch's own, and compositions of others: they run on traced
+values as they are written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _ASKED = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_t
 
 
 def body(fn: Any) -> Callable[..., Any]:
-    """Return a Python function of torch's that does not hand itself over to others, as it does first of all; what it calls does."""
+    """Return a Python function of torch's that does not hand itself over to others, as it does first of
+    all; what it calls does.
+    """
     made = FunctionType(fn.__code__, {**fn.__globals__, **_ASKED}, fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
     return made

@@ -1,4 +1,6 @@
-"""What the functions of torch.nn.functional share: how they are registered, their in-place forms, their parameters as plain numbers."""
+"""What the functions of torch.nn.functional share: how they are registered, their in-place forms, their
+parameters as plain numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ Meaning = Callable[..., Any]
 
 
 def functional(*names: str) -> Callable[[Meaning], Meaning]:
-    """Register the decorated meaning of functions of torch's. Where it returns NotImplemented, torch's function is recorded whole."""
+    """Register the decorated meaning of functions of torch's. Where it returns NotImplemented, torch's
+    function is recorded whole.
+    """
     def decorate(meaning: Meaning) -> Meaning:
-        for fn, spelling in {fn: name for name in names for fn in found(name)}.items():  # several names may be of one function
+        # several names may be of one function
+        for fn, spelling in {fn: name for name in names for fn in found(name)}.items():
             torch_means(spelling)(_meant(fn, meaning))
         return meaning
     return decorate
@@ -29,7 +34,8 @@ def functional(*names: str) -> Callable[[Meaning], Meaning]:
 def _meant(fn: Any, meaning: Meaning) -> Meaning:
     code = getattr(fn, "__code__", None)
     parameters = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if code else ()
-    last = parameters.index("inplace") if "inplace" in parameters else len(parameters)  # it is the last that may be given by position
+    # it is the last that may be given by position
+    last = parameters.index("inplace") if "inplace" in parameters else len(parameters)
 
     def run(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if 0 < last < len(args):
@@ -42,7 +48,9 @@ def _meant(fn: Any, meaning: Meaning) -> Meaning:
 
 
 def number(x: Any) -> Any:
-    """Return a parameter as plain numbers; a traced float raises, since no gradient flows through what torch takes as a number."""
+    """Return a parameter as plain numbers; a traced float raises, since no gradient flows through what
+    torch takes as a number.
+    """
     if isinstance(x, (tuple, list)):
         return tuple(map(number, x))
     return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else static(x)  # type: ignore[arg-type]

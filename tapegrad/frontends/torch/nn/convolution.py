@@ -16,7 +16,9 @@ def _batched(n: int, x: Any) -> tuple[Any, bool]:
 
 
 def _padded(x: Any, w: Any, padding: Any, dilation: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """Return the input and the padding that is left to the convolution; "same" may pad one more on the right, as torch does."""
+    """Return the input and the padding that is left to the convolution; "same" may pad one more
+    on the right, as torch does.
+    """
     n = len(dilation)
     if padding == "valid":
         return x, (0,) * n

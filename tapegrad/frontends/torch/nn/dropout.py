@@ -1,4 +1,6 @@
-"""Dropout: a factor is drawn, recorded with the state of the generator, and multiplied; so a pullback never draws again."""
+"""Dropout: a factor is drawn, recorded with the state of the generator, and multiplied; so a
+pullback never draws again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tapegrad.rules.op import Op, Traced
 
 @functools.cache
 def mask_op(func: Callable[..., Any]) -> Op:
-    """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its input gives the shape alone."""
+    """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its
+    input gives the shape alone.
+    """
     def run(begin: Any, x: Any, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
     op = Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)

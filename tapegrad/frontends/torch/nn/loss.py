@@ -166,7 +166,8 @@ def _evenly(logp: Any, target: Any, weight: Any, ignore_index: Any, reduction: s
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
     if weight is None or not alike(input, target):
         return NotImplemented
-    losses = recorded_whole(F.binary_cross_entropy, (input, target), {"reduction": "none"})  # torch has no derivative by the weight
+    # torch has no derivative by the weight
+    losses = recorded_whole(F.binary_cross_entropy, (input, target), {"reduction": "none"})
     return reduced(ops.multiply(losses, weight), wanted(reduction, size_average, reduce))
 
 

@@ -1,4 +1,6 @@
-"""Cells of recurrent layers, in the products and activations that torch computes them by: a loop over them is a loop on the tape."""
+"""Cells of recurrent layers, in the products and activations that torch computes them by: a loop over
+them is a loop on the tape.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tapegrad.numbers.cotangents import shape_of
 
 
 def _fits(count: int, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> bool:
-    """Return whether these are the tensors of a cell with so many gates; where they are not, torch says what is wrong."""
+    """Return whether these are the tensors of a cell with so many gates; where they are not,
+    torch says what is wrong.
+    """
     if not real(input, hx, w_ih, w_hh, b_ih, b_hh) or (b_ih is None) is not (b_hh is None):
         return False
     if ndim(input) != ndim(hx) or not 1 <= ndim(input) <= 2 or ndim(w_ih) != 2 or ndim(w_hh) != 2:

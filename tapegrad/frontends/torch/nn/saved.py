@@ -1,7 +1,9 @@
-"""saved: an op that is one of torch's functions, whose pullback is torch's own kernel, on what the forward kernel has saved.
+"""saved: an op that is one of torch's functions, whose pullback is torch's own kernel, on what the
+forward kernel has saved.
 
-Nothing is computed twice: the value's kernel keeps the means, the indices or the sums that the gradient's kernel asks for. On a flat tape
-the two stand one after the other. The gradient's kernel has torch.autograd's derivative, of the function itself.
+Nothing is computed twice: the value's kernel keeps the means, the indices or the sums that the gradient's kernel asks
+for. On a flat tape the two stand one after the other. The gradient's kernel has torch.autograd's derivative, of the
+function itself.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ Kernel = Callable[..., Any]
 def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: Kernel | None = None) -> Op:
     """Return the op of `whole(*tensors, **parameters) -> y`.
 
-    `forward(*tensors, **parameters)` returns y and what is saved, `backward(dy, *saved, *tensors, **parameters)` the cotangents of the
-    tensors, None where nothing flows. A tensor may be None. `smooth` is the function as torch can differentiate it twice, where that is another.
+    `forward(*tensors, **parameters)` returns y and what is saved, `backward(dy, *saved, *tensors, **parameters)` the
+    cotangents of the tensors, None where nothing flows. A tensor may be None. `smooth` is the function as torch can
+    differentiate it twice, where that is another.
     """
     by_torch = vjp_op(TorchOp(name, smooth or whole))
 
     def run_back(dy: Any, *rest: Any, kept: int, **how: Any) -> tuple[Any, ...]:
-        return tuple(backward(dy, *rest, **how))[:len(rest) - kept]  # torch's gives one for each tensor that might be there
+        # torch's gives one for each tensor that might be there
+        return tuple(backward(dy, *rest, **how))[:len(rest) - kept]
     back = Op(f"{name}_backward", _on_tensors(run_back), torch=run_back)
     fore = Op(f"{name}_forward", _on_tensors(forward), torch=forward)
     op = Op(name, _on_tensors(whole), torch=whole)
