@@ -23,7 +23,23 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_product import solve_members
-from tapegrad.ops.elementwise import abs, conj, constant, divide, equal, greater, imag, is_complex, less_equal, logical_and, real, sign, where
+from tapegrad.ops.elementwise import (
+    abs,
+    conj,
+    constant,
+    divide,
+    equal,
+    greater,
+    imag,
+    is_complex,
+    less_equal,
+    logical_and,
+    logical_or,
+    not_equal,
+    real,
+    sign,
+    where,
+)
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
 from tapegrad.ops.reduce import any, cumulative_prod, max, restore
@@ -326,6 +342,15 @@ def _gaps(w: Any) -> Any:
     return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
 
+def _turned(turn: Any, dv: Any, gaps: Any) -> Any:
+    """Return by how much vectors turn into each other. Those of equal values may be any of their span: where a
+    cotangent asks for them, what is 0 / 0 is not 0, and nan.
+    """
+    asked = any(not_equal(dv, 0), axis=-2)
+    free = logical_and(equal(gaps, 0), logical_or(asked[..., None, :], asked[..., :, None]))
+    return where(free, np.nan, ratio(turn, gaps))
+
+
 def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
     def eigh_pullback(dy: Any) -> tuple[Any]:
         (w, v), (dw, dv) = y, dy
@@ -334,7 +359,7 @@ def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
             turn = adjoint(v) @ dv
             if is_complex(v):
                 _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
-            core = core + _off_diagonal(ratio(turn, _gaps(w)))
+            core = core + _off_diagonal(_turned(turn, dv, _gaps(w)))
         return (_on_triangle(v @ core @ adjoint(v), UPLO.upper() == "U"),)
     return eigh_pullback
 
@@ -372,13 +397,13 @@ def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]
         free: Any = ZERO
         if type(du) is not ZeroTangent:
             turn = adjoint(u) @ du
-            core = core + _off_diagonal(ratio(_skew(turn), gaps)) * s[..., None, :]
+            core = core + _off_diagonal(_turned(_skew(turn), du, gaps)) * s[..., None, :]
             if is_complex(u):
                 free = imag(diagonal(turn))
                 core = core + _diag(ratio(1j * free, s))
         if type(dv) is not ZeroTangent:
             turn = adjoint(v) @ dv
-            core = core + s[..., :, None] * _off_diagonal(ratio(_skew(turn), gaps))
+            core = core + s[..., :, None] * _off_diagonal(_turned(_skew(turn), dv, gaps))
             if is_complex(v):
                 free = free + imag(diagonal(turn))
         _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")

@@ -118,3 +118,13 @@ def test_a_negative_number_to_a_complex_power_has_the_complex_logarithm(power: A
     dx, dy = tg.gradient(power, x, y)
     slopes = [(power(x + a, y + b) - power(x - a, y - b)) / (2 * step) for a, b in ((step, 0), (0, step), (0, 1j * step))]
     assert (dx, dy.real, dy.imag) == pytest.approx(slopes, rel=1e-6)
+
+
+def test_what_turns_among_vectors_of_equal_values_is_no_zero() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(np.linalg.svd(3 * np.eye(2) + x * np.array([[0.0, 1.0], [1.0, 0.5]]), compute_uv=False) ** 4)
+    assert tg.gradient(f, 0.0)[0] == pytest.approx(54.0)
+    with np.errstate(all="ignore"):
+        assert np.isnan(tg.gradient(lambda x: tg.gradient(f, x)[0], 0.0)[0])  # 243, and not what a 0 would make of it
+    second = tg.gradient(lambda x: tg.gradient(f, x)[0], 0.3)[0]
+    assert second == pytest.approx((tg.gradient(f, 0.3 + 1e-6)[0] - tg.gradient(f, 0.3 - 1e-6)[0]) / 2e-6, rel=1e-6)
