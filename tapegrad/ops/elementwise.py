@@ -147,7 +147,7 @@ def _by_base(_y: Any, x: Any, p: Any) -> Any:
     if isinstance(p, (int, float)) and not hasattr(p, "shape") and plain(p) is p:
         return p * x ** (p - 1) if p else 0
     # of 0 and nan alone: where p is 0 elsewhere, the slope still grows with it, by 1 / x
-    flat = logical_and(equal(p, 0), logical_not(greater(abs(x), 0)))
+    flat = logical_and(equal(p, 0), logical_or(equal(x, 0), not_equal(x, x)))
     return where(flat, 0.0, p * x ** where(flat, 1, p - 1))
 
 

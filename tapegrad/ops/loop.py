@@ -77,7 +77,8 @@ class Loop:
         steps, given, listed, carried = self.sizes
         inputs, result = self.body.inputs[1:], self.body.result
         if len(inputs) != sum(self.sizes):
-            yield f"whose body has {len(inputs)} inputs, of {sum(self.sizes)}: steps, given, listed and carried"
+            yield (f"whose body has {len(inputs)} inputs, where there are {sum(self.sizes)}: steps, given, listed and "
+                   "carried")
         if len(op.args) != given + listed + carried or op.kwargs:
             yield f"of {given + listed + carried} arguments, and is given {len(op.args) + len(op.kwargs)}"
         if self.count < 1 or any(len(values) != self.count for values in self.steps):

@@ -22,6 +22,7 @@ _VALUES = frozenset(
 _JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # though they have derivatives
 
 
+_ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at single points, which no integral sees
 _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 """Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
 
@@ -49,7 +50,7 @@ def _steering(tape: Tape) -> Iterator[tuple[Any, list[Operation]]]:
             steers = (
                 type(op) is Call
                 and type(op.fn) is Op
-                and op.fn is not ops.stop_gradient
+                and op.fn not in _ALONE
                 and (not op.fn.differentiable or op.fn in _JUMPING or (op.fn in _CUT and _at_cut(op)))
             )
         if steers:
