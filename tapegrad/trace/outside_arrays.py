@@ -123,6 +123,10 @@ def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: 
         if isinstance(err, MutationError) or err.outside:
             raise refusal from None
         raise
+    except Exception as err:
+        if witness.result()[1]:  # it went another way the second time
+            raise refusal from err
+        raise
     if why := witness.result()[1]:
         raise type(refusal)(
             f"{refusal.what}; the program does not run again with these traced, because {why}",

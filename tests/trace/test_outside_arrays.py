@@ -243,3 +243,20 @@ def test_a_compiled_function_that_writes_is_called_in_another_trace(inner: Any) 
     for x in (2.0, 3.0, 1.5):
         want = 4.0 * x**3 + 108.0 * x  # of x⁴ + 54 x²
         assert tg.grad(lambda x: inner(x) * x, x, argnums=0)[1] == want == step(x)[1]
+
+
+def test_a_program_that_fails_the_second_time_is_refused_as_the_first() -> None:
+    def f(x: Any) -> Any:
+        y = np.sin(TABLE)
+        COUNT[0] += 1
+        if COUNT[0] % 2:
+            once = 1.0
+        y[0] *= x
+        return once * x
+    for _ in range(2):
+        COUNT[0] = 0
+        with pytest.raises(tg.MutationError, match="written into an array that the trace does not own"):
+            tg.grad(f, 2.0)
+
+
+COUNT = [0]
