@@ -15,6 +15,7 @@ from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
 from tapegrad.ops.fused import Made
@@ -107,7 +108,7 @@ class Backend:
 
 def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
     if any(map(is_tensor, values)):
-        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} is compiled for NumPy, and meets a tensor", None,
+        raise ArgumentError(f"{name_of(f)} is compiled for NumPy, and meets a tensor", None,
                             'compile it for tensors: backend="torch"')
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tapegrad.numbers.formatting import name_of
+
 Remade = str | tuple[Callable[..., Any], tuple[()]]
 
 
@@ -16,7 +18,7 @@ class ByName:
 
     def named(self, f: Any, again: Callable[[], Any]) -> None:
         """Take the name of `f`; `again` makes this function of it."""
-        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        self.__name__ = name_of(f)
         self.__module__ = getattr(f, "__module__", None) or type(f).__module__
         self.__qualname__ = getattr(f, "__qualname__", self.__name__)
         self.__doc__ = getattr(f, "__doc__", None)

@@ -19,7 +19,7 @@ from tapegrad.compile.by_name import ByName
 from tapegrad.compile.cache import compile
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
@@ -135,10 +135,6 @@ def asked_for(argnums: Any) -> Wanted:
     if argnums is None:
         raise ArgumentError("argnums is None", None, "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
     return wanted(argnums, True)
-
-
-def name_of(f: Any) -> str:
-    return getattr(f, "__name__", type(f).__name__)
 
 
 class Layout:

@@ -11,6 +11,7 @@ from tapegrad.compile.cache import compile
 from tapegrad.compile.jacobian import hessian, hvp, jacobian
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import name_of
 from tapegrad.transforms.forward import jvp
 from tapegrad.transforms.grad import pullback
 
@@ -69,5 +70,5 @@ def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None 
         y, t = jvp(f, (x, *args), (v, *[None] * len(args)))
         return pullback(f, x, *args, argnums=0)[1](t if loss is None else hvp(loss)(y, t))
 
-    product.__name__ = getattr(f, "__name__", type(f).__name__)
+    product.__name__ = name_of(f)
     return compile(product)

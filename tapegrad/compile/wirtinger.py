@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.compile.jacobian import Derivative, asked_for, name_of, way_of
+from tapegrad.compile.jacobian import Derivative, asked_for, way_of
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.tree.argnums import Argnums
 from tapegrad.tree.flatten import leaves_of
 

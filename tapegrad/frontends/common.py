@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import means
@@ -32,10 +32,7 @@ def as_array(x: Any) -> Any:
 
 def numpys(y: Any) -> Any:
     """Return what came of Python's numbers alone as NumPy's number: so do its functions."""
-    return ops.scalar(y) if isinstance(y, Traced) and type(plain(y)) in _PYTHONS else y
-
-
-_PYTHONS = frozenset([bool, int, float, complex])
+    return ops.scalar(y) if isinstance(y, Traced) and type(plain(y)) in PYTHON else y
 
 
 def static(x: Any) -> Any:

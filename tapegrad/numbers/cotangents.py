@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
-from tapegrad.numbers.tensors import ORDINARY, PYTHON, device_of, is_tensor, numpy_dtype, result_type, to_tensor
+from tapegrad.numbers.tensors import ORDINARY, device_of, is_tensor, numpy_dtype, result_type, to_tensor
 from tapegrad.numbers.view_path import Path, add_at
 
 

@@ -85,6 +85,11 @@ def quoted(value: Any) -> str:
     return brief(value) if type(value) is bytes else repr(value)
 
 
+def name_of(fn: Any) -> str:
+    """Return the name of a function, of an object that is called that of its class."""
+    return getattr(fn, "__name__", type(fn).__name__)
+
+
 def spelled(fn: Any) -> str:
     """Return the name of a foreign function as programs write it.
 

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.lazy import torch
 
-PYTHON = frozenset([float, int, complex, bool])
 # What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
 ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.complex128])
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import PYTHON, cast, numbers_of, result_type, torch_dtype
+from tapegrad.numbers.tensors import cast, numbers_of, result_type, torch_dtype
 from tapegrad.ops.batched_shape import filled, filled_like, like
 from tapegrad.rules.registry import define
 

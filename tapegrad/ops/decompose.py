@@ -211,9 +211,10 @@ def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
         da: Any = ZERO
         db: Any = ZERO
         if type(dx) is not ZeroTangent:  # x = pinv(a) b
+            cutoff = _cutoff(a, *rcond)
             if rcond:
-                _refuse_cut(a, _cutoff(a, *rcond))
-            p = pinv(a, _cutoff(a, *rcond))
+                _refuse_cut(a, cutoff)
+            p = pinv(a, cutoff)
             db = adjoint(p) @ dx
             da = error @ adjoint(p @ db) + adjoint(p) @ x @ adjoint(dx - p @ (a @ dx)) - db @ adjoint(x)
         if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # x minimises them: they change as if it stayed

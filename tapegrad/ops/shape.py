@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import PYTHON, cast, dims, numbers_of, together
+from tapegrad.numbers.tensors import cast, dims, numbers_of, together
 from tapegrad.ops.batched_shape import broadcast, padded, permuted, rolled, tiled
 from tapegrad.ops.elementwise import where
 from tapegrad.rules import batching

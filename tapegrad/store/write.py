@@ -20,7 +20,7 @@ import numpy as np
 
 from tapegrad.errors import TapeFormatError
 from tapegrad.numbers.cotangents import Accumulator, NoTangent, Scatter, ZeroTangent
-from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.formatting import name_of, plain, type_name
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
@@ -319,7 +319,7 @@ class Writer:
         if isinstance(x, Recorded):
             return ["function", x.__name__, x._type_name, x.__name__]
         name = handed_name(x) if callable(x) else type(x).__name__
-        return ["function", printable(getattr(x, "__name__", type(x).__name__)), printable(type_name(x)), printable(name)]
+        return ["function", printable(name_of(x)), printable(type_name(x)), printable(name)]
 
     # -- how values are nested
 

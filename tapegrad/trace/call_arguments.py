@@ -53,17 +53,22 @@ def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str
     return y
 
 
-def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function takes these arguments, where what it means here does not: it is called on
-    copies of them, in silence.
+def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function gives of plain values, and of copies of the arrays, to which it may write: it raises and
+    warns as it does.
     """
     leaves: list[Any] = []
-    structure = flatten((args, kwargs), "", leaves, [])
-    args, kwargs = structure.build([duplicate(behind(x)) if isinstance(behind(x), np.ndarray) else behind(x) for x in leaves])
+    structure = flatten((args, kwargs), "", leaves, [], shared=False)
+    args, kwargs = structure.build([np.copy(x) if isinstance(x, np.ndarray) else x for x in map(behind, leaves)])
+    return fn(*args, **kwargs)
+
+
+def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function takes these arguments, where what it means here does not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            func(*args, **kwargs)
+            rehearse(func, args, kwargs)
     except Exception:
         return False
     return True

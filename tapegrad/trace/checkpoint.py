@@ -7,7 +7,7 @@ from types import CellType
 from typing import Any
 
 from tapegrad.errors import ArgumentError, MutationError, user_location
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.ops.random import draw
@@ -16,6 +16,7 @@ from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop, value_of
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import are_apart
+from tapegrad.trace.proxy import plain as within
 from tapegrad.trace.tracer import flatten_call, record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
@@ -44,7 +45,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs)
-    checkpointed.__name__, checkpointed.__doc__ = getattr(f, "__name__", type(f).__name__), getattr(f, "__doc__", None)
+    checkpointed.__name__, checkpointed.__doc__ = name_of(f), getattr(f, "__doc__", None)
     # so that what is searched goes on into `f`
     checkpointed.__module__ = getattr(f, "__module__", None) or checkpointed.__module__
     return checkpointed
@@ -133,7 +134,7 @@ class _Call:
     """A call of a function as one of the leaves of its arguments and of what it has captured."""
 
     def __init__(self, signature: Signature) -> None:
-        self.signature, self.__name__ = signature, getattr(signature.fn, "__name__", type(signature.fn).__name__)
+        self.signature, self.__name__ = signature, name_of(signature.fn)
 
     def __call__(self, *leaves: Any) -> Any:
         parts, known = self.signature, list(leaves)
@@ -150,14 +151,14 @@ class _Call:
 def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any], err: Exception) -> None:
     """Guard that a call raised, in the trace that made it and those around: the program may catch the error."""
     tracer.raised(call, tuple(leaves), {}, err)
-    inner = [leaf._val if isinstance(leaf, Traced) and leaf._tracer is tracer else leaf for leaf in leaves]
+    inner = [within(leaf, tracer) for leaf in leaves]
     if (outer := tracer_of(inner)) is not None:
         guard_raised(outer, call, inner, err)
 
 
 def refused(f: Callable[..., Any], why: str) -> MutationError:
     """Return the error of a function that is no subtape."""
-    return MutationError(f"checkpoint of {getattr(f, '__name__', type(f).__name__)}: it {why}, and a second run would do so again, or not know of it",
+    return MutationError(f"checkpoint of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
                          user_location(), "pass what it reads as an argument, and return what is new")
 
 
@@ -165,7 +166,7 @@ def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> 
     """Put a call on the tape of a trace, and of those around it that its arguments are of;
     return proxies of its value.
     """
-    inner = [arg._val if isinstance(arg, Traced) and arg._tracer is tracer else arg for arg in args]
+    inner = [within(arg, tracer) for arg in args]
     outer = tracer_of(inner)
     return tracer.record(body, tuple(args), {}, value if outer is None else place(outer, body, inner, value))
 

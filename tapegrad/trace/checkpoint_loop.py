@@ -7,7 +7,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError, GuardError, ReplayError, TapeError, user_location
 from tapegrad.numbers.equality import alike
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.ops.loop import Loop
@@ -54,7 +54,7 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
             for _ in times:
                 state = step(state, *args, **kwargs)
             return state
-        loop.__name__, loop.__doc__ = getattr(step, "__name__", type(step).__name__), getattr(step, "__doc__", None)
+        loop.__name__, loop.__doc__ = name_of(step), getattr(step, "__doc__", None)
         loop.__module__ = getattr(step, "__module__", None) or loop.__module__
         return loop
     return decorate
@@ -63,7 +63,7 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
 def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Take `n` steps as one operation of the innermost trace."""
     tape, leaves, done, signature = traced(step, args, kwargs, replays=True)  # each step must go the way of the first
-    name = getattr(step, "__name__", type(step).__name__)
+    name = name_of(step)
     if why := done.why or unfit(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
         raise refused(step, why)
     if any(type(op) is Call and (op.fn is draw or getattr(op.fn, "draws", False)) for op in tape.ops):

@@ -31,7 +31,6 @@ from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
 
 SMALL = 4096  # bytes of an array of which all is looked at
@@ -108,8 +107,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             once.begun = False
         return outside_arrays.run_again(f, run, refusal, observer)
     except Exception as err:
-        if not running.tracers:  # else the outermost folds it: this asks the environment, which a program that is watched had asked
-            fold(err)
+        fold(err)
         raise
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, TapeError, UnknownFunction
 from tapegrad.numbers.cotangents import dtype_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import all as all_true
@@ -37,9 +37,6 @@ _STEADY = frozenset(
 )
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))
-_PYTHON = frozenset([int, float, complex, bool])
-
-
 class Nest:
     """What `pack` makes for a batch: parts of which some are batched."""
 
@@ -89,7 +86,7 @@ def member(x: Any, i: int) -> Any:
 
 def as_recorded(x: Any, one: Any) -> Any:
     """Return a member's number as Python's, where the program had one."""
-    return x.item() if type(one) in _PYTHON and isinstance(x, (np.generic, np.ndarray)) else x
+    return x.item() if type(one) in PYTHON and isinstance(x, (np.generic, np.ndarray)) else x
 
 
 def chosen(x: Any, rows: Any) -> Any:
@@ -401,10 +398,10 @@ def _dtype(x: Any) -> Any:
 def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
     """Give batched numbers of Python's the dtype that they take beside arrays and NumPy's numbers."""
     ones = list(map(value_of, op.args))
-    strong = [dtype_of(x) for x in ones if type(x) not in _PYTHON]
+    strong = [dtype_of(x) for x in ones if type(x) not in PYTHON]
     if not strong or len(strong) == len(ones) or any(getattr(dtype, "kind", "") not in _KINDS for dtype in strong):
         return args
-    wanted = [np.result_type(*strong, x) if flag and type(x) in _PYTHON else None for x, flag in zip(ones, flags)]
+    wanted = [np.result_type(*strong, x) if flag and type(x) in PYTHON else None for x, flag in zip(ones, flags)]
     return [
         x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype)
         for x, dtype in zip(args, wanted)

@@ -35,7 +35,13 @@ def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tu
         return (ZERO,) * len(values)
     cot = sweep(tape, result.kwargs["into"].mirror(dys), active, last=True)
     found = [ZERO if cot[x.id] is None else dense(cot[x.id]) for x in tape.inputs[1:]]
-    return tuple(wrap(found)) if holds_tensor((*values, *[dx for dx in found if not isinstance(dx, Absorbing)])) else tuple(found)
+    return of_kind(values, found)
+
+
+def of_kind(values: Sequence[Any], dxs: Sequence[Any]) -> tuple[Any, ...]:
+    """Return cotangents as a pullback gives them: as arrays where there is a tensor among them or the values."""
+    tensors = holds_tensor((*values, *[dx for dx in dxs if not isinstance(dx, Absorbing)]))
+    return tuple(wrap(dxs) if tensors else dxs)
 
 
 Checkpoint.puller = staticmethod(pulled)

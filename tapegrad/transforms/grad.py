@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.context import DEFAULT
@@ -78,7 +79,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
     """
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return pullback(f, *args, argnums=asked.among(len(args)).argnums, **kwargs)[1](1)
-    gradient.__name__ = getattr(f, "__name__", type(f).__name__)
+    gradient.__name__ = name_of(f)
     return gradient
 
 

@@ -17,7 +17,7 @@ from tapegrad import ops
 from tapegrad.errors import ArgumentError
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import name_of, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor, on_host
 from tapegrad.ops.solver import RULES, Solver
@@ -66,7 +66,7 @@ def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
             return _FOUND(residual, solution, params)
         return _GIVEN(residual, solution, params)
 
-    at.__name__ = getattr(residual, "__name__", type(residual).__name__)
+    at.__name__ = name_of(residual)
     return at
 
 

@@ -17,7 +17,7 @@ from tapegrad.rules.op import tracer_of
 from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.checkpoint import again, pulled
+from tapegrad.transforms.checkpoint import again, of_kind, pulled
 from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.walk import Walk
 
@@ -34,7 +34,7 @@ def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[
         made = steps.back(*values, *y[carried:], *[conform(dx, last) if isinstance(dx, Absorbing) else dx for dx, last in zip(dys, y)])
         known = dict(zip(wanted, made))
         found = [known.get(i, ZERO) for i in range(len(values))]
-    return tuple(wrap(found)) if holds_tensor((*values, *[dx for dx in found if not isinstance(dx, Absorbing)])) else tuple(found)
+    return of_kind(values, found)
 
 
 def steps_swept(steps: Steps, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -112,7 +112,7 @@ def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> l
         found = None if fast is None else fast.sweep(at, dys)
         found = (unwrap(list(pulled(steps.one, (), at, tuple(dys)))) if found is None else found)[numbers:]
         for i, dx in enumerate(found[:given]):
-            totals[i] = dx if isinstance(totals[i], Absorbing) else totals[i] if isinstance(dx, Absorbing) else accumulate(totals[i], dx)
+            totals[i] = accumulate(totals[i], dx)
         dys = found[given:]
     return [*totals, *dys]
 

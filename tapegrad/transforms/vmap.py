@@ -9,7 +9,7 @@ import numpy as np
 import optree
 
 from tapegrad.errors import ArgumentError, TapeError, user_location
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
@@ -52,7 +52,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             user_location(),
             "tg.vmap(f)(x): the function first, its arguments in the call",
         )
-    how = _Axes(in_axes, out_axes, getattr(f, "__name__", type(f).__name__))
+    how = _Axes(in_axes, out_axes, name_of(f))
 
     def batched(*args: Any, **kwargs: Any) -> Any:
         return how.call(f, args, kwargs)

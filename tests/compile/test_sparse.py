@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
 
 import tapegrad as tg
+from tests.threads import at_once
 
 RNG = np.random.default_rng(0)
 CALLS = 5  # by itself, traced, compiled, and from what was compiled
@@ -214,16 +214,12 @@ def test_solvers_take_them() -> None:
 def test_threads() -> None:
     sparse, errors = tg.sparse_jacobian(brusselator), []
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(6):
             u = np.random.default_rng().random((2, 3, 3))
             if not np.allclose(sparse(u).toarray().ravel(), tg.jacobian(brusselator)(u).ravel()):
                 errors.append(u)
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(3))
     assert not errors
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.threads import at_once
 
 TABLE = np.arange(1.0, 6.0)
 VIEW = TABLE[1:]
@@ -215,16 +215,12 @@ def test_code_that_was_given_no_proxy_writes() -> None:
 def test_other_threads_never_notice() -> None:
     wrong: list[Any] = []
 
-    def run() -> None:
+    def run(_: int) -> None:
         for _ in range(20):
             if tg.gradient(copied, 2.0) != (8.0,) or type(TABLE) is not np.ndarray:
                 wrong.append(type(TABLE))
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(run, range(4))
     assert not wrong
 
 

@@ -15,6 +15,7 @@ from tapegrad.compile.torch.cuda_graph import graph, graph_device
 from tapegrad.compile.torch.inductor import inductor
 from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, lowered, torch_sources
 from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
 from tapegrad.optimise.pipeline import Pass, optimise
 from tapegrad.tape.tape import Tape
@@ -103,7 +104,7 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
     except TapeError:  # says for itself what to do
         raise
     except (TypeError, AttributeError) as err:
-        raise ArgumentError(f"{getattr(f, '__name__', type(f).__name__)} was traced with the tensors that it was given, and raised "
+        raise ArgumentError(f"{name_of(f)} was traced with the tensors that it was given, and raised "
                             f"{type(err).__name__}: {err}", None,
                             'if it is written with NumPy, call it once with arrays, or compile its tape: '
                             'tg.compile(tg.gradtape(f, *arrays), backend="torch"), which takes tensors') from err

@@ -21,12 +21,10 @@ from tapegrad.frontends.numpy.shape import (
     with_rank,
 )
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
-
-_PYTHONS = frozenset([bool, int, float, complex])
 
 # -- joining
 
@@ -46,7 +44,7 @@ def converted(arrays: Any, dtype: Any, casting: Any) -> list[Any]:
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
     xs = converted(arrays, dtype, casting)
     if axis is None:  # where Python's numbers take the dtype that they leave to the others
-        bare = [type(plain(x)) in _PYTHONS for x in xs]
+        bare = [type(plain(x)) in PYTHON for x in xs]
         dtype = common_dtype(*xs) if any(bare) else None
         return ops.concat(*[ravel(ops.astype(x, dtype=dtype) if alone else x) for x, alone in zip(xs, bare)], axis=0)
     return ops.concat(*xs, axis=static(axis))

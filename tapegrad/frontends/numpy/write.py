@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace import views
+from tapegrad.trace.call_arguments import rehearse
 from tapegrad.trace.outside_arrays import write_refused
-from tapegrad.tree.flatten import flatten, leaves_of
+from tapegrad.tree.flatten import leaves_of
 
 
 @means(operator.setitem)
@@ -102,16 +102,6 @@ PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
 
 CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
 """Those that write to an array in C order only, and raise for others: whether it lies so is a fact of the layout."""
-
-
-def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what NumPy's function gives of plain values, and of copies of what it writes to:
-    it raises and warns as it does.
-    """
-    leaves: list[Any] = []
-    structure = flatten((args, kwargs), "", leaves, [], shared=False)
-    args, kwargs = structure.build([np.copy(plain(x)) if isinstance(x, Traced) and isinstance(plain(x), np.ndarray) else plain(x) for x in leaves])
-    return fn(*args, **kwargs)
 
 
 def fitting(value: Any, holder: Any) -> Any:
