@@ -4,6 +4,7 @@ sweeps over them backwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
-from tapegrad.ops import astype, getfield, read, scalar, setitem, zeros
+from tapegrad.ops import add, astype, getfield, pack, read, scalar, setitem, zeros
 from tapegrad.ops.loop import Loop, put, put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.tape.liveness import leading
@@ -26,6 +27,7 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.reverse import record_sweep
+from tapegrad.tree.flatten import flatten
 
 # what the cotangent of a carried value is, is found by trying: from the first run swept on, it
 # is what the body makes of it
@@ -53,19 +55,82 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
     parts = _Gradient(op.fn, taken)
     forward, count = parts.forward, op.fn.count
     kept = tuple([(val,) * count for val in parts.kept])
-    call = tracer.place(Call(forward, tuple(map(tracer.lift, args)), None, (*op.val, *kept)))
-    values = tuple([tracer.append(Call(getfield, (call, i), None, val)) for i, val in enumerate(op.val)])
+    given = [tracer.lift(tracer.pack(arg) if type(arg) is tuple else arg) for arg in args]
+    call = tracer.place(Call(forward, tuple(given), None, (*op.val, *kept)))
+
+    def results_of(call: Operation, first: int, vals: Sequence[Any]) -> list[Any]:
+        places = [tracer.place(Call(getfield, (call, i), None, val)) for i, val in enumerate(vals, first)]
+        return [tracer.proxy(place, place.val, tracer) if type(place.val) is tuple else tracer.fields(place) for place in places]
+    values = tuple(results_of(call, 0, op.val))
 
     def loop_pullback(dys: tuple[Any, ...]) -> list[Any]:
-        listed = [tracer.place(Call(getfield, (call, len(values) + i), None, val)) for i, val in enumerate(kept)]
+        listed = [tracer.place(Call(getfield, (call, i), None, val)) for i, val in enumerate(kept, len(values))]
+        listed += [_sequence(dys[j], like, count, tracer) for j, like in parts.collected.items()]
         firsts = [_begin(dys[j], seed) for j, seed in parts.seeds.items()] + [_nothing(total) for total in parts.totals.values()]
-        given = [tracer.lift(arg) for arg in args[:parts.given]]
-        samples = (*parts.seeds.values(), *parts.totals.values())
-        back = tracer.place(Call(parts.backward, (*given, *listed, *map(tracer.lift, firsts)), None, samples))
-        found = [tracer.append(Call(getfield, (back, i), None, val)) for i, val in enumerate(samples)]
-        dxs = dict(zip([*(parts.given + j for j in parts.seeds), *parts.totals], found))
+        samples = [*parts.seeds.values(), *parts.totals.values(), *((val,) * count for val in parts.elements.values())]
+        back = tracer.place(Call(parts.backward, (*given[:parts.given], *listed, *map(tracer.lift, firsts)), None, tuple(samples)))
+        found = results_of(back, 0, samples)
+        dxs: dict[int, Any] = dict(zip([*(len(args) - parts.carried + j for j in parts.seeds), *parts.totals, *parts.elements], found))
+        for i in parts.elements:
+            whole = Listed(dxs[i], tracer)
+            dxs[i] = tuple(map(whole.element, range(count))) if type(args[i]) is tuple else whole
         return [dxs.get(i, ZERO) for i in range(len(args))]
     return values, loop_pullback
+
+
+class Listed:
+    """The cotangent of a sequence that a loop collected or was given, as one value: the proxy of a tuple."""
+
+    __slots__ = ("proxy", "tracer")
+
+    def __init__(self, proxy: Any, tracer: Tracer) -> None:
+        self.proxy, self.tracer = proxy, tracer
+
+    def element(self, k: int) -> Any:
+        """Return the cotangent of one element."""
+        return self.tracer.append(Call(getfield, (self.proxy._op, k), None, self.proxy._val[k]))
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Absorbing):
+            return self
+        tracer, vals = self.tracer, self.proxy._val
+        if type(other) is Listed:
+            b = other.proxy._op
+        else:
+            nothing = _nothing(vals[0])
+            b = _packed([nothing if isinstance(dx, Absorbing) else _begin(dx, vals[0]) for dx in other], tracer)
+        if any(_kind(x) != _kind(y) for x, y in zip(vals, b.val, strict=True)):
+            raise NoLoop
+        body = Tape(None, "loop")
+        x, y = (body.push(Input(like)) for like in (vals[0], b.val[0]))
+        put_results(body, [body.push(Call(add, (x, y), None, x.val + y.val))])
+        loop = tracer.place(Call(Loop(body, len(vals), (), 0, 2, 0), (self.proxy._op, b), None, (vals,)))
+        return Listed(tracer.proxy(tracer.place(Call(getfield, (loop, 0), None, vals)), vals, tracer), tracer)
+
+    __radd__ = __add__
+
+
+def _sequence(dy: Any, like: Any, count: int, tracer: Tracer) -> Operation:
+    """Return the cotangent of what a loop collects: a tuple whose elements are of the type
+    that they have in the loop.
+    """
+    if type(dy) is Listed:
+        if any(_kind(element) != _kind(like) for element in dy.proxy._val):
+            raise NoLoop
+        return dy.proxy._op  # type: ignore[no-any-return]
+    if isinstance(dy, Absorbing):
+        return _packed([_nothing(like)] * count, tracer)
+    if any(isinstance(element, Absorbing) for element in dy):
+        raise NoLoop  # nothing flows to some runs, but 0 * inf
+    return _packed([_begin(element, like) for element in dy], tracer)
+
+
+def _packed(elements: Sequence[Any], tracer: Tracer) -> Operation:
+    """Put a tuple on the tape."""
+    lifted: dict[int, Any] = {id(element): tracer.lift(element) for element in elements}
+    parts = tuple([lifted[id(element)] for element in elements])
+    into = flatten(tuple([0] * len(parts)), "", [], [])
+    return tracer.place(Call(pack, parts, {"into": into}, tuple(map(value_of, parts))))
 
 
 def _begin(dy: Any, like: Any) -> Any:
@@ -107,18 +172,18 @@ class _Plain(Scalars):
 
 class _Gradient:
     """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries
-    the cotangents of what the loop carries (`seeds`, samples by number) and sums those of what is given to all runs
-    (`totals`, samples by number).
+    the cotangents of what the loop carries (`seeds`, samples by number of the result) and sums those of what is given
+    to all runs (`totals`, by number of the argument); it is listed those of what the loop collects (`collected`, by
+    number of the result), and collects those of what the loop is listed (`elements`, by number of the argument).
     """
 
     def __init__(self, loop: Loop, taken: set[int]) -> None:
-        _, given, listed, carried = loop.sizes
-        if listed or len(loop.results) > carried:
-            raise NoLoop
-        self.loop, self.given = loop, given
+        self.loop, (_, self.given, _, self.carried) = loop, loop.sizes
         self.totals: dict[int, Any] = {}
-        self.live = _live(loop, taken)
+        self.elements: dict[int, Any] = {}
+        self.live = sorted(_live(loop, taken))
         self.seeds: dict[int, Any] = {j: _zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live and has_gradient(x.val)}
+        self.collected = {j: _zero(value_of(loop.results[j])) for j in self.live if j >= self.carried and has_gradient(value_of(loop.results[j]))}
         for _ in range(TRIES):
             self._sweep()
             if self._settled():
@@ -137,11 +202,12 @@ class _Gradient:
             with np.errstate(all="ignore"):
                 shadow = copy_primal(loop.body, new, tracer, trace_loop, [loop.results[j] for j in self.live])
                 self.primal = len(new.ops)
-                _, given, _, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
-                self.dys = {j: new.push(Input(val, f"d{carried[j].name}")) for j, val in self.seeds.items()}
-                dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO for j in range(len(carried))]
-                first = 1 + loop.sizes[0]  # steps have no gradient
-                active = activity(loop.body, range(first, first + len(given) + len(carried)))
+                _, given, listed, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
+                labels = [f"d{x.name}" for x in carried]
+                cotangents = self.seeds | self.collected
+                self.dys = {j: new.push(Input(val, labels[j] if j < self.carried else "")) for j, val in cotangents.items()}
+                dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO for j in range(len(loop.results))]
+                active = activity(loop.body, range(1 + loop.sizes[0], len(loop.body.inputs)))  # steps have no gradient
                 seed = shadow.result.kwargs["into"].mirror(dys)  # type: ignore[union-attr]
                 cot = record_sweep(shadow, seed, active, new, lambda op, made: None)
                 mark = len(new.ops)
@@ -152,6 +218,12 @@ class _Gradient:
                     if has_gradient(x.val) and _flows(cot[x.id]):
                         total = new.push(Input(_total(cot[x.id], x.val), f"d{x.name}"))
                         self.sums[i] = total, _added(proxy.make(total, total.val, tracer), cot[x.id], x.val)
+                self.elements = {}
+                self.each: dict[int, Any] = {}
+                for i, x in enumerate(listed, len(given)):
+                    if has_gradient(x.val) and _flows(cot[x.id]):
+                        self.each[i] = tracer.lift(_project(dense(cot[x.id]), x.val))
+                        self.elements[i] = value_of(self.each[i])
                 self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
                 self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
                 for made in new.ops[mark:]:
@@ -179,14 +251,15 @@ class _Gradient:
         what it needs from each run.
         """
         loop, ops = self.loop, self.tape.ops
-        leads = leading(ops, [*self.results.values(), *self.added.values()])
+        wanted = (*self.results.values(), *self.added.values(), *self.each.values())
+        leads = leading(ops, wanted)
         needed = [op for op in ops if leads[op.id]]
         cheap = _views(ops[:self.primal], loop)
         kept: dict[Operation, None] = {}
         for op in needed:
             if op.id > self.primal:
                 kept.update({arg: None for arg in op.args if isinstance(arg, Operation) and arg.id <= self.primal and arg not in cheap})
-        for part in (*self.results.values(), *self.added.values()):
+        for part in wanted:
             if isinstance(part, Operation) and part.id <= self.primal and part not in cheap:
                 kept[part] = None
         self.kept = [op.val for op in kept]
@@ -197,10 +270,11 @@ class _Gradient:
             put(body, op, at)
         put_results(body, [*[at[arg] if isinstance(arg, Operation) else arg for arg in last.args], *[at[op] for op in kept]])
         self.forward = loop.with_body(body)
-        sweeping = self._sweeping(needed, list(kept), cheap)
-        self.backward = Loop(sweeping, loop.count, loop.steps, self.given, len(kept), len(self.seeds) + len(self.totals), not loop.reverse)
+        sweeping = self._sweeping(needed, list(kept), cheap, wanted)
+        listed, carried = len(kept) + len(self.collected), len(self.seeds) + len(self.totals)
+        self.backward = Loop(sweeping, loop.count, loop.steps, self.given, listed, carried, not loop.reverse)
 
-    def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation]) -> Tape:
+    def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation], wanted: Sequence[Any]) -> Tape:
         """Return the body of the loop that sweeps."""
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
@@ -209,15 +283,16 @@ class _Gradient:
             put(body, op, at)
         for op in kept:
             at[op] = body.push(Input(op.val).at(op))
-        for total in [*self.dys.values(), *(total for total, _ in self.sums.values())]:
-            put(body, total, at)
+        cotangents = [*(self.dys[j] for j in self.collected), *(self.dys[j] for j in self.seeds)]
+        for op in [*cotangents, *(total for total, _ in self.sums.values())]:
+            put(body, op, at)
         for op in ops[:self.primal]:
             if op in cheap and op not in at:
                 put(body, op, at)
         for op in needed:
             if op.id > self.primal and op not in at:
                 put(body, op, at)
-        put_results(body, [at[part] if isinstance(part, Operation) else part for part in (*self.results.values(), *self.added.values())])
+        put_results(body, [at[part] if isinstance(part, Operation) else part for part in wanted])
         return body
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import TapeError
-from tapegrad.ops import getfield
+from tapegrad.ops import getfield, pack
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
@@ -77,16 +77,20 @@ def _value(tape: Tape) -> None:
 def _unrolled(tape: Tape) -> Tape:
     walk = Walk(tape)
     results: dict[Operation, tuple[Any, ...]] = {}
-    lists: dict[Operation, tuple[Any, ...]] = {}  # what stands for each element of what a loop collected
+    # what stands for each element of what a loop collected, or is given for its runs
+    lists: dict[Operation, tuple[Any, ...]] = {}
+    listed = {arg for op in tape.ops if is_loop(op) for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}  # type: ignore[attr-defined]
     for op in tape.ops:
         if is_loop(op):
             results[op] = _runs(walk, op, lists)  # type: ignore[arg-type]
-        elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
-            made = results[op.args[0]][op.args[1]]
+        elif isinstance(op, Call) and op.fn is getfield and (op.args[0] in results or op.args[0] in lists):
+            made = (results if op.args[0] in results else lists)[op.args[0]][op.args[1]]
             if type(made) is tuple:
                 lists[op] = made
             else:
                 walk.stand_in(op, made)
+        elif isinstance(op, Call) and op.fn is pack and op in listed:
+            lists[op] = tuple(map(walk.bind, op.args))
         elif not (isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation)):
             walk.keep(op)
     return walk.done()

@@ -436,3 +436,89 @@ def test_a_constant_in_a_body_is_there_when_the_loop_is_unrolled() -> None:
     x = np.array([0.5, 0.0, -1.0])
     for each in (tape, tg.unroll(tape)):
         np.testing.assert_array_equal(each.check().play(x), x + 9 * np.array([1.0, 2.0, 3.0]))
+
+
+# -- what runs leave one by one, and higher orders
+
+
+def orbit(x: Any, v: Any) -> Any:
+    for _ in range(40):
+        v = v - 0.05 * x * x
+        x = x + 0.05 * v
+    return x
+
+
+def rotated(x: Any, a: Any) -> Any:
+    for _ in range(40):
+        k = np.sin(x) * a
+        x = x + 0.05 * (k + np.sin(x + 0.5 * k) * a)
+    return np.sum(x * x)
+
+
+def filled(x: Any, a: Any) -> Any:
+    y = np.zeros(41)
+    y[0] = x[0]
+    for i in range(40):
+        y[i + 1] = np.sin(y[i]) * a + 0.1 * x[1]
+    return np.sum(y ** 2)
+
+
+def remembered(x: Any, a: Any) -> Any:
+    seen = []
+    for i in range(40):
+        x = np.tanh(x) * a + 0.01 * i
+        seen.append(x * x)
+    for y in reversed(seen):
+        a = a * 0.9 + y.sum() * 0.01
+    return a + seen[3][0] * x[1]
+
+
+ORDERS = [(orbit, (1.0, 0.5), (0.7, 0.9)), (rotated, (np.ones(3), 0.8), (np.array([0.2, 0.5, -0.4]), 1.1)),
+          (filled, (np.ones(2), 0.9), (np.array([0.3, -0.4]), 1.1)), (remembered, (np.ones(3), 0.9), (np.array([0.3, 0.1, -0.4]), 1.1))]
+
+
+@pytest.mark.parametrize(("f", "args", "others"), ORDERS, ids=lambda x: getattr(x, "__name__", ""))
+def test_gradients_of_gradients_are_loops(f: Any, args: Any, others: Any) -> None:
+    """A gradient recorded in a program is rolled; so is the gradient of a tape of loops: each is as its unrolled tape."""
+    seed = (1.0, (None, *[np.cos(np.arange(float(np.size(x)))) if np.ndim(x) else 0.7 for x in args]))
+    recorded = tg.trace(lambda *args: [dx * weight for dx, weight in zip(tg.gradient(f, *args), seed[1][1:])], *args)[1]
+    tape = tg.trace(f, *args)[1]
+    first = tg.flatgrad(tg.roll(tape), unrolls=False)
+    second = tg.flatgrad(first, seed, unrolls=False)
+    plain = tg.flatgrad(tg.flatgrad(tape), seed)
+    assert len(tg.roll(recorded)) < 200 and len(second) < 250 and len(plain) > 1000
+    for made_of_it, expected in ((tg.roll(recorded), recorded), (second, plain), (tg.unroll(second), plain)):
+        for run in (made_of_it.play, tg.compile(made_of_it), tg.compile(made_of_it, backend="torch")):
+            for xs in (args, others):
+                for a, b in zip(leaves_of(run(*map(kept, xs))), leaves_of(expected.play(*map(kept, xs)))):
+                    np.testing.assert_allclose(np.asarray(a), np.asarray(b), 1e-9, 1e-12)
+
+
+def test_the_gradient_of_a_recorded_gradient_is_loops() -> None:
+    step = tg.value_and_grad(lambda x, v: tg.gradient(orbit, x, v)[0] ** 2, warmup=1)
+    for _ in range(3):
+        value, (_, dx, dv) = step(0.7, 0.9)
+    [tape] = step.tapes
+    assert len(tape) < 200
+    expected = tg.hessian(lambda z: orbit(z[0], z[1]))(np.array([0.7, 0.9]))[0] * 2 * value ** 0.5
+    np.testing.assert_allclose([dx, dv], expected * np.sign(tg.gradient(orbit, 0.7, 0.9)[0]), 1e-9)
+
+
+def test_elements_of_what_a_loop_collected_on_torch() -> None:
+    """They were constants of the compiled program."""
+    def picked(x: Any) -> Any:
+        seen = [np.sin(x[i]) + 0.1 * i for i in range(4)]
+        return seen[3] + seen[0] * x[2]
+    tape = tg.roll(tg.trace(picked, X)[1])
+    for x in (X, X * 2, -X):
+        assert float(tg.compile(tape, backend="torch")(x)) == pytest.approx(picked(x))
+
+
+def test_arrays_of_each_run_are_listed() -> None:
+    rows = [np.cos(np.arange(3.0) + k) for k in range(5)]
+
+    def f(x: Any) -> Any:
+        for row in rows:
+            x = x * row + np.ones(3)
+        return np.sum(x)
+    agrees(f, (np.ones(3),), (np.arange(3.0),))

@@ -57,7 +57,7 @@ class _Body(Writer):
         for x, name in zip([*self.steps, *self.parts], self.each):
             self.expr[x] = name
         self.float.update(x for x in self.steps if x.spec.type in (int, float))
-        self.float.update(x for x in self.parts if self.outer.expr[self.sources[x]] in self.shared.floating)
+        self.float.update(x for x in self.parts if self.outer.expr.get(self.sources[x]) in self.shared.floating)
         for x in self.fixed:
             text = self.outer.bare(self.sources[x])
             if not text.isidentifier():
@@ -110,7 +110,7 @@ class _Body(Writer):
         return [self._head(), *(f"    {line}" for line in self.body or ["pass"]), *ends]
 
     def _head(self) -> str:
-        return loop_head(self.loop, self.each, [self.outer.expr[self.sources[x]] for x in self.parts], self.names.bind)
+        return loop_head(self.loop, self.each, [self.outer.bare(self.sources[x]) for x in self.parts], self.names.bind)
 
     def _handed_on(self, new: Any, x: Input, name: str) -> str:
         """Write the next value of what is carried."""

@@ -200,6 +200,12 @@ class Lowering:
         if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
             self.memory.release(op, fn, op.args[0].id)
             return self.set(op, given[0][given[1]], refs[0][given[1]])
+        if fn is ops.getfield and type(given[0]) in (tuple, list):  # what a loop collected
+            element = given[0][given[1]]
+            part = self.push(Call(ops.getfield, (refs[0], given[1]), None, without(element)), op)
+            if is_tensor(element):
+                self.known[element] = part
+            return self.set(op, element, part)
         mixed = bool(tensors_in((given, op.kwargs)))
         if mixed:
             for i, (value, ref) in enumerate(zip(given, refs)):
