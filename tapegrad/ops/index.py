@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad.numbers import tensor_index, tensors
 from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, layout_of, shape_of
@@ -242,9 +243,14 @@ def _take_cotangent(dy: Any, _y: Any, x: Any, indices: Any, axis: int = 0) -> An
 
 
 def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
-    """Return the index that reads `indices` along one axis, and each position of the others."""
+    """Return the index that reads `indices` along one axis, and each position of the others.
+
+    Raises AxisError for no axis of the shape, and ValueError for indices of another number of axes.
+    """
     ndim = len(shape)
-    axis %= ndim
+    axis = normalize_axis_index(axis, ndim)
+    if len(shape_of(indices)) != ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
     return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
 
 

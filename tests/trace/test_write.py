@@ -144,6 +144,8 @@ def test_an_output_array_given_by_position(call: str) -> None:
     ("x += np.ones((2, 6)); return x", ValueError), ("y = np.zeros(6, int); y += x; return y", TypeError),
     ("np.broadcast_to(x, (2, 6))[0] = 1.0; return x", ValueError), ("np.add(x, x, out=np.zeros(3)); return x", ValueError),
     ("np.diagonal(x.reshape(2, 3))[0] = x[1]; return x", ValueError), ("np.copyto(np.zeros(6, int), x); return x", TypeError),
+    ("np.put_along_axis(x, np.array([[0]]), 1.0, axis=1); return x", np.exceptions.AxisError),
+    ("np.put_along_axis(x, np.array([[0]]), 1.0, axis=0); return x", ValueError),
 ])
 def test_numpys_errors_are_raised_and_nothing_is_half_written(text: str, error: type[Exception]) -> None:
     f, kept = _program(text), X.copy()
