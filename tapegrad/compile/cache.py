@@ -33,7 +33,7 @@ from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
-from tapegrad.transforms.loop_gradient import NoLoop
+from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 

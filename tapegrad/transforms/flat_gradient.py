@@ -16,7 +16,8 @@ from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.dropping import Dropping
-from tapegrad.transforms.loop_gradient import NoLoop, trace_loop
+from tapegrad.transforms.loop_gradient import trace_loop
+from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import record_sweep, start

@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.numbers.view_path import assign
-from tapegrad.ops import astype, getfield, is_complex, pack, setitem
-from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops import astype, is_complex, pack
+from tapegrad.ops.loop import is_loop
+from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
-from tapegrad.rules.user import op_of
-from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector, flatten_call, put_result, record
-from tapegrad.transforms.checkpoint import again
-from tapegrad.transforms.primal_copy import Scalars, copy_primal
+from tapegrad.transforms.loop_tangent import beside
+from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.primal_copy import Scalars
 from tapegrad.transforms.primitivize import flattened
-from tapegrad.transforms.tangents import settled, tangent
+from tapegrad.transforms.tangent_pass import Pass
+from tapegrad.transforms.tangents import settled
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
-from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
+from tapegrad.tree.flatten import Structure, flatten, is_leaf
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -73,14 +73,18 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
     """Return the tape that computes the value and its tangent: `play(*args, *tangents)` gives what `jvp` gives.
 
     Beside each operation stands its tangent; its note says of what. `f` may be a tape, as traced or edited by hand, or
-    a gradient tape: then its arguments are those on the tape. Loops are unrolled.
+    a gradient tape: then its arguments are those on the tape. A loop becomes one over pairs, of values and tangents;
+    where that is not possible, because a rule looks at values, loops are unrolled.
 
     >>> tape = forwardtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0, 1.0, 0.0)
     (20.0, 5.0)
     """
     tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
-    return _forward(unroll(tape))
+    try:
+        return _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
+    except NoLoop:
+        return _forward(unroll(tape))
 
 
 def _listed(tangents: Any) -> tuple[Any, ...]:
@@ -149,86 +153,6 @@ def fitted(t: Any, x: Input) -> Any:
     return settled(astype(t, dtype=np.dtype(float)) if getattr(dtype_of(t), "kind", "f") in "biu" else t, val)
 
 
-class Pass:
-    """What the tangents of a tape's operations are, while a pass goes over it: `known` by position, those that
-    nothing is known of are zero.
-
-    An array that it alone holds is written in place: a loop that fills one costs O(n).
-    """
-
-    def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
-        self.tape, self.known = tape, known
-        self.owned: dict[int, Any] = {}
-        self.dying: Sequence[int] = ()  # what no operation after this one uses
-
-    def step(self, op: Operation) -> None:
-        """Find the tangent of an operation from those before it."""
-        if type(op) is not Call or not any(isinstance(arg, Operation) and arg.id in self.known for arg in op.args):
-            return
-        known = self.known
-        ts = [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
-        if op.fn is pack:
-            into = op.kwargs["into"]
-            for arg in op.args:
-                self.owned.pop(getattr(arg, "id", 0), None)  # the nest holds it
-            parts = [ZERO if t is None else t for t in ts]
-            found = into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
-        elif op.fn is getfield:
-            key = op.args[1]
-            whole: Any = ts[0]
-            found = whole.get(key) if isinstance(whole, dict) else whole[key]
-            found = None if isinstance(found, Absorbing) else found
-        else:
-            found = self._of_call(op, ts)
-        if found is not None:
-            known[op.id] = found
-
-    def _of_call(self, op: Call, ts: list[Any]) -> Any:
-        if type(op.fn) is Checkpoint:
-            return self._inside(op.fn, op, ts)
-        fn = op_of(op.fn)
-        if not fn.differentiable:
-            return None
-        try:
-            if fn is setitem and (made := self._written(op, ts)) is not None:
-                return made
-            found = tangent(fn, op.val, tuple(map(value_of, op.args)), op.kwargs, ts, op.pb)
-        except TapeError as err:  # refused by a rule: the line is that of the call
-            raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
-        except Exception as err:
-            raise failed(self.tape, op, err) from err
-        if self.owned and type(found) is np.ndarray and any(np.may_share_memory(found, self.owned[arg.id]) for arg in op.args
-                                                            if isinstance(arg, Operation) and arg.id in self.owned):
-            found = found.copy(order="K")  # what it was read from may be written to
-        if fn is setitem and type(found) is np.ndarray:
-            self.owned[op.id] = found
-        return found
-
-    def _inside(self, checkpoint: Checkpoint, op: Call, ts: list[Any]) -> tuple[Any, ...]:
-        """Return the tangents of a checkpoint's results: its body is computed again, beside the tangents in it."""
-        tape = again(checkpoint, op.val, list(map(value_of, op.args)))
-        inner = Pass(tape, {x.id: t for x, t in zip(tape.inputs[1:], ts) if t is not None})
-        for each in tape.ops:
-            if each is not tape.result:
-                inner.step(each)
-        found = [inner.known.get(part.id) if isinstance(part, Operation) else None for part in tape.result.args]  # type: ignore[union-attr]
-        return tuple([ZERO if t is None else t for t in found])
-
-    def _written(self, op: Call, ts: list[Any]) -> Any:
-        """Write into the tangent of an array that nothing else needs, where that is so."""
-        x = op.args[0]
-        if not isinstance(x, Operation) or x.id not in self.dying or x.id not in self.owned:
-            return None
-        index = tuple(map(value_of, op.args[2:]))
-        value = 0.0 if len(ts) < 2 or ts[1] is None else ts[1]
-        if any(isinstance(part, Traced) for part in (value, *index)):
-            return None
-        array = self.owned.pop(x.id)
-        assign(array, value, index, op.kwargs.get("through", ()))
-        self.owned[op.id] = array
-        return array
-
-
 def nested(result: Any, known: dict[int, Any]) -> Any:
     """Return the tangent of a tape's result from those of its operations, nested as that is:
     zeros where nothing flowed.
@@ -262,26 +186,9 @@ def _forward(tape: Tape) -> Tape:
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
     leave = interposition.enter(tracer, (), ())
-    pass_ = Pass(tape, {})
-    packed: list[Operation] = []
-
-    def then(seen: Operation) -> None:
-        mark = len(new.ops)
-        if type(seen) is Call and seen.fn is pack and tape[seen.id] is tape.result:
-            packed.append(new.ops[-1])
-        if type(seen) is Input and seen.id in seeds:  # the input of a tangent: of the one that it belongs to
-            pass_.known[seeds[seen.id]] = seen.val
-        else:
-            pass_.step(seen)
-        if len(new.ops) > mark:
-            _keep(tracer, mark, pass_.known.get(seen.id))
-        name = seen.val._op.name if isinstance(seen.val, Traced) else seen.name
-        for made in new.ops[mark:]:
-            made.code, made.lasti, made.note = seen.code, seen.lasti, f"tangent of {name}"
-
     with collector:
         try:
-            shadow = copy_primal(tape, new, tracer, _no_loop, then=then)
+            shadow, pass_, packed = beside(tape, seeds, new, tracer)
             result = shadow.result
             assert result is not None
             mark = len(new.ops)
@@ -295,33 +202,6 @@ def _forward(tape: Tape) -> Tape:
             leave()
     new.check()
     return new
-
-
-def _no_loop(*args: Any) -> Any:
-    raise ArgumentError("a tape with loops has no forward tape", None, "tg.unroll(tape)")
-
-
-def _keep(tracer: Tracer, mark: int, found: Any) -> None:
-    """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of
-    no matter which cotangent.
-    """
-    new = tracer.tape
-    recorded, wanted = new.ops[mark:], {part._op for part in leaves_of(found) if isinstance(part, Traced)}
-    for op in reversed(recorded):
-        if isinstance(op, Guard) and op.args[0].id <= mark:
-            wanted.add(op)
-        if op in wanted:
-            wanted.update(operands(op))
-    kept = [op for op in recorded if op in wanted or (isinstance(op, Guard) and op.args[0] in wanted)]
-    if len(kept) == len(recorded):
-        return
-    del new.ops[mark:]
-    for op in kept:
-        new.ops.append(op)
-        op.id = len(new.ops)
-    # what is dropped is recorded anew
-    tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}
-    tracer.guarded = {(at, fact) for at, fact in tracer.guarded if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}
 
 
 def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import Location, TapeError
+from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
-from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
-from tapegrad.ops import add, astype, getfield, pack, read, scalar, setitem, zeros
+from tapegrad.ops import getfield, read, setitem
 from tapegrad.ops.loop import Loop, put, put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.tape.liveness import leading
@@ -25,22 +23,9 @@ from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
-from tapegrad.transforms.primal_copy import Scalars, copy_primal
+from tapegrad.transforms.loop_types import TRIES, Listed, NoLoop, Plain, begin, field, kind_of, lifted, live_carried, nothing, sequence, zero
+from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.reverse import record_sweep
-from tapegrad.tree.flatten import flatten
-
-# what the cotangent of a carried value is, is found by trying: from the first run swept on, it
-# is what the body makes of it
-TRIES = 4
-
-
-class NoLoop(TapeError):
-    """The gradient of a loop is none: what a rule does depends on values of each run, or
-    types change from run to run.
-    """
-
-    def __init__(self, what: str = "the gradient of a loop is no loop", where: Location | None = None, try_: str = "tg.unroll(tape)") -> None:
-        super().__init__(what, where, try_)
 
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
@@ -55,119 +40,24 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
     parts = _Gradient(op.fn, taken)
     forward, count = parts.forward, op.fn.count
     kept = tuple([(val,) * count for val in parts.kept])
-    given = [tracer.lift(tracer.pack(arg) if type(arg) is tuple else arg) for arg in args]
+    given = [lifted(arg, tracer) for arg in args]
     call = tracer.place(Call(forward, tuple(given), None, (*op.val, *kept)))
 
-    def results_of(call: Operation, first: int, vals: Sequence[Any]) -> list[Any]:
-        places = [tracer.place(Call(getfield, (call, i), None, val)) for i, val in enumerate(vals, first)]
-        return [tracer.proxy(place, place.val, tracer) if type(place.val) is tuple else tracer.fields(place) for place in places]
-    values = tuple(results_of(call, 0, op.val))
+    values = tuple([field(tracer, call, i, val) for i, val in enumerate(op.val)])
 
     def loop_pullback(dys: tuple[Any, ...]) -> list[Any]:
         listed = [tracer.place(Call(getfield, (call, i), None, val)) for i, val in enumerate(kept, len(values))]
-        listed += [_sequence(dys[j], like, count, tracer) for j, like in parts.collected.items()]
-        firsts = [_begin(dys[j], seed) for j, seed in parts.seeds.items()] + [_nothing(total) for total in parts.totals.values()]
+        listed += [sequence(dys[j], like, count, tracer) for j, like in parts.collected.items()]
+        firsts = [begin(dys[j], seed) for j, seed in parts.seeds.items()] + [nothing(total) for total in parts.totals.values()]
         samples = [*parts.seeds.values(), *parts.totals.values(), *((val,) * count for val in parts.elements.values())]
         back = tracer.place(Call(parts.backward, (*given[:parts.given], *listed, *map(tracer.lift, firsts)), None, tuple(samples)))
-        found = results_of(back, 0, samples)
+        found = [field(tracer, back, i, val) for i, val in enumerate(samples)]
         dxs: dict[int, Any] = dict(zip([*(len(args) - parts.carried + j for j in parts.seeds), *parts.totals, *parts.elements], found))
         for i in parts.elements:
             whole = Listed(dxs[i], tracer)
             dxs[i] = tuple(map(whole.element, range(count))) if type(args[i]) is tuple else whole
         return [dxs.get(i, ZERO) for i in range(len(args))]
     return values, loop_pullback
-
-
-class Listed:
-    """The cotangent of a sequence that a loop collected or was given, as one value: the proxy of a tuple."""
-
-    __slots__ = ("proxy", "tracer")
-
-    def __init__(self, proxy: Any, tracer: Tracer) -> None:
-        self.proxy, self.tracer = proxy, tracer
-
-    def element(self, k: int) -> Any:
-        """Return the cotangent of one element."""
-        return self.tracer.append(Call(getfield, (self.proxy._op, k), None, self.proxy._val[k]))
-
-    def __add__(self, other: Any) -> Any:
-        if isinstance(other, Absorbing):
-            return self
-        tracer, vals = self.tracer, self.proxy._val
-        if type(other) is Listed:
-            b = other.proxy._op
-        else:
-            nothing = _nothing(vals[0])
-            b = _packed([nothing if isinstance(dx, Absorbing) else _begin(dx, vals[0]) for dx in other], tracer)
-        if any(_kind(x) != _kind(y) for x, y in zip(vals, b.val, strict=True)):
-            raise NoLoop
-        body = Tape(None, "loop")
-        x, y = (body.push(Input(like)) for like in (vals[0], b.val[0]))
-        put_results(body, [body.push(Call(add, (x, y), None, x.val + y.val))])
-        loop = tracer.place(Call(Loop(body, len(vals), (), 0, 2, 0), (self.proxy._op, b), None, (vals,)))
-        return Listed(tracer.proxy(tracer.place(Call(getfield, (loop, 0), None, vals)), vals, tracer), tracer)
-
-    __radd__ = __add__
-
-
-def _sequence(dy: Any, like: Any, count: int, tracer: Tracer) -> Operation:
-    """Return the cotangent of what a loop collects: a tuple whose elements are of the type
-    that they have in the loop.
-    """
-    if type(dy) is Listed:
-        if any(_kind(element) != _kind(like) for element in dy.proxy._val):
-            raise NoLoop
-        return dy.proxy._op  # type: ignore[no-any-return]
-    if isinstance(dy, Absorbing):
-        return _packed([_nothing(like)] * count, tracer)
-    if any(isinstance(element, Absorbing) for element in dy):
-        raise NoLoop  # nothing flows to some runs, but 0 * inf
-    return _packed([_begin(element, like) for element in dy], tracer)
-
-
-def _packed(elements: Sequence[Any], tracer: Tracer) -> Operation:
-    """Put a tuple on the tape."""
-    lifted: dict[int, Any] = {id(element): tracer.lift(element) for element in elements}
-    parts = tuple([lifted[id(element)] for element in elements])
-    into = flatten(tuple([0] * len(parts)), "", [], [])
-    return tracer.place(Call(pack, parts, {"into": into}, tuple(map(value_of, parts))))
-
-
-def _begin(dy: Any, like: Any) -> Any:
-    """Return the cotangent of a last value, of the type that it has in the loop."""
-    dy = dense(dy)
-    if isinstance(dy, Absorbing):
-        return _nothing(like)
-    if _kind(like) == _kind(dy):
-        return dy
-    if is_tensor(like) and type(dy) in (int, float) and not like.ndim:
-        return torch.full_like(like, dy)
-    if isinstance(like, np.floating) and _kind(dy) == (float,):
-        return scalar(dy) if type(like) is np.float64 else astype(dy, dtype=like.dtype)
-    raise NoLoop
-
-
-def _nothing(like: Any) -> Any:
-    """Return zeros of a type: an array that may be written to."""
-    if is_tensor(like):
-        return torch.zeros_like(like)
-    return zeros(like.shape, dtype=like.dtype) if type(like) is np.ndarray else type(like)(0)
-
-
-def _kind(x: Any) -> Any:
-    x = x._val if hasattr(type(x), "_tracer") else x
-    return (type(x), x.shape, x.dtype) if isinstance(x, (np.ndarray, np.generic)) or is_tensor(x) else (type(x),)
-
-
-class _Plain(Scalars):
-    """Records views as what they are computed to be: the rules of a body write to none, and where one
-    lies may depend on the run.
-    """
-
-    __slots__ = ()
-
-    def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
-        return super().fields(op, (None,))
 
 
 class _Gradient:
@@ -181,9 +71,9 @@ class _Gradient:
         self.loop, (_, self.given, _, self.carried) = loop, loop.sizes
         self.totals: dict[int, Any] = {}
         self.elements: dict[int, Any] = {}
-        self.live = sorted(_live(loop, taken))
-        self.seeds: dict[int, Any] = {j: _zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live and has_gradient(x.val)}
-        self.collected = {j: _zero(value_of(loop.results[j])) for j in self.live if j >= self.carried and has_gradient(value_of(loop.results[j]))}
+        self.live = sorted(live_carried(loop, taken))
+        self.seeds: dict[int, Any] = {j: zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live and has_gradient(x.val)}
+        self.collected = {j: zero(value_of(loop.results[j])) for j in self.live if j >= self.carried and has_gradient(value_of(loop.results[j]))}
         for _ in range(TRIES):
             self._sweep()
             if self._settled():
@@ -196,7 +86,7 @@ class _Gradient:
         """Record what the body and its sweep compute, of a run whose cotangents are those of the samples."""
         loop = self.loop
         self.tape = new = loop.body.blank()
-        tracer = _Plain(new, DEFAULT, proxy.make)
+        tracer = Plain(new, DEFAULT, proxy.make)
         leave = interposition.enter(tracer, (), ())
         try:
             with np.errstate(all="ignore"):
@@ -212,7 +102,7 @@ class _Gradient:
                 cot = record_sweep(shadow, seed, active, new, lambda op, made: None)
                 mark = len(new.ops)
                 found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
-                self.outs = {j: dx if _flows(dx) else _zero(self.seeds[j]) for j, dx in found.items()}
+                self.outs = {j: dx if _flows(dx) else zero(self.seeds[j]) for j, dx in found.items()}
                 self.sums: dict[int, tuple[Operation, Any]] = {}
                 for i, x in enumerate(given):
                     if has_gradient(x.val) and _flows(cot[x.id]):
@@ -239,11 +129,11 @@ class _Gradient:
     def _settled(self) -> bool:
         """Return whether cotangents come out as they went in; take those that came out for the next try."""
         for i, (total, made) in self.sums.items():
-            if _kind(total.val) != _kind(made):
+            if kind_of(total.val) != kind_of(made):
                 raise NoLoop
             self.totals[i] = total.val
-        same = all(_kind(self.seeds[j]) == _kind(dx) for j, dx in self.outs.items())
-        self.seeds = {j: _zero(value_of(self.results[j])) for j in self.seeds}
+        same = all(kind_of(self.seeds[j]) == kind_of(dx) for j, dx in self.outs.items())
+        self.seeds = {j: zero(value_of(self.results[j])) for j in self.seeds}
         return same
 
     def _write(self) -> None:
@@ -296,30 +186,6 @@ class _Gradient:
         return body
 
 
-def _live(loop: Loop, taken: set[int]) -> set[int]:
-    """Return the numbers of what the loop carries that the taken results depend on, in the last
-    run or in one before it.
-    """
-    live, more = set(taken), set(taken)
-    while more:
-        leads = leading(loop.body.ops, [loop.results[j] for j in live])
-        more = {j for j, x in enumerate(loop.parts()[3]) if leads[x.id]} - live
-        live |= more
-    return live
-
-
-def _zero(x: Any) -> Any:
-    """Return the cotangent of which nothing comes, as the sample of one of `x`."""
-    if is_tensor(x):
-        return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64, device=x.device)
-    if isinstance(x, (np.ndarray, np.generic)):
-        dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
-        return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
-    if system(x) is not None:
-        return as_kind(0, type(x))
-    return 0j if isinstance(x, complex) else 0.0
-
-
 def _project(dx: Any, x: Any) -> Any:
     return unwrap(project(wrap(dx), wrap(x))) if is_tensor(x) else project(dx, x)
 
@@ -332,9 +198,9 @@ def _total(dx: Any, x: Any) -> Any:
     """Return zeros of the type that a sum of such cotangents has."""
     if type(dx) is not Scatter:
         made = _project(dx, x)
-        return _zero(made._val if hasattr(type(made), "_tracer") else made)
+        return zero(made._val if hasattr(type(made), "_tracer") else made)
     if is_tensor(x):
-        return _zero(x)
+        return zero(x)
     pieces = [link.piece for link in dx.chain()] + ([dx.base] if _flows(dx.base) else [])
     dtypes = {dtype_of(piece) or np.dtype(type(piece)) for piece in pieces}
     return np.zeros(shape_of(x), np.result_type(*dtypes, *([dtype_of(x)] if dtype_of(x).kind in "fc" else [])))

@@ -18,7 +18,7 @@ from tapegrad.optimise.pipeline import DEFAULT
 from tapegrad.optimise.repeat_detection import segments
 from tapegrad.optimise.roll import roll
 from tapegrad.tape.tape import Constant, Input, Tape, call
-from tapegrad.transforms.loop_gradient import NoLoop
+from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import leaves_of
 from tests.compile.test_compile import same

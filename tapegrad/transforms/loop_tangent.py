@@ -1,0 +1,222 @@
+"""loop_tangent: a tape with the tangent of each operation beside it; of a loop, that carries them, one over pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.numbers.cotangents import ZERO
+from tapegrad.ops import pack
+from tapegrad.ops.loop import Loop, put_results
+from tapegrad.rules.activity import activity, has_gradient
+from tapegrad.rules.op import Traced
+from tapegrad.tape.liveness import leading
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.trace import proxy
+from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import FIXED
+from tapegrad.trace.replacement import interposition
+from tapegrad.transforms.loop_types import TRIES, NoLoop, Plain, begin, field, kind_of, lifted, live_carried, sequence, zero
+from tapegrad.transforms.primal_copy import copy_primal
+from tapegrad.transforms.tangent_pass import Pass
+from tapegrad.transforms.walk import Walk
+from tapegrad.tree.flatten import leaves_of
+
+
+def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
+           results: list[Any] | None = None) -> tuple[Tape, Pass, list[Operation]]:
+    """Copy a flat tape on which some inputs are the tangents of others, `seeds` by position, and put beside each
+    operation its tangent.
+
+    Return the tape of proxies of what was copied, what their tangents are, and the nest of the result, if there is one.
+    Loops carry the tangents that `results` depend on, those of the tape without them.
+    """
+    pass_ = Pass(tape, {})
+    packed: list[Operation] = []
+
+    def then(seen: Operation) -> None:
+        mark = len(new.ops)
+        if type(seen) is Call and seen.fn is pack and tape[seen.id] is tape.result:
+            packed.append(new.ops[-1])
+        if type(seen) is Input and seen.id in seeds:
+            pass_.known[seeds[seen.id]] = seen.val
+        else:
+            pass_.step(seen)
+        if len(new.ops) > mark:
+            _keep(tracer, mark, pass_.known.get(seen.id))
+        name = seen.val._op.name if isinstance(seen.val, Traced) else seen.name
+        for made in new.ops[mark:]:
+            made.code, made.lasti, made.note = seen.code, seen.lasti, f"tangent of {name}"
+
+    def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], None]:
+        ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation) and (t := pass_.known.get(arg.id)) is not None}
+        values, pass_.known[op.id] = _trace_loop(op, args, ts, tracer, taken)
+        return values, None
+    return copy_primal(tape, new, tracer, trace_loop, results, then=then), pass_, packed
+
+
+def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Put a loop over pairs on the tape of a tracer, of the tangents of some arguments by their places; return proxies
+    of what the loop returns, and of the tangents of that.
+
+    `lax.scan` is differentiated like that (Bradbury et al., JAX).
+    """
+    for i, x in enumerate(op.fn.parts()[2], op.fn.sizes[1]):
+        if type(ts.get(i)) is tuple:
+            made = sequence(ts[i], zero(x.val), op.fn.count, tracer)
+            ts[i] = tracer.proxy(made, made.val, tracer)
+    pairs, sizes = _Pairs(op.fn, ts, taken), op.fn.sizes[1:]
+    given = {i: begin(ts.get(i, ZERO), sample) if i >= pairs.first else ts[i] for i, sample in pairs.samples.items()}
+    paired = _paired(sizes, [lifted(arg, tracer) for arg in args], {i: tracer.lift(t) for i, t in given.items()})
+    ends = (sizes[2], len(op.val) - sizes[2])
+    tangents = {j: t if j < sizes[2] else (t,) * op.fn.count for j, t in pairs.tangents.items()}
+    values = _paired(ends, op.val, tangents)
+    call = tracer.place(Call(pairs.loop, tuple(paired), None, tuple(values)))
+    places = _paired(ends, range(len(op.val)), {j: ~j for j in tangents})
+    found = {j: field(tracer, call, k, val) for k, (j, val) in enumerate(zip(places, values))}
+    for j in tangents:
+        found[~j]._op.note = f"tangent of {found[j]._op.name}"
+    return tuple([found[j] for j in range(len(op.val))]), tuple([found.get(~j, ZERO) for j in range(len(op.val))])
+
+
+def _paired(sizes: Sequence[int], xs: Sequence[Any], ts: dict[int, Any]) -> list[Any]:
+    """Return the parts of `xs`, of some sizes, and behind each the tangents of what is in it, by place."""
+    found: list[Any] = []
+    start = 0
+    for size in sizes:
+        places = range(start, start + size)
+        found += [xs[i] for i in places] + [ts[i] for i in places if i in ts]
+        start += size
+    return found
+
+
+class _Pairs:
+    """A loop, and beside the values in it their tangents: `samples` of those of its arguments, by place, of which
+    the first that is carried is the one at `first`; and of those of its results, the `tangents`.
+    """
+
+    def __init__(self, old: Loop, ts: dict[int, Any], taken: set[int]) -> None:
+        self.old, self.taken, self.first = old, taken, old.sizes[1] + old.sizes[2]
+        self.live = live_carried(old, taken)
+        self.inputs = old.body.inputs[1 + old.sizes[0]:]
+        self.samples = self._begun(ts)
+        for _ in range(TRIES):
+            new, parts = self._recorded()
+            if self._settled():
+                break
+        else:
+            raise NoLoop
+        self._write(new, parts)
+
+    def _begun(self, ts: dict[int, Any]) -> dict[int, Any]:
+        """Return samples of the tangents: of what there is one of, or in some run will be, and a result depends on."""
+        old, steps = self.old, 1 + self.old.sizes[0]
+        leads = leading(old.body.ops, [old.results[j] for j in self.live])
+        found = {i: self._sample(i, t) for i, t in ts.items() if leads[self.inputs[i].id]}
+        more: dict[int, Any] = found
+        while more:
+            active = activity(old.body, {steps + i for i in found})
+            reached = [self.first + j for j, y in enumerate(old.results[:old.sizes[3]])
+                       if j in self.live and isinstance(y, Operation) and active[y.id]]
+            more = {i: zero(x.val) for i in reached if i not in found and has_gradient((x := self.inputs[i]).val)}
+            found |= more
+        return dict(sorted(found.items()))
+
+    def _sample(self, i: int, t: Any) -> Any:
+        """Return the tangent of an argument in the first run."""
+        if not self.old.sizes[1] <= i < self.first:
+            return t._val if isinstance(t, Traced) else t
+        if not isinstance(t, Traced):
+            raise NoLoop
+        return t._val[0]
+
+    def _seeded(self) -> tuple[Tape, dict[int, int]]:
+        """Return the body with inputs for the tangents, and of which each is, by position."""
+        walk = Walk(self.old.body)
+        made = {i: Input(sample, f"t{self.inputs[i].label}") for i, sample in self.samples.items()}
+        for x in [*self.old.body.inputs[:1 + self.old.sizes[0]], *_paired(self.old.sizes[1:], self.inputs, made)]:
+            if x in self.old.body:
+                walk.keep(x)
+            else:
+                walk.new.push(x)
+        for i, t in made.items():
+            t.note = f"tangent of {walk.at[self.inputs[i].id].name}"
+        for op in self.old.body.ops:
+            if not isinstance(op, Input):
+                walk.keep(op)
+        return walk.done(), {t.id: walk.at[self.inputs[i].id].id for i, t in made.items()}
+
+    def _recorded(self) -> tuple[Tape, list[Any]]:
+        """Return the tape of a run with its tangents, and what it returns."""
+        body, seeds = self._seeded()
+        new = body.blank()
+        tracer = Plain(new, DEFAULT, proxy.make)
+        leave = interposition.enter(tracer, (), ())
+        results, carried = body.result.args, self.old.sizes[3]  # type: ignore[union-attr]
+        try:
+            with np.errstate(all="ignore"):
+                shadow, pass_, _ = beside(body, seeds, new, tracer, [results[j] for j in sorted(self.live)])
+                ys = shadow.result.args  # type: ignore[union-attr]
+                found = {j: pass_.known.get(y.id) if isinstance(y, Operation) else None for j, y in enumerate(ys)}
+                self.tangents = {j: zero(self.samples[self.first + j]) if found[j] is None else found[j] for j in found
+                                 if self.first + j in self.samples or (j >= carried and j in self.taken and found[j] is not None)}
+                lifted = [tracer.lift(y.val if isinstance(y, Operation) else y) for y in ys]
+                parts = _paired((carried, len(ys) - carried), lifted, {j: tracer.lift(t) for j, t in self.tangents.items()})
+        except TapeError as err:
+            raise NoLoop from err
+        finally:
+            tracer.close()
+            leave()
+        if any(isinstance(op, Guard) and op.note and op.fact not in FIXED for op in new.ops):
+            raise NoLoop  # a rule has looked at a value, which may be another in another run
+        return new, parts
+
+    def _settled(self) -> bool:
+        """Return whether tangents come out as they went in; take those that came out for the next try."""
+        self.tangents = {j: value_of(t._op) if isinstance(t, Traced) else t for j, t in self.tangents.items()}
+        carried = {self.first + j: t for j, t in self.tangents.items() if j < self.old.sizes[3]}
+        same = all(kind_of(self.samples[i]) == kind_of(t) for i, t in carried.items())
+        self.samples |= {i: zero(t) for i, t in carried.items()}
+        return same
+
+    def _write(self, new: Tape, parts: list[Any]) -> None:
+        """Make the body of what was recorded and is needed."""
+        steady = [op for op in new.ops if isinstance(op, Guard) and not op.note]  # what a rule has read of a type stays as it is
+        leads = leading(new.ops, [*parts, *steady])
+        walk = Walk(new)
+        for op in new.ops:
+            if leads[op.id] or isinstance(op, Input):
+                walk.keep(op)
+        walk.new.result = None
+        body = walk.new
+        put_results(body, [walk.bind(part) for part in parts])
+        _, given, listed, carried = self.old.sizes
+        fixed, lists = (sum(i in places for i in self.samples) for places in (range(given), range(given, self.first)))
+        self.loop = Loop(body, self.old.count, self.old.steps, given + fixed, listed + lists,
+                         carried + len(self.samples) - fixed - lists, self.old.reverse)
+
+
+def _keep(tracer: Tracer, mark: int, found: Any) -> None:
+    """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of
+    no matter which cotangent.
+    """
+    new = tracer.tape
+    recorded, wanted = new.ops[mark:], {part._op for part in leaves_of(found) if isinstance(part, Traced)}
+    for op in reversed(recorded):
+        if isinstance(op, Guard) and op.args[0].id <= mark:
+            wanted.add(op)
+        if op in wanted:
+            wanted.update(operands(op))
+    kept = [op for op in recorded if op in wanted or (isinstance(op, Guard) and op.args[0] in wanted)]
+    if len(kept) == len(recorded):
+        return
+    del new.ops[mark:]
+    for op in kept:
+        new.ops.append(op)
+        op.id = len(new.ops)
+    # what is dropped is recorded anew
+    tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}
+    tracer.guarded = {(at, fact) for at, fact in tracer.guarded if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}
