@@ -214,7 +214,20 @@ def _triangle(x: Any) -> Any:
     return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
 
 
-tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=lambda x, k=0: torch.tril(_triangle(x), int(k)))
-triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=lambda x, k=0: torch.triu(_triangle(x), int(k)))
+def _inside(x: Any, k: Any) -> Any:
+    """Return where a matrix keeps its numbers below a diagonal of a fraction, which NumPy casts as it likes."""
+    return torch.from_numpy(np.tri(*x.shape[-2:], k=k, dtype=bool)).to(x.device)
+
+
+def _lower(x: Any, k: Any = 0) -> Any:
+    x = _triangle(x)
+    return torch.tril(x, int(k)) if k == int(k) else x.masked_fill(~_inside(x, k), 0)
+
+
+def _upper(x: Any, k: Any = 0) -> Any:
+    x = _triangle(x)
+    return torch.triu(x, int(k)) if k == int(k) else x.masked_fill(_inside(x, k - 1), 0)
+
+
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True, batch=batching.stacked(2), torch=_lower)
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True, batch=batching.stacked(2), torch=_upper)

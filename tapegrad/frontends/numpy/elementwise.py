@@ -21,7 +21,7 @@ from tapegrad.trace import views
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
-    np.logaddexp: np.logaddexp.reduce, np.fmax: np.nanmax, np.fmin: np.nanmin}
+    np.logaddexp: np.logaddexp.reduce, np.fmax: np.fmax.reduce, np.fmin: np.fmin.reduce}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
                                             np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate}
 

@@ -165,8 +165,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 
 @means(np.ndarray.choose)
-def choose_method(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    return choose(a, choices, out, mode)
+def choose_method(a: Any, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    return choose(a, choices[0] if len(choices) == 1 else choices, out, mode)
 
 
 @means(np.select)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.ops.reduce import count
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
@@ -101,7 +103,7 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 # -- the largest and the smallest
 
 
-def extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+def extremum(op: Op, pair: Op, a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
     """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
     if initial is None:
         if where is not True:
@@ -148,14 +150,29 @@ def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initia
     return extremum(ops.min, ops.minimum, a, axis, keepdims, initial, where)
 
 
+def nan_extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    """Reduce by `op`; of nothing but nan in a list or a number NumPy gives nan, and of an array `initial`."""
+    y = extremum(op, pair, a, axis, keepdims, initial, where)
+    if initial is None or isinstance(plain(a), np.ndarray) or kind_of(as_array(a)) not in "fc":
+        return y
+    missing = ops.isnan(as_array(a))
+    if where is not True:
+        missing = ops.logical_or(missing, ops.logical_not(as_array(where)))
+    return numpys(ops.where(ops.all(missing, **how(axis, keepdims)), np.nan, y)[()])
+
+
 @means(np.nanmax)
 def nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.nanmax, ops.fmax, a, axis, keepdims, initial, where)
+    return nan_extremum(ops.nanmax, ops.fmax, a, axis, keepdims, initial, where)
 
 
 @means(np.nanmin)
 def nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
-    return extremum(ops.nanmin, ops.fmin, a, axis, keepdims, initial, where)
+    return nan_extremum(ops.nanmin, ops.fmin, a, axis, keepdims, initial, where)
+
+
+means(np.fmax.reduce)(functools.partial(extremum, ops.nanmax, ops.fmax))
+means(np.fmin.reduce)(functools.partial(extremum, ops.nanmin, ops.fmin))
 
 
 @means(np.ptp)

@@ -53,6 +53,11 @@ def integers(x: Any) -> Any:
     return static(list(x) if rank(x) else x)
 
 
+def truncated(x: Any) -> Any:
+    """Return counts as plain ints, floats cut off, as NumPy's functions do that call `int`."""
+    return tuple(map(truncated, x)) if isinstance(x, (list, tuple)) or rank(x) else int(x)
+
+
 def along_axis(a: Any, axis: Any) -> tuple[Any, int]:
     """Return an array and the axis to work along, counted from the front; without one the array is flattened."""
     x = as_array(a)
@@ -215,7 +220,7 @@ def fliplr(m: Any) -> Any:
 
 @means(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    return ops.roll(as_array(a), integers(shift), **keywords(axis=axis))
+    return ops.roll(as_array(a), truncated(shift), **keywords(axis=axis))
 
 
 @means(np.rot90)
@@ -254,7 +259,9 @@ def tile(A: Any, reps: Any) -> Any:
 
 @means(np.repeat, np.ndarray.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    counts = np.asarray(integers(repeats))
+    if isinstance(plain(repeats), np.ndarray):  # a list, and a number, may be of floats
+        np.empty(0, dtype_of(repeats)).astype(np.intp, casting="safe")  # TypeError, in NumPy's words
+    counts = np.asarray(truncated(repeats), int)
     if counts.size == 1:
         return ops.repeat(as_array(a), operator.index(counts.item()), **keywords(axis=axis))
     x, axis = along_axis(a, axis)

@@ -66,6 +66,8 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
         return result
     if not isinstance(plain(out), np.ndarray) and not is_tensor(plain(out)):
         raise TypeError("return arrays must be of ArrayType")
+    if fn in UNWRITTEN:
+        return result
     if fn in CONTIGUOUS:
         views.place(owned(out)).storage.reshaped = True
         if not views.lies(out, "C"):
@@ -80,6 +82,8 @@ def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
             return out
         result = fitting(result, holder)
         whole = type(written) is tuple or holder.shape == found.shape
+        if not whole and getattr(fn, "signature", None):  # NumPy may read what it has just written, where it writes more than once
+            views.check_apart(out, *leaves_of(given[0]))
         if not whole and not _fills(holder, found, written):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}", f"the result, of shape {found.shape}, fills a part of it",
                           "out[...] = for that part")
@@ -98,6 +102,16 @@ def _fills(holder: Any, found: Any, written: Any) -> bool:
 
 PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
 """Those that read of their arguments after they have begun to write."""
+
+
+def _leaves_out(fn: Any) -> bool:
+    """True for a function that takes `out=`, and does not write to it."""
+    out = np.zeros((1, 1), complex)
+    return fn(np.ones((1, 1)), out=out) is not out
+
+
+UNWRITTEN = frozenset(filter(_leaves_out, [np.fft.fft2, np.fft.ifft2, np.fft.fftn, np.fft.ifftn]))
+"""Those that return another array than the one they were given as `out=`: ifft2, in some versions of NumPy."""
 
 
 CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
