@@ -216,7 +216,8 @@ def _triangle(x: Any) -> Any:
 
 def _inside(x: Any, k: Any) -> Any:
     """Return where a matrix keeps its numbers below a diagonal of a fraction, which NumPy casts as it likes."""
-    return torch.from_numpy(np.tri(*x.shape[-2:], k=k, dtype=bool)).to(x.device)
+    rows, columns = x.shape[-2:]
+    return torch.from_numpy(np.tri(rows, columns, k, bool)).to(x.device)
 
 
 def _lower(x: Any, k: Any = 0) -> Any:

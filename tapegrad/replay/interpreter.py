@@ -17,8 +17,8 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, GuardError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
-from tapegrad.numbers.formatting import brief, is_python, plain, quoted, type_name
-from tapegrad.numbers.systems import PRECISION, system
+from tapegrad.numbers.formatting import brief, is_python, quoted, type_name
+from tapegrad.numbers.systems import PRECISION
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
     ORDINARY,
@@ -33,9 +33,10 @@ from tapegrad.numbers.tensors import (
     torch_dtype,
 )
 from tapegrad.numbers.view_path import assign
-from tapegrad.ops import convert, draw, getfield, pack, setitem
+from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
+from tapegrad.replay.kinds import check_kinds
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.op import Op, Traced
@@ -452,35 +453,5 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"{tape.structure.difference(signature)}", None, "trace the function again with these arguments")
-    for x, given in zip(tape.inputs[1:], leaves):
-        if (is_array(x.val) and is_number(given)) or (is_number(x.val) and is_array(given)):
-            # `x += 1` and much else that leaves no guard means something different
-            raise GuardError(f"{x.label or x.name} was {kind_of(x.val)} when {tape.name} was recorded, and now is {kind_of(given)}", None,
-                             "trace the function again with these arguments")
-        if (type(given) not in ORDINARY or type(x.val) not in ORDINARY) and system(given) is not system(x.val) and not speaks_any(tape):
-            raise GuardError(f"{x.label or x.name} was {type_name(x.val)} when {tape.name} was recorded, and now is {type_name(given)}: "
-                             f"floats and conversions on the tape would round it", None, "trace the function again with these arguments")
+    check_kinds(tape, leaves)
     return [fn, *leaves]
-
-
-def speaks_any(tape: Tape) -> bool:
-    """True for a tape without a float, or a number of one system, among its constants: it means the same for numbers of any."""
-    constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
-    fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants if not isinstance(x, Operation))
-    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform) for op in tape.ops)
-
-
-def is_array(x: Any) -> bool:
-    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
-    x = plain(x)
-    return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
-
-
-def is_number(x: Any) -> bool:
-    """True for a plain number, NumPy's scalars included, or a proxy of one."""
-    return isinstance(plain(x), (int, float, complex, np.generic)) or system(x) is not None
-
-
-def kind_of(x: Any) -> str:
-    """Name what an input is."""
-    return "a number" if is_number(x) else "an array"

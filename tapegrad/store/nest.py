@@ -116,9 +116,9 @@ class Nest:
         cls = reader.cls(made_by)
         if kind == "instance":
             return Instance(SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls), found)
-        if kind != "extended" or not issubclass(cls, (dict, list)):
+        if kind != "extended" or not issubclass(cls, (dict, list, tuple)):
             raise TapeFormatError(f"a part of the unknown kind {kind!r}")
-        return Extended((dict if issubclass(cls, dict) else list).__new__(cls), found)
+        return Extended(next(base for base in (dict, list, tuple) if issubclass(cls, base)).__new__(cls), found)
 
     def connect(self, node: Any, parts: list[Any], row: Any) -> None:
         """Give a part its own parts; a container has an order of its own."""

@@ -20,8 +20,9 @@ from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, THROUGH
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of
-from tapegrad.tree.flatten import is_empty, is_foreign
+from tapegrad.tree.flatten import is_empty
 
 MOST = 3000  # functions, classes and what holds them that are followed from one
 KEPT = 4096

@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 import functools
 import numbers
-import sys
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ReferenceType
 
@@ -18,12 +17,13 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.systems import OWNERS, is_complex_number, system_of
+from tapegrad.numbers.systems import is_complex_number, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.copies import code_of, current, slots_of
+from tapegrad.tree.attributes import attributes_of, holds_proxies
+from tapegrad.tree.copies import code_of, current
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     Bound,
@@ -47,12 +47,6 @@ from tapegrad.tree.seeds import is_nothing, unmirror
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
-FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
-
-
-def is_foreign(module: Any) -> bool:
-    """True for the name of a module whose own code is not the program's."""
-    return str(module).partition(".")[0] in FOREIGN_PACKAGES
 
 
 def is_leaf(x: Any) -> bool:
@@ -453,12 +447,12 @@ class Walk:
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
         if not is_container(x):
-            if isinstance(x, (dict, list)):
+            if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
                 named = {**{Item(key): part for key, part in items}, **getattr(x, "__dict__", {})}
                 return Extended(x, list(named)), ((part, f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name))
                                                   for name, part in named.items())
-            attributes = _attributes(x)
+            attributes = attributes_of(x)
             if not attributes:
                 return None
             return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
@@ -482,19 +476,3 @@ def is_empty(cell: CellType) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _attributes(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object of a user's class; what other packages define is left alone."""
-    cls = type(x)
-    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
-        return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or is_foreign(cls.__module__) or cls in OWNERS:
-        return {}
-    if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
-        return {}  # a subclass of int, dict …: its content is not in its attributes
-    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
-        return {}  # made in C, and so not to be copied without its content
-    found = dict(getattr(x, "__dict__", {}))
-    found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
-    return found

@@ -228,9 +228,27 @@ class Instance(Record):
 
 
 class Extended(Instance):
-    """An object of the user's kind of dict or list: named are its items, as `[key]`, and its attributes."""
+    """An object of the user's kind of dict, list or tuple: named are its items, as `[key]`, and its attributes."""
 
     __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if not issubclass(self.cls, tuple):
+            return super().build(leaves, memo)
+        if id(self) not in memo:
+            memo[id(self)] = self.bunch([child.build(leaves, memo) for child in self.children])
+        return memo[id(self)]
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if not issubclass(self.cls, tuple) or not self.leafy:
+            return super().mirror(leaves, memo)
+        return self.bunch([child.mirror(leaves, memo) for child in self.children])
+
+    def bunch(self, parts: list[Any]) -> Any:
+        """Return a tuple of its parts, which has attributes besides."""
+        new: Any = tuple.__new__(self.cls, [part for name, part in zip(self.names, parts) if type(name) is Item])
+        new.__dict__.update({name: part for name, part in zip(self.names, parts) if type(name) is not Item})
+        return new
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base = dict if isinstance(self.prototype, dict) else list

@@ -66,9 +66,10 @@ def test_the_choices_of_the_method_are_all_its_arguments() -> None:
 
 @pytest.mark.parametrize("n", [2.7, np.float64(2.7), np.array(2.7), [2.7], np.array([2.7]), True, -1.5, 2, [1, 2, 0], np.array([1, 2, 0]), [1.0, 2.5, 0.0]], ids=repr)
 def test_floats_as_counts(n: Any) -> None:
-    for f in (np.repeat, np.roll):
-        check(lambda x: f(x, n), X)
-        check(f, X, n)
+    check(lambda x: np.repeat(x, n), X)
+    check(lambda x: np.roll(x, n), X)
+    check(np.repeat, X, n)
+    check(np.roll, X, n)
 
 
 def test_a_count_is_guarded() -> None:
@@ -86,8 +87,8 @@ def test_diagonals_of_a_fraction_on_torch(fn: Any, k: float) -> None:
 
 
 def test_what_numpy_does_not_write_to() -> None:
-    for dtype in (float, complex, np.complex64):
-        check(lambda x: into(lambda out: np.fft.ifft2(x, out=out), np.zeros((2, 3), dtype)), MATRIX)
+    check(lambda x: into(lambda out: np.fft.ifft2(x, out=out), np.zeros((2, 3))), MATRIX)
+    check(lambda x: into(lambda out: np.fft.ifft2(x, out=out), np.zeros((2, 3), complex)), MATRIX)
     check(lambda x: into(lambda out: np.fft.fft2(x, out=out), np.zeros((2, 3), complex)), MATRIX)
 
 

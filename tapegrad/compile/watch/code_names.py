@@ -10,7 +10,7 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.tree.flatten import is_foreign
+from tapegrad.tree.attributes import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
 # builtins that may be given names as they stand in the code, or computed ones

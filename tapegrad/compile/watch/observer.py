@@ -26,8 +26,9 @@ from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.outside_arrays import WITNESSES
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Signature, is_foreign
+from tapegrad.tree.flatten import Signature
 
 
 class Observer:

@@ -14,7 +14,7 @@ from typing import Any
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.reads import Reads
-from tapegrad.tree.flatten import is_foreign
+from tapegrad.tree.attributes import is_foreign
 
 _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]

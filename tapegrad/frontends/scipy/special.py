@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,22 @@ import scipy.special as sp
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import leave, means, register
+
+
+def meaning_of(fn: Any, op: Op) -> Callable[..., Any]:
+    """Return the op that a ufunc is, or what brings its arguments to the dtype of SciPy's result first: NumPy's
+    ufunc of that name computes in half precision where SciPy's has none.
+    """
+    def meaning(x: Any) -> Any:
+        dtype = dtype_of(x)
+        wanted = dtype if dtype is None else fn(np.ones(0, dtype)).dtype
+        y = x if wanted == dtype else ops.astype(x, dtype=wanted)
+        return y._tracer.record(op, (y,), {}, fn(y._val)) if isinstance(y, Traced) else fn(y)
+    return meaning if type(op.impl) is np.ufunc and op.impl not in vars(sp).values() else op
+
 
 for _fn in [
     sp.gamma, sp.gammaln, sp.loggamma, sp.rgamma, sp.beta, sp.betaln, sp.binom, sp.poch, sp.gammainc, sp.gammaincc, sp.gammaincinv,
@@ -21,9 +36,9 @@ for _fn in [
     sp.yv, sp.yn, sp.i0, sp.i1, sp.i0e, sp.i1e, sp.iv, sp.ive, sp.k0, sp.k1, sp.k0e, sp.k1e, sp.kn, sp.kv, sp.kve, sp.expi, sp.exp1,
     sp.expn, sp.spence,
 ]:
-    register(_fn, getattr(ops, _fn.__name__))
+    register(_fn, meaning_of(_fn, getattr(ops, _fn.__name__)))
+register(sp.round, meaning_of(sp.round, ops.rint))
 register(sp.psi, ops.digamma)
-register(sp.round, ops.rint)
 
 _OF_COUNTS = """
     bernoulli euler stirling2 chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt

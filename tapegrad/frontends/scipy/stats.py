@@ -22,8 +22,9 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import PYTHON, plain, type_name
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import means, register
+from tapegrad.rules.registry import means, refused, register
 
 # -- distributions of one variable
 
@@ -41,6 +42,17 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     return chosen if shape_of(chosen) else chosen[()]
 
 
+def strong(x: Any) -> Any:
+    """Return a number as NumPy's, which does not give way to arrays in single precision: SciPy makes arrays of all."""
+    x = as_array(x)
+    return x if type(plain(x)) not in PYTHON else ops.scalar(x) if isinstance(x, Traced) else np.asarray(x)[()]
+
+
+def doubled(x: Any) -> Any:
+    """Return numbers in double precision, in which SciPy's distributions give their results."""
+    return x if dtype_of(x) in (None, float) else ops.astype(x, dtype=np.dtype(float))
+
+
 def inner(low: Any, high: Any) -> Any:
     """Return a point inside a support."""
     low, high = np.asarray(value(low), float), np.asarray(value(high), float)
@@ -56,12 +68,13 @@ def everywhere(low: Any, high: Any) -> bool:
 def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, Any]:
     """Return the variable in standard form, the shape parameters, the scale, and where these and `x` are valid."""
     shapes, loc, scale = dist._parse_args(*args, **kwds)
-    shapes, loc, scale = tuple(map(as_array, shapes)), as_array(loc), as_array(scale)
-    z = as_array(x) - loc
+    at, loc, scale, *shapes = map(strong, (x, loc, scale, *shapes))
+    if ops.is_complex(at):
+        raise refused(f"a distribution of {type_name(x)}", "SciPy compares complex numbers by their real parts", "real numbers")
+    z = at - loc
     if isinstance(dist, ss.rv_continuous):
-        z = z / scale
-        z = z if dtype_of(z) in (None, float) else ops.astype(z, dtype=np.dtype(float))
-    return z, shapes, scale, both(dist._argcheck(*shapes), ops.greater(scale, 0), ops.logical_not(ops.isnan(z)))
+        z = doubled(z / scale)
+    return z, tuple(shapes), scale, both(dist._argcheck(*shapes), ops.greater(scale, 0), ops.logical_not(ops.isnan(z)))
 
 
 def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
@@ -72,6 +85,8 @@ def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any
         inside, outside = True, below
         if below != above:
             inside, outside = both(ops.less(low, z), ops.less(z, high)), choose(ops.less_equal(high, z), above, below)
+        elif type(self)._support_mask is not ss.rv_continuous._support_mask:  # without its ends, or some of them
+            inside = both(self._support_mask(z, *shapes))
         elif not everywhere(low, high):
             inside = both(ops.less_equal(low, z), ops.less_equal(z, high))
         y = scaled(getattr(self, name)(choose(inside, z, inner(low, high)), *shapes), scale)
@@ -96,12 +111,12 @@ def quantile(name: str, highest: int) -> Callable[..., Any]:
     """
     def method(self: Any, q: Any, *args: Any, **kwds: Any) -> Any:
         shapes, loc, scale = self._parse_args(*args, **kwds)
-        shapes, loc, scale, q = tuple(map(as_array, shapes)), as_array(loc), as_array(scale), as_array(q)
+        q, loc, scale, *shapes = map(strong, (q, loc, scale, *shapes))
         low, high = self._get_support(*shapes)
         between = both(ops.less(0, q), ops.less(q, 1))
         y = choose(between, getattr(self, name)(choose(between, q, 0.5), *shapes), choose(ops.equal(q, highest), high, low)) * scale + loc
         valid = both(self._argcheck(*shapes), ops.greater(scale, 0), ops.less_equal(0, q), ops.less_equal(q, 1))
-        return choose(valid, y, self.badvalue)
+        return doubled(choose(valid, y, self.badvalue))
     return method
 
 
@@ -131,8 +146,10 @@ def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
     """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing.
-    None if nothing is chosen.
+    None if nothing is chosen of something.
     """
+    if 0 in np.broadcast_shapes(shape_of(chosen), *map(shape_of, xs)):
+        return f(*xs)
     if not ops.any(chosen):
         return None
     mask, *plain = np.broadcast_arrays(value(chosen), *map(value, xs))
@@ -162,14 +179,17 @@ if hasattr(ss._continuous_distns, "_lazywhere"):
 
 
 def beta_pdf(x: Any, a: Any, b: Any) -> Any:
+    a, b = doubled(a), doubled(b)
     return ops.exp(ops.xlog1py(b - 1.0, -x) + ops.xlogy(a - 1.0, x) - ops.betaln(a, b))
 
 
 def binom_pmf(k: Any, n: Any, p: Any) -> Any:
+    n, p = doubled(n), doubled(p)
     return ops.binom(n, k) * ops.exp(ops.xlogy(k, p) + ops.xlog1py(n - k, -p))
 
 
 def nbinom_pmf(k: Any, n: Any, p: Any) -> Any:
+    n, p = doubled(n), doubled(p)
     return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
 
 

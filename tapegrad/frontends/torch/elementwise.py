@@ -34,7 +34,7 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, Traced
 
 
 def spellings(names: str) -> list[str]:
@@ -164,7 +164,10 @@ def _scaled(x: Any, factor: Any) -> Any:
 def lerp(input: Any, end: Any, weight: Any) -> Any:
     if not one_dtype_of(*tensors_among((input, end, weight))) or kind_of(plain(input).dtype) not in "fc" or isinstance(plain(weight), complex):
         return whole("lerp", input, end, weight)
-    return ops.add(input, ops.multiply(ops.subtract(end, input), brought(weight, plain(input).dtype)))
+    part, way = brought(weight, plain(input).dtype), ops.subtract(end, input)
+    below = ops.add(input, ops.multiply(way, part))
+    above = ops.subtract(end, ops.multiply(way, 1 - part))  # so that both ends are exact
+    return ops.where(ops.less(part, 0.5), below, above) if isinstance(part, Traced) or is_tensor(part) else below if part < 0.5 else above
 
 
 # -- powers, exponentials, logarithms
@@ -231,7 +234,7 @@ for _op, _names in {ops.xlogy: "xlogy special.xlogy", ops.xlog1py: "special.xlog
 @torch_means("logit", "Tensor.logit", "special.logit")
 def logit(input: Any, eps: Any = None) -> Any:
     xs = settled((input,), "f", floating=True)
-    if xs is None:
+    if xs is None or (eps is not None and eps > 0.5):  # above the middle torch has bounds of its own
         return whole("logit", input, eps)
     return ops.logit(xs[0] if eps is None else clamp(xs[0], eps, 1 - eps))
 
@@ -277,7 +280,7 @@ def round(input: Any, *, decimals: int = 0) -> Any:
 
 
 # torch's copysign does not turn at 0, where it has no derivative: |a| has none there either
-binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", "f", floating=True)
+binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", "f", floating=True, numbers=False)
 
 
 @torch_means("heaviside", "Tensor.heaviside")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tapegrad import ops
-from tapegrad.errors import MutationError, user_location
+from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.numpy.index import index_parts
-from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch import random
+from tapegrad.frontends.torch.generic import generic, untraced
 from tapegrad.frontends.torch.leaves import rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import shape_of
@@ -23,6 +25,7 @@ from tapegrad.tape.tape import Input, operands
 from tapegrad.trace import views
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.tree.flatten import leaves_of
 
 # Operators in place, by the functions that they are the same as.
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",
@@ -185,7 +188,27 @@ def into_out(call: Callable[..., Any], func: Any, args: tuple[Any, ...], kwargs:
     known = dict(kwargs)
     out = known.pop("out")
     result = call(func, args, known)
+    pairs = list(zip(out, result)) if isinstance(out, (tuple, list)) else [(out, result)]
+    if any(plain(x).dtype != plain(y).dtype for x, y in pairs) and not _is_cast(func, args, kwargs, pairs):
+        raise UnknownFunction(f"{spelled(func)} into a tensor of another dtype computes in that dtype", user_location(),
+                              "out.copy_(the call without out=); x.to(out.dtype) first")
     return tuple(map(put, out, result)) if isinstance(out, (tuple, list)) else put(out, result)
+
+
+def _is_cast(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pairs: list[tuple[Any, Any]]) -> bool:
+    """Return whether what torch writes into the `out=` of a call is its result, cast; True where torch raises."""
+    drawn = random.Drawn(map(plain, leaves_of((args, kwargs))), kwargs.get("generator"))
+    given, named = untraced(args), untraced(kwargs)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            func(*given, **named)
+    except Exception:
+        return True
+    finally:
+        drawn.rewind()
+    written = named["out"] if isinstance(named["out"], (tuple, list)) else [named["out"]]
+    return all(torch.equal(x.nan_to_num(), plain(y).to(x.dtype).nan_to_num()) for x, (_, y) in zip(written, pairs))
 
 
 @torch_means("Tensor.__setitem__")

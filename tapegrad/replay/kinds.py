@@ -1,0 +1,123 @@
+"""kinds: whether a tape means of other kinds of numbers what its program does.
+
+A program asks little of the kind of a number: `a / (a + b * b)` is the same line for ints and floats, and so is its
+tape. But what a composite made of a float (a dtype, a cast, an integer that was no axis) stands on the tape as it was.
+Where that may be, numbers of another kind are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import GuardError
+from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.systems import system
+from tapegrad.numbers.tensors import ORDINARY, is_tensor, numpy_dtype
+from tapegrad.ops import convert
+from tapegrad.rules.op import Op
+from tapegrad.rules.user import rrule
+from tapegrad.tape.tape import Call, Constant, Operation, Tape
+
+RANKS = "biufc"
+
+
+def check_kinds(tape: Tape, given: list[Any]) -> None:
+    """Raise GuardError where arguments are of other kinds than those that a tape was recorded with, and it may mean
+    something else of them.
+    """
+    others = []
+    for x, new in zip(tape.inputs[1:], given):
+        if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
+            # `x += 1` and much else that leaves no guard means something different
+            raise other(tape, x, kind_of(x.val), kind_of(new))
+        if (type(new) not in ORDINARY or type(x.val) not in ORDINARY) and system(new) is not system(x.val) and not speaks_any(tape):
+            raise other(tape, x, type_name(x.val), type_name(new), ": floats and conversions on the tape would round it")
+        if type(new) is not type(x.val) or is_tensor(new):
+            others.append((x, new))
+    if others:
+        check_numbers(tape, [(x, new) for x, new in others if letter(x.val) and letter(new) not in ("", letter(x.val))])
+        check_tensors(tape, [(x, new) for x, new in others if is_tensor(plain(x.val))])
+
+
+def other(tape: Tape, x: Any, was: str, now: str, why: str = "", where: Any = None) -> GuardError:
+    """Return the error of an argument of another kind."""
+    return GuardError(f"{x.label or x.name} was {was} when {tape.name} was recorded, and now is {now}{why}", where,
+                      "trace the function again with these arguments")
+
+
+def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
+    """Raise GuardError where a number of another kind comes to anything but arithmetic: a tape's is the program's."""
+    if not changed:
+        return
+    reached = {x for x, _ in changed}
+    highest = max(RANKS.index(letter(new)) for _, new in changed)
+    for op in tape.ops:
+        if type(op) is not Call or not any(arg in reached for arg in op.args if isinstance(arg, Operation)):
+            continue
+        if not (type(op.fn) is Op and (op.fn.pythonic or op.fn.is_ufunc) and not op.kwargs):
+            x, new = changed[0]
+            raise other(tape, x, type_name(x.val), type_name(new), f", of which {op.fn.__name__} may be something else", op.where)
+        if not settles(op, reached, highest):
+            reached.add(op)
+
+
+def settles(op: Call, reached: set[Operation], highest: int) -> bool:
+    """True if what a number is combined with decides the type of the result, whatever the kind of the number."""
+    rest = [arg for arg in op.args if not (isinstance(arg, Operation) and arg in reached)]
+    values = [arg.val if isinstance(arg, Operation) else arg for arg in rest]
+    dtypes = [x.dtype for x in values if isinstance(x, (np.ndarray, np.generic))]
+    if not dtypes or type(op.val) not in (np.ndarray, *{dtype.type for dtype in dtypes}):
+        return False
+    return bool(np.result_type(*dtypes) == op.val.dtype and RANKS.index(op.val.dtype.kind) >= highest)
+
+
+def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
+    """Raise GuardError for tensors of another kind of number than was recorded, or not all of another precision alike.
+
+    What torch makes of several dtypes was decided as the tape was recorded.
+    """
+    known: dict[Any, Any] = {}
+    for x, new in given:
+        old, now = (None if is_number(part) else numpy_dtype(plain(part).dtype) for part in (x.val, new))
+        if old is None or now is None or now.kind != old.kind or known.setdefault(old, now) != now:
+            raise other(tape, x, f"a tensor of {old}", type_name(new) if now is None else f"one of {now}", ": torch may make something else of it")
+    fixed = {numpy_dtype(op.val.dtype) for op in tape.ops if type(op) is Constant and is_tensor(op.val)}
+    if any(old != now and old in fixed for old, now in known.items()):
+        raise GuardError(f"{tape.name} computes with tensors of its own, of the precision that it was recorded with", None,
+                         "trace the function again with these arguments")
+
+
+def letter(x: Any) -> str:
+    """Return the kind of a number, or of a tensor's numbers, as the letter of its dtype; "" for what is none."""
+    x = plain(x)
+    if type(x) in (bool, int, float, complex) or isinstance(x, np.generic):
+        return np.asarray(x).dtype.kind if type(x) is not int else "i"
+    return str(numpy_dtype(x.dtype).kind) if is_tensor(x) else ""
+
+
+def speaks_any(tape: Tape) -> bool:
+    """True for a tape without a float, or a number of one system, among its constants: it means the same for
+    numbers of any.
+    """
+    constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
+    fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants if not isinstance(x, Operation))
+    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform) for op in tape.ops)
+
+
+def is_array(x: Any) -> bool:
+    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
+    x = plain(x)
+    return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
+
+
+def is_number(x: Any) -> bool:
+    """True for a plain number, NumPy's scalars included, or a proxy of one."""
+    return isinstance(plain(x), (int, float, complex, np.generic)) or system(x) is not None
+
+
+def kind_of(x: Any) -> str:
+    """Name what an input is."""
+    return "a number" if is_number(x) else "an array"

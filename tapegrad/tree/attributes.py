@@ -1,0 +1,44 @@
+"""attributes: what of an object is the program's, and is taken apart."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from types import BuiltinFunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from tapegrad.numbers.systems import OWNERS
+from tapegrad.tree.copies import slots_of
+
+FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
+
+
+def is_foreign(module: Any) -> bool:
+    """True for the name of a module whose own code is not the program's."""
+    return str(module).partition(".")[0] in FOREIGN_PACKAGES
+
+
+def attributes_of(x: Any) -> dict[str, Any]:
+    """Return the attributes of an object of a user's class; what other packages define is left alone, except results
+    of SciPy's that were made of traced values.
+    """
+    cls = type(x)
+    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
+        return dict(vars(x))
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS:
+        return {}
+    if is_foreign(cls.__module__):
+        return dict(vars(x)) if cls.__module__.startswith("scipy.") and holds_proxies(x) else {}
+    if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
+        return {}  # a subclass of int, dict …: its content is not in its attributes
+    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
+        return {}  # made in C, and so not to be copied without its content
+    found = dict(getattr(x, "__dict__", {}))
+    found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
+    return found
+
+
+def holds_proxies(x: Any) -> bool:
+    """True for a library's result that a program's traced values went into."""
+    parts = [*(x if isinstance(x, tuple) else ()), *getattr(x, "__dict__", {}).values()]
+    return any(hasattr(type(part), "_tracer") for part in parts)

@@ -1,0 +1,52 @@
+"""The distributions of scipy.stats: values to SciPy's last digits, in its dtypes, at the ends of the support and of no element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats as ss
+
+import tapegrad as tg
+
+SHAPES = {"norm": 0, "t": 1, "lognorm": 1, "gamma": 1, "beta": 2, "cauchy": 0, "powerlaw": 1, "invgamma": 1, "genpareto": 1, "f": 2, "rayleigh": 0,
+          "invgauss": 1, "binom": 2, "nbinom": 2, "poisson": 1}
+KEYWORDS: list[dict[str, Any]] = [{}, {"loc": 0.25, "scale": 2.0}, {"loc": np.float32(0.5)}]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64], ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("name", SHAPES)
+def test_values_and_dtypes_are_scipys(name: str, dtype: Any) -> None:
+    random, dist = np.random.default_rng(0), getattr(ss, name)
+    discrete = not isinstance(dist, ss.rv_continuous)
+    methods = ("pmf", "logpmf") if discrete else ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf")
+    for x in (np.array([0, 1, 2]).astype(dtype), (3 * random.random(3)).astype(dtype), dtype(1), np.zeros(0, dtype)):
+        for shapes in ([1.5, 0.5], [np.array([1.5, 0.7, 1.0]).astype(dtype), np.array([0.5, 0.2, 1.2]).astype(dtype)]):
+            for given in KEYWORDS[:1 if discrete else 3]:
+                if np.size(x) != 3 and np.ndim(shapes[0]):
+                    continue
+                for method in methods:
+                    def f(x: Any, *shapes: Any, method: str = method, given: dict[str, Any] = given) -> Any:
+                        return getattr(getattr(ss, name), method)(x, *shapes, **given)
+                    with np.errstate(all="ignore"):
+                        wanted = f(x, *shapes[:SHAPES[name]])
+                        try:
+                            found, tape = tg.trace(f, x, *shapes[:SHAPES[name]])
+                        except tg.UnknownFunction:  # a compiled quantile
+                            assert method in ("ppf", "isf", "cdf", "sf", "logcdf", "logsf")
+                            continue
+                        again = tape.play(x, *shapes[:SHAPES[name]])
+                    for y in (found, again):
+                        assert np.asarray(y).dtype == np.asarray(wanted).dtype and np.shape(y) == np.shape(wanted)
+                        np.testing.assert_allclose(y, wanted, rtol=1e-12 if np.dtype(dtype).itemsize > 4 else 2e-7, err_msg=f"{method} of {x}, {shapes}, {given}")
+
+
+def test_a_complex_number_is_refused() -> None:
+    with pytest.raises(tg.UnknownFunction, match="complex"):
+        tg.trace(ss.norm.cdf, 1j)
+
+
+def test_a_gradient_at_an_end_that_is_no_part_of_the_support() -> None:
+    for f in (lambda x: ss.invgamma.pdf(x, 1.5), lambda x: ss.lognorm.pdf(x, 1.0), lambda x: ss.rayleigh.pdf(x)):
+        assert tg.gradient(f, 0.0) == (0.0,)

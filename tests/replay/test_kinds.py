@@ -1,0 +1,74 @@
+"""A tape is played with numbers of another kind where it means of them what its program does, and refused elsewhere."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+NUMBERS: list[Any] = [True, 3, -2.5, 0.5 - 1j]
+ROW = np.array([1.0, 2.0, 3.0])
+PROGRAMS: list[Callable[[Any], Any]] = [
+    lambda x: x * x + 2, lambda x: x / 4 - x ** 2, lambda x: x * ROW + 1, lambda x: (x + ROW).sum() * 2.0, lambda x: np.sin(x) * x, lambda x: -x, abs,
+    lambda x: np.clip(x, -1, 1), lambda x: np.fabs([x, 1]), lambda x: np.nanmax([x, 1]), lambda x: np.arange(3) * x, lambda x: np.divmod(x, 2), lambda x: np.multiply(x, x),
+    lambda x: np.full(3, x) // 2, lambda x: np.nan_to_num(x), lambda x: np.sum(x, initial=1.0), lambda x: np.vander([x, 1]), lambda x: np.diff([x, 1, 2]), lambda x: round(x, 1),
+    lambda x: np.repeat(2.0, x), lambda x: np.cumsum([x, x]), lambda x: np.array([x, 1]) / 2, lambda x: np.int64(3) * x, lambda x: np.arange(3) * x + np.float32(1.0)]
+
+
+@pytest.mark.parametrize("program", range(len(PROGRAMS)))
+@pytest.mark.parametrize("recorded", NUMBERS, ids=repr)
+def test_numbers_of_another_kind_are_right_or_refused(program: int, recorded: Any) -> None:
+    f = PROGRAMS[program]
+    try:
+        tape = tg.trace(f, recorded)[1]
+    except (TypeError, ValueError, tg.TapeError):
+        return  # the program does not take these
+    for given in NUMBERS:
+        try:
+            wanted = f(given)
+        except (TypeError, ValueError):
+            with pytest.raises((TypeError, ValueError, tg.TapeError)):
+                tape.play(given)
+            continue
+        try:
+            found = tape.play(given)
+        except tg.GuardError:
+            assert type(given) is not type(recorded) or recorded is not given
+            continue
+        for a, b in zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]:
+            assert type(a) is type(b) and np.asarray(a).dtype == np.asarray(b).dtype
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("given", [3, True, 2 + 1j], ids=repr)
+def test_arithmetic_takes_all(given: Any) -> None:
+    assert tg.trace(lambda x: x * x / (1 + x), 2.5)[1].play(given) == given * given / (1 + given)
+    np.testing.assert_array_equal(tg.trace(lambda x: (x * ROW).astype(complex).sum(), 2.5)[1].play(3), 18.0 + 0j)  # float64, whatever real number comes
+
+
+def test_a_refusal_names_the_line_and_the_argument() -> None:
+    with pytest.raises(tg.GuardError, match=r"x was float .* now is int, of which nan_to_num may be something else") as caught:
+        tg.trace(lambda x: np.nan_to_num(x), 2.5)[1].play(3)
+    assert "test_kinds.py" in str(caught.value)
+
+
+def test_tensors_of_another_kind_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    tape = tg.trace(torch.reciprocal, torch.ones(3))[1]
+    assert tape.play(torch.full((3,), 2.0, dtype=torch.float64)).dtype is torch.float64
+    for given in (torch.arange(3), torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.complex64)):
+        with pytest.raises(tg.GuardError, match="torch may make something else"):
+            tape.play(given)
+    product = tg.trace(operator.mul, torch.ones(3), torch.tensor(2.0))[1]
+    assert product.play(torch.ones(3, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)).dtype is torch.float64
+    with pytest.raises(tg.GuardError):  # torch's result is in single precision, an array's is not
+        product.play(torch.ones(3), torch.tensor(2.0, dtype=torch.float64))
+    with pytest.raises(tg.GuardError):
+        tg.trace(lambda x: x * torch.tensor(2.0), torch.ones(3))[1].play(torch.ones(3, dtype=torch.float16))
+    with pytest.raises(tg.GuardError):
+        tg.trace(lambda x: torch.add(x, -1), torch.tensor(3.0))[1].play(3)
