@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import tapegrad.transforms.each
 import tapegrad.transforms.integral
 import tapegrad.transforms.ode  # noqa: F401  (gives differential equations theirs)
 from tapegrad.replay import interpreter

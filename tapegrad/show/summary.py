@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tapegrad.errors import Location
-from tapegrad.ops import getitem, stack
+from tapegrad.ops import getfield, getitem, stack
+from tapegrad.ops.each import Each
 from tapegrad.show.line import Places, count_of, reverse_start, shorten
 from tapegrad.show.sheet import Sheet
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.transforms.batch import NOTE_EACH
+from tapegrad.transforms.batch import NOTE_EACH, NOTE_LOOP
 
 LINES = 20  # those that recorded most
 APART = 80  # the width from which on the two directions are counted apart
@@ -72,8 +73,10 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
 
 def _called_singly(tape: Tape) -> list[str]:
     """Return what is called once for each member of a batch, by name."""
-    ops = [op for op in tape.ops if isinstance(op, Call) and op.note.startswith(NOTE_EACH) and op.fn not in (getitem, stack)]
-    return sorted({getattr(op.fn, "__name__", "a function") for op in ops})
+    fns = [op.fn.op if type(op.fn) is Each else op.fn for op in tape.ops
+           if isinstance(op, Call) and op.note.startswith((NOTE_EACH, NOTE_LOOP))
+           and op.fn not in (getitem, stack, getfield)]
+    return sorted({getattr(fn, "__name__", "a function") for fn in fns})
 
 
 def _numbers(count: Count, whole: int) -> tuple[str, ...]:

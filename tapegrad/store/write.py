@@ -52,6 +52,7 @@ from tapegrad.store.format import (
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.tracer import collector
+from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator
 from tapegrad.tree.modules import Module
@@ -80,7 +81,7 @@ def save(tape: Tape, path: str | os.PathLike[str], values: bool = True) -> None:
 
 def to_bytes(tape: Tape, values: bool = True) -> list[bytes]:
     """Return what the file of a tape holds, in pieces."""
-    tape.check()
+    tape = singly(tape.check())
     writer = Writer(values)
     with collector:
         text = json.dumps(writer.tape(tape), separators=(",", ":"), allow_nan=False).encode() + b"\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops import linalg
+from tapegrad.ops.each import Each
 from tapegrad.ops.reduce import reduced
 from tapegrad.rules import batching
 from tapegrad.rules.op import OPS, Op
@@ -34,6 +35,12 @@ def _by_batching(
 ) -> tuple[list[Labels], Labels] | None:
     rule, n = batching.rule_of(op), len(args)
     ranks = [len(shape_of(x)) for x in args]
+    if isinstance(op, Each) and not op.summed:
+        inner: list[Labels] = [
+            ("members", *[(i, k) for k in range(1, rank)]) if flag else ()
+            for i, (rank, flag) in enumerate(zip(ranks, op.batched))
+        ]
+        return inner, ("members", *[("value", k) for k in range(1, len(shape))])
     if op.pointwise or rule is batching.elementwise:
         axes = tuple(range(len(shape)))
         return [axes[len(axes) - rank :] if rank <= len(axes) else () for rank in ranks], axes

@@ -1,8 +1,9 @@
 """batch: each operation of a tape for a whole batch of its inputs.
 
 A batched value has the members along axis 0. Where an op has no rule, it is called once for each member, and what these
-calls return is stacked. A guard is asked for each member: those that do not agree with the tape leave the batch, and so
-do those of whose value a shape or a type is another; `left` are they, and `rows` those that stayed.
+calls return is stacked: on a tape that is one loop, see `ops.each`. A guard is asked for each member: those that do not
+agree with the tape leave the batch, and so do those of whose value a shape or a type is another; `left` are they, and
+`rows` those that stayed.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import all as all_true
-from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, isfinite, pack, stack, take
+from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, hook, isfinite, pack, stack, take
+from tapegrad.ops.each import of_each
 from tapegrad.replay.interpreter import fact_of, is_as_recorded
 from tapegrad.replay.python_errors import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
-from tapegrad.rules.op import Traced
+from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import FIXED
+from tapegrad.transforms.walk import typed_by_value
 
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
+NOTE_LOOP = "loop over the members, stacked over axis 0"
 _STEADY = frozenset(
     [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision", "nestlevel"]
 )
@@ -217,7 +222,8 @@ class Pass:
             for x in args:
                 if isinstance(x, Traced):
                     told(x, "content", content(x))
-        return self._each(op, args, flags), NOTE_EACH
+        found = self._loop(op, args, flags) if traced else NotImplemented
+        return (self._each(op, args, flags), NOTE_EACH) if found is NotImplemented else (found, NOTE_LOOP)
 
     def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool], exact: bool) -> Any:
         call = Members(op.fn, self.size, list(map(value_of, op.args)), tuple(flags), op.val)
@@ -250,6 +256,27 @@ class Pass:
         if wanted is None or _rank(given) > _rank(wanted):
             return NotImplemented
         return astype(found, dtype=wanted)
+
+    def _loop(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
+        """Record one call for all members; NotImplemented where values decide what one returns, or whether it raises,
+        and where a member leaves.
+        """
+        fn, spec = op.fn, spec_of(op.val)
+        known = isinstance(fn, Op) and not (fn.draws or fn.loose or fn is hook) and raising(op, fn) is None
+        if not known or not self.size or any(isinstance(arg, Nest) for arg in args) or any(x.parts for x in spec.parts):
+            return NotImplemented
+        each = of_each(fn, flags, [type(value_of(arg)) in PYTHON for arg in op.args], spec)
+        try:
+            found = each.run(*args, **op.kwargs)
+        except Exception:  # a member may raise it, or be of another type than the others: by itself it says so
+            return NotImplemented
+        parts = found if isinstance(found, tuple) else (found,)
+        ones = tuple([plain(part)[0] for part in parts])
+        if not _alike(ones if isinstance(found, tuple) else ones[0], op.val):
+            return NotImplemented
+        for part in parts if typed_by_value(op) else ():
+            told(part, "dtype", dtype_of(part))
+        return found
 
     def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
         """Make a call for each member, and stack what they return; those of another type leave, or that raise."""

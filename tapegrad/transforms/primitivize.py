@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import default_rng, draw, nest_result, pack
+from tapegrad.ops.each import Each
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
@@ -69,6 +70,11 @@ def flattened(tape: Tape) -> Tape:
     return filled if is_flat(filled) else primitivize(filled)
 
 
+def singly(tape: Tape) -> Tape:
+    """Return a tape on which loops over the members of a batch are the calls that they make."""
+    return primitivize(fill(tape)) if any(type(op) is Call and type(op.fn) is Each for op in tape.ops) else tape
+
+
 def is_flat(tape: Tape) -> bool:
     """True for a tape without triples and calls of pullbacks."""
     return not any(type(op) is Call and (op.fn is rrule or isinstance(op.fn, Operation)) for op in tape.ops)
@@ -123,6 +129,6 @@ def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[O
     if fn is draw or fn is default_rng:
         # drawn afresh by a replay, though nothing traced goes in
         return tracer.record(fn, tuple(args), op.kwargs, op.val)
-    if fn is pack or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
+    if fn is pack or type(fn) is Each or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
         return fn.impl(*args, **op.kwargs)
     return fn.run(*args, **op.kwargs) if isinstance(fn, Op) else fn(*args, **op.kwargs)

@@ -37,9 +37,9 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
 
     `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take
     another branch, or run a loop more often, are traced and run apart: `f` is any program. What has no rule for a batch
-    is called once for each member. Random numbers are drawn for each member. What cannot be traced, or asks for plain
-    numbers, is called for each member. Raises ArgumentError where the arguments have no such axis, or not equally many
-    members.
+    is called once for each member, on a tape by one loop. Random numbers are drawn for each member. What cannot be
+    traced, or asks for plain numbers, is called for each member. Raises ArgumentError where the arguments have no such
+    axis, or not equally many members.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
     array([10.,  2., 30.])
@@ -64,15 +64,21 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     return batched
 
 
-def batchtape(f: Callable[..., Any], /, *args: Any, in_axes: Axes = 0, out_axes: Axes = 0, **kwargs: Any) -> Tape:
+def batchtape(
+    f: Callable[..., Any] | Tape, /, *args: Any, in_axes: Axes = 0, out_axes: Axes = 0, **kwargs: Any
+) -> Tape:
     """Return the tape that computes `vmap(f, in_axes, out_axes)(*args)`: each operation for the whole batch.
+
+    `f` may be a tape of one member. Its loops dissolve: `tg.roll` makes one of them again, with a batched body.
 
     >>> tape = batchtape(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     >>> [op.note for op in tape if op.kind == "call"], tape.play(np.array([4.0, 5.0, 6.0]))
     (['batched over axis 0'], array([16., 25., 36.]))
     """
-    tape = trace(vmap(f, in_axes, out_axes), *args, **kwargs)[1]
-    labels = flatten_call(f, args, kwargs)[2]
+    played = f.play if isinstance(f, Tape) else f
+    tape = trace(vmap(played, in_axes, out_axes), *args, **kwargs)[1]
+    tape.name = f.name if isinstance(f, Tape) else tape.name
+    labels = flatten_call(played, args, kwargs)[2]
     for x, label in zip(reversed(tape.inputs), reversed(labels)):
         x.label = label or x.label
     return tape

@@ -14,13 +14,13 @@ from tapegrad.numbers.formatting import quoted
 from tapegrad.optimise.pipeline import EXACT, optimise
 from tapegrad.optimise.roll import roll
 from tapegrad.tape.tape import Guard, Tape
-from tapegrad.transforms.primitivize import flattened
+from tapegrad.transforms.primitivize import flattened, singly
 from tapegrad.transforms.unroll import inline
 
 
 def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
-    best = optimise(inline(optimise(roll(unfuse(flattened(tape))))), EXACT)
+    best = optimise(inline(optimise(roll(unfuse(singly(flattened(tape)))))), EXACT)
     _leave_level(best)
     vendor = Vendor()
     source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)

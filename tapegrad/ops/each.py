@@ -1,0 +1,235 @@
+"""each: an op of one member of a batch as a loop over all of them, which is one op of the batch.
+
+Its pullback is the same of the op's pullback, its tangent of the op's tangent, and a batch of it is one of more
+members: what a tape is made of by any transform stays as short as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tapegrad.errors import GuardError
+from tapegrad.numbers.cotangents import Absorbing, accumulate, conform, dense, dtype_of, shape_of
+from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import holds_tensor
+from tapegrad.ops.index import getitem
+from tapegrad.ops.shape import broadcast_to, reshape, stack
+from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.batching import Members
+from tapegrad.rules.op import Op
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tree.flatten import is_leaf
+
+
+class UnlikeMembers(GuardError):
+    """The values of two members have different shapes or dtypes: they are no batch."""
+
+
+class Each(Op):
+    """An op that is called once for each member of a batch.
+
+    `batched` says which of its arguments have the members along axis 0, `python` which are Python's numbers for one
+    member, and `spec_one` what one returns. What it returns is stacked along axis 0, but for parts that are `summed`.
+    JAX's `lax.map` is the same.
+    """
+
+    noun = "loop"
+
+    def __init__(self, op: Op, batched: tuple[bool, ...], python: tuple[bool, ...], spec_one: Spec,
+                 summed: tuple[bool, ...] = ()) -> None:
+        self.op, self.batched, self.python, self.spec_one, self.summed = op, batched, python, spec_one, summed
+        self.call = op.compute if isinstance(op, Derived) else op.run
+        lazily = op.vjp is None and op.partials is not None
+        super().__init__(f"each {op.__name__}", self._run, self._partial if lazily else None,
+                         vjp=None if lazily else self._vjp, differentiable=op.differentiable, dynamic=op.dynamic,
+                         torch=self._run, batch=self._of_batch, push=self._push)
+
+    # -- values
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        size = next(shape_of(x)[0] for x, flag in zip(args, self.batched) if flag)
+        if not size:
+            return self._none(args)
+        columns: list[Any] = []  # of each part the sum so far, or a list
+        for k in range(size):
+            y = self.call(*self.member(args, k), **kwargs)
+            parts = tuple(y) if self.several else (y,)
+            if not k:
+                summed = self.summed or (False,) * len(parts)
+                columns = [part if flag else [part] for part, flag in zip(parts, summed)]
+                continue
+            for i, (part, flag) in enumerate(zip(parts, summed)):
+                if flag:
+                    columns[i] = accumulate(columns[i], part)
+                elif _alike(part, columns[i][0]):
+                    columns[i].append(part)
+                else:
+                    raise UnlikeMembers(
+                        f"{self.op.__name__} returns {spec_of(part)} for member {k} of a batch, and "
+                        f"{spec_of(columns[i][0])} for the first", None, "a Python loop over the members")
+        found = [part if flag else stack(*part, axis=0) for part, flag in zip(columns, summed)]
+        return tuple(found) if self.several else found[0]
+
+    def member(self, args: Sequence[Any], k: int) -> list[Any]:
+        """Return the arguments of one member."""
+        found = [getitem(x, k) if flag else x for x, flag in zip(args, self.batched)]
+        return [x.item() if number and isinstance(x, (np.generic, np.ndarray)) else x
+                for x, number in zip(found, self.python)]
+
+    @property
+    def several(self) -> bool:
+        """True if a call returns a tuple."""
+        return self.spec_one.type in (tuple, list)
+
+    def _none(self, args: Sequence[Any]) -> Any:
+        """Return what there is of no members."""
+        if isinstance(self.op, Derived):
+            wanted = [args[-self.op.count:][i] for i in self.op.wanted]
+            return tuple([conform(0.0, x) for x in wanted])
+        parts = self.spec_one.parts if self.several else (self.spec_one,)
+        found = [np.zeros((0, *part.shape), part.dtype if part.dtype is not None else part.type) for part in parts]
+        return tuple(found) if self.several else found[0]
+
+    # -- what is made of it
+
+    def _partial(self, i: int, dy: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._pulled([i], dy, y, args, kwargs)[0]
+
+    def _vjp(self, y: Any, *args: Any, **kwargs: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def each_pullback(dy: Any) -> tuple[Any, ...]:
+            values = [plain(unwrap(x)) for x in args]
+            wanted = [i for i, x in enumerate(values) if is_leaf(x) and has_gradient(x)]
+            found = dict(zip(wanted, self._pulled(wanted, dy, y, args, kwargs)))
+            return tuple([found.get(i) for i in range(len(args))])
+        return each_pullback
+
+    def _pulled(self, wanted: list[int], dy: Any, y: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the cotangents of some arguments: a loop over the members again, which sums those of what they share.
+        """
+        ys, dys = (unwrap(tuple(part) if self.several else (part,)) for part in (y, dy))
+        dys = [conform(0.0, plain(x)) if part is None or isinstance(part, Absorbing) else dense(part)
+               for part, x in zip(dys, ys)]
+        stacked = [not flag for flag in self.summed] or [True] * len(ys)
+        values = unwrap(tuple(args))
+        back = derived(Pulled, self.op, len(ys) if self.several else 0, len(args), wanted)
+        each = of_each(back, (*stacked, *stacked, *self.batched), (*[False] * 2 * len(ys), *self.python),
+                       Spec(tuple), [not self.batched[i] for i in wanted])
+        found = each(*dys, *ys, *values, **kwargs)
+        return wrap(found) if holds_tensor((*values, *found)) else found
+
+    def _push(self, ts: Sequence[Any], y: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the tangent: a loop over the members' tangents."""
+        ys = unwrap(tuple(y) if self.several else (y,))
+        wanted = [i for i, t in enumerate(ts) if t is not None]
+        stacked = [not flag for flag in self.summed] or [True] * len(ys)
+        ahead = derived(Pushed, self.op, len(ys) if self.several else 0, len(args), wanted)
+        each = of_each(ahead, (*[self.batched[i] for i in wanted], *stacked, *self.batched),
+                       (*[False] * (len(wanted) + len(ys)), *self.python), self.spec_one, self.summed)
+        found = each(*unwrap(tuple([ts[i] for i in wanted])), *ys, *unwrap(tuple(args)), **kwargs)
+        return wrap(found) if holds_tensor((*args, *ts)) else found
+
+    def _of_batch(self, members: Members, *args: Any, **kwargs: Any) -> Any:
+        """Batch it: of so many members more."""
+        if self.summed:
+            return NotImplemented
+        m = next(members.shape(i)[0] for i, inner in enumerate(self.batched) if inner)
+        flags, flat = [], []
+        for x, outer, inner in zip(args, members.batched, self.batched):
+            flags.append(outer or inner)
+            shape = shape_of(x)[outer + inner:]
+            if outer or inner:
+                x = x if outer and inner else reshape(x, (members.size if outer else 1, m if inner else 1, *shape))
+                x = reshape(broadcast_to(x, (members.size, m, *shape)), (members.size * m, *shape))
+            flat.append(x)
+        y = of_each(self.op, flags, self.python, self.spec_one)(*flat, **kwargs)
+        parts = [reshape(part, (members.size, m, *shape_of(part)[1:])) for part in (y if self.several else (y,))]
+        return tuple(parts) if self.several else parts[0]
+
+
+class Derived(Op):
+    """What an op's rule makes of cotangents or tangents, the value and the arguments, as an op; it is differentiated by
+    a trace of it.
+
+    A value of `parts` parts is a tuple, a leaf if there are none; `count` is the number of arguments, of which those
+    `wanted` have a cotangent or a tangent.
+    """
+
+    differ: ClassVar[Any]  # how a cotangent is pulled through is known above: `differ(derived, values, kwargs, dz)`
+    tangent: ClassVar[Any]  # and the tangent of a call: `tangent(op, y, args, kwargs, tangents)`
+
+    def __init__(self, op: Op, parts: int, count: int, wanted: Sequence[int]) -> None:
+        self.op, self.parts, self.count, self.wanted = op, parts, count, tuple(wanted)
+        name = f"{type(self).__name__.lower()} {op.__name__}"
+        super().__init__(name, self.compute, vjp=self._vjp, torch=self.compute, batch=False)
+
+    def compute(self, *values: Any, **kwargs: Any) -> Any:
+        """Return what the rule makes of what it is given."""
+        raise NotImplementedError
+
+    def taken_apart(self, values: Sequence[Any], ahead: int) -> tuple[Sequence[Any], Any, tuple[Any, ...]]:
+        """Return what comes first, the value and the arguments."""
+        several = max(self.parts, 1)
+        ys = values[ahead:ahead + several]
+        return values[:ahead], tuple(ys) if self.parts else ys[0], tuple(values[ahead + several:])
+
+    def _vjp(self, _z: Any, *values: Any, **kwargs: Any) -> Callable[[Any], tuple[Any, ...]]:
+        return lambda dz: type(self).differ(self, unwrap(values), kwargs, unwrap(dz))  # type: ignore[no-any-return]
+
+
+class Pulled(Derived):
+    """The pullback of an op: the cotangents of its value, the value and the arguments to the cotangents of some."""
+
+    def compute(self, *values: Any, **kwargs: Any) -> Any:
+        """Return these cotangents."""
+        dys, y, args = self.taken_apart(values, max(self.parts, 1))
+        dxs = self.op.pullback(y, args, kwargs)(tuple(dys) if self.parts else dys[0])
+        found = [(dxs[i], args[i]) for i in self.wanted]
+        return tuple([conform(0.0, plain(x)) if isinstance(dx, Absorbing) else dense(dx) for dx, x in found])
+
+
+class Pushed(Derived):
+    """The tangent of an op's value, of the tangents of some arguments, the value and the arguments."""
+
+    def compute(self, *values: Any, **kwargs: Any) -> Any:
+        """Return that tangent."""
+        given, y, args = self.taken_apart(values, len(self.wanted))
+        known = dict(zip(self.wanted, given))
+        found = type(self).tangent(self.op, y, args, kwargs, [known.get(i) for i in range(self.count)])
+        if not self.parts:
+            return conform(0.0, plain(y)) if found is None else found
+        found = [None] * self.parts if found is None else found
+        return tuple([conform(0.0, plain(one)) if t is None or isinstance(t, Absorbing) else t
+                      for t, one in zip(found, y)])
+
+
+def of_each(op: Op, batched: Iterable[bool], python: Iterable[bool], spec_one: Spec,
+            summed: Iterable[bool] = ()) -> Each:
+    """Return the loop of an op over the members of a batch, the same one for the same op: two traces make one tape.
+    """
+    summed = tuple(summed)
+    made: Each = _known(Each, op, tuple(batched), tuple(python), spec_one, summed if any(summed) else ())
+    return made
+
+
+def derived(kind: type[Derived], op: Op, parts: int, count: int, wanted: Iterable[int]) -> Derived:
+    """Return the pullback or the tangent of an op as an op, the same one for the same op."""
+    return _known(kind, op, parts, count, tuple(wanted))  # type: ignore[no-any-return]
+
+
+def _known(kind: Any, op: Op, *how: Any) -> Any:
+    known, key = op.__dict__.setdefault("made_of_it", {}), (kind, *how)  # they live as long as the op
+    if key not in known:
+        known[key] = kind(op, *how)
+    return known[key]
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Return whether two members' values fit in one array: Python's numbers have the dtype of an array of them."""
+    if b is None:  # it is summed
+        return True
+    dtypes = [dtype_of(x) or (np.dtype(type(plain(x))) if type(plain(x)) in PYTHON else None) for x in (a, b)]
+    return shape_of(a) == shape_of(b) and bool(dtypes[0] == dtypes[1])

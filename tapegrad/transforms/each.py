@@ -1,0 +1,36 @@
+"""each: derivatives of what an op's rule makes, for each member of a batch: by a trace of the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapegrad.numbers.cotangents import Absorbing, dense
+from tapegrad.numbers.tensor_array import wrap
+from tapegrad.numbers.tensors import holds_tensor
+from tapegrad.ops.each import Derived
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.grad import gradients_of
+from tapegrad.transforms.tangents import tangent
+
+
+def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any) -> tuple[Any, ...]:
+    """Return the cotangents of what a rule was given from those of what it made."""
+    tape = record(_Computed(op, kwargs), tuple(values), {}, DEFAULT, grad=True, replays=False)
+    dzs = [None if isinstance(dx, Absorbing) else dense(dx) for dx in (dz if isinstance(dz, tuple) else (dz,))]
+    found = gradients_of(tape, tuple(dzs) if isinstance(dz, tuple) else dzs[0])[1:]
+    return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
+
+
+Derived.differ, Derived.tangent = staticmethod(differed), staticmethod(tangent)
+
+
+class _Computed:
+    """What a rule makes, as a function that is traced."""
+
+    def __init__(self, op: Derived, kwargs: dict[str, Any]) -> None:
+        self.op, self.kwargs = op, kwargs
+
+    def __call__(self, *values: Any) -> Any:
+        return self.op.compute(*values, **self.kwargs)
