@@ -25,7 +25,8 @@ from tapegrad.rules.op import Traced
 from tapegrad.transforms.colouring import colours_of_columns, colours_of_symmetric
 from tapegrad.transforms.forward import Push
 from tapegrad.transforms.grad import gradient_of
-from tapegrad.transforms.sparsity import need_scipy, pattern_of, size_of, sparse
+from tapegrad.transforms.patterns import sparse
+from tapegrad.transforms.sparsity import need_scipy, pattern_of, size_of
 from tapegrad.tree.argnums import Argnums, Wanted
 from tapegrad.tree.flatten import leaves_of
 
@@ -99,7 +100,7 @@ class SparseDerivative(Derivative):
 
 def _numbers(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
     pattern = pattern_of(sweeps.tape)
-    rows, columns = pattern.nonzero()
+    rows, columns = _places(pattern)
     by_columns = _by_columns(sweeps, pattern)
     if by_columns:
         colours = colours_of_columns(pattern)
@@ -116,10 +117,15 @@ def _symmetric(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
     pattern = pattern_of(sweeps.tape)
     pattern = (pattern + pattern.T).tocsr()
     colours = colours_of_symmetric(pattern)
-    rows, columns = pattern.nonzero()
+    rows, columns = _places(pattern)
     lower = np.minimum(colours[rows], colours[columns])
     numbers = _read(_pushed(sweeps, colours), lower, np.where(colours[rows] >= colours[columns], rows, columns))
     return numbers, pattern.indices, pattern.indptr, pattern.shape
+
+
+def _places(pattern: Any) -> tuple[Any, Any]:
+    """Return the row and the column of each number, in their order in memory."""
+    return np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), pattern.indices
 
 
 def _by_columns(sweeps: Sweeps, pattern: Any) -> bool:

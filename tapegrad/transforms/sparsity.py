@@ -10,7 +10,7 @@ numbers along the others. Of an op that says nothing each number depends on all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import brief, plain
-from tapegrad.numbers.lazy import Lazy
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
 from tapegrad.ops.elementwise import is_complex
@@ -34,13 +33,12 @@ from tapegrad.trace.tracer import collector, record
 from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
 from tapegrad.transforms.batch import content, told
 from tapegrad.transforms.grad import gradient_of
+from tapegrad.transforms.patterns import MOST, all_of, identity, named, place, rows_of, spread, stacked, union, written
 from tapegrad.transforms.tangents import carries
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf
 
-sparse: Any = Lazy("scipy.sparse")
-MOST = 1 << 28  # numbers that a pattern may name: 2 GiB
 RUNNING = frozenset(OPS[f"cumulative_{name}"] for name in ("sum", "prod", "max", "min")) | {OPS["recurrence"]}
 FILTERS = frozenset(
     [OPS["correlate1d"], OPS["correlate_image"]]
@@ -133,7 +131,7 @@ def pattern_of(tape: Tape) -> Any:
     sweep, start = Sweep(tape, inputs), 0
     for x in inputs:
         n = size_of(x.val)
-        sweep.known[x.id] = _at(np.arange(n), np.arange(start, start + n), (n, columns))
+        sweep.known[x.id] = identity(n, start, columns)
         start += n
     leaves: list[Any] = []
     value = tape.result.val  # type: ignore[union-attr]
@@ -147,11 +145,11 @@ def pattern_of(tape: Tape) -> Any:
         [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)
     )
     blocks = [
-        _at([], [], (size_of(y), columns)) if part is None else part
+        named([], [], (size_of(y), columns)) if part is None else part
         for part, y in zip(parts, leaves)
         if has_gradient(y)
     ]
-    return sparse.vstack(blocks, format="csr") if blocks else _at([], [], (0, columns))
+    return written(stacked(blocks)) if blocks else named([], [], (0, columns))
 
 
 class Parts:
@@ -175,8 +173,8 @@ class Parts:
 
     def joined(self) -> Any:
         """Return a row of what any of them depends on, None where nothing flows."""
-        found = [_all_of(part) for part in self.found if part is not None]
-        return _union(found)
+        found = [all_of(part) for part in self.found if part is not None]
+        return union(found)
 
 
 class Sweep:
@@ -256,8 +254,8 @@ class Dependence:
                     found = self._running(i, part)
                 elif fn.linear == EACH or fn in FILTERS:
                     found = self._of_kernel(i, part)
-                rows.append(_spread(part, shape, of_args[i], self.shape, of_value) if found is None else found)
-        return _union(rows)
+                rows.append(spread(part, shape, of_args[i], self.shape, of_value) if found is None else found)
+        return union(rows)
 
     def _moved(self) -> Any:
         """Run the op on the places of the numbers, counted over all arguments from 1; 0 stands
@@ -281,10 +279,10 @@ class Dependence:
             else:
                 args.append(_read(x))
         found = np.asarray(fn.run(*args, **self.kwargs))
-        whole = sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
+        whole = stacked(parts)
         if found.dtype.kind != "c":
-            return _rows(whole, found.ravel() - 1)
-        return _union([_rows(whole, numbers.ravel().astype(np.int64) - 1) for numbers in (found.real, found.imag)])
+            return rows_of(whole, found.ravel() - 1)
+        return union([rows_of(whole, numbers.ravel().astype(np.int64) - 1) for numbers in (found.real, found.imag)])
 
     def _scattered(self) -> Any:
         """Read the places of the value where each piece is added."""
@@ -300,8 +298,8 @@ class Dependence:
                     np.maximum(there.real, there.imag).astype(np.int64) if path else there
                 )  # it may lead to a part of complex numbers
                 here = np.broadcast_to(np.arange(size_of(piece)).reshape(shape_of(piece)), there.shape)
-                rows.append(_at(there.ravel(), here.ravel(), (places.size, size_of(piece))) @ part)
-        return _union(rows)
+                rows.append(named(there.ravel(), here.ravel(), (places.size, size_of(piece))) @ written(part))
+        return union(rows)
 
     def _of_product(self, i: int, part: Any, of_args: list[Labels], of_value: Labels) -> Any:
         """Return what a product with a constant depends on, which has zeros; None where it has none."""
@@ -331,9 +329,9 @@ class Dependence:
         at = {label: np.repeat(place, each) for label, place in taken.items()}
         at |= {label: np.tile(place, count) for label, place in zip(free, np.indices(lengths).reshape(len(free), each))}
         there, here = (
-            _place(labels, shape, at, count * each) for labels, shape in ((of_value, self.shape), (of_args[i], shape))
+            place(labels, shape, at, count * each) for labels, shape in ((of_value, self.shape), (of_args[i], shape))
         )
-        return _at(there, here, (math.prod(self.shape), math.prod(shape))) @ part
+        return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
 
     def _of_kernel(self, i: int, part: Any) -> Any:
         """Return what depends on one factor of which each number of the other makes a shifted copy;
@@ -367,8 +365,8 @@ class Dependence:
                 or np.abs(np.where(places > 0, n + 1 - places, 0) - turned.ravel()).max(initial=0) > 1e-3
             ):
                 return None
-            rows.append(_rows(part, places - 1))
-        return _union(rows)
+            rows.append(rows_of(part, places - 1))
+        return union(rows)
 
     def _running(self, i: int, part: Any) -> Any:
         """Return what depends on all numbers before each along an axis, and on itself; None where the
@@ -386,7 +384,7 @@ class Dependence:
             there, here = n - 1 - there, n - 1 - here
         of_y, of_x = (np.moveaxis(np.arange(math.prod(s)).reshape(s), axis, -1) for s in (self.shape, shape))
         there, here = of_y[..., there + initial].ravel(), of_x[..., here].ravel()
-        return _at(there, here, (math.prod(self.shape), math.prod(shape))) @ part
+        return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
 
     def _zeros(self, i: int) -> Any:
         """Return where an argument is not 0; None where it is nowhere. That it is so is guarded in a trace around."""
@@ -413,75 +411,3 @@ def _read(x: Any) -> Any:
         told(x, "content", content(x))
         x = plain(x)
     return _host(x)
-
-
-# -- patterns
-
-
-def _at(rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
-    """Return the pattern that names some columns, each in its row."""
-    return sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
-
-
-def _union(found: Sequence[Any]) -> Any:
-    """Return a pattern that names what any of some does, None of none."""
-    total = None
-    for part in found:
-        total = part if total is None or total is part else total + part
-    return total
-
-
-def _all_of(part: Any) -> Any:
-    """Return one row of what any number depends on."""
-    columns = np.unique(part.indices)
-    return _at(np.zeros_like(columns), columns, (1, part.shape[1]))
-
-
-def _rows(part: Any, places: Any) -> Any:
-    """Return a pattern whose rows are some of another's, with empty ones at places below 0."""
-    if len(places) == part.shape[0] and np.array_equal(places, np.arange(len(places))):
-        return part
-    counts = np.diff(part.indptr)
-    empty = places < 0
-    many = int(np.where(empty, 0, counts[places] if len(counts) else 0).sum())
-    if many > MOST:
-        raise ArgumentError(
-            f"the pattern of a derivative names {many:,} places: it is not sparse",
-            None,
-            "tg.jvp, tg.hvp or tg.jacobian",
-        )
-    if empty.any():
-        part = sparse.vstack([part, _at([], [], (1, part.shape[1]))], format="csr")
-    return part[np.where(empty, part.shape[0] - 1, places)]
-
-
-def _spread(part: Any, shape: tuple[int, ...], labels: Labels, shape_y: tuple[int, ...], labels_y: Labels) -> Any:
-    """Return the pattern of what depends on a value wherever the places along the axes of one label agree."""
-    shared = {
-        label: n
-        for label, n in zip(labels, shape)
-        if n > 1 and label in labels_y and shape_y[labels_y.index(label)] == n
-    }
-    here, there = (_numbering(of, shape_, shared) for of, shape_ in ((labels, shape), (labels_y, shape_y)))
-    groups = math.prod(shared.values())
-    if groups != len(here):
-        part = _all_of(part) if groups == 1 else _at(here, np.arange(len(here)), (groups, len(here))) @ part
-    return _rows(part, there)
-
-
-def _numbering(labels: Labels, shape: tuple[int, ...], shared: dict[Hashable, int]) -> Any:
-    """Return for each number of a value, in a row, its place along the shared axes."""
-    found, step = np.zeros(shape, np.int64), math.prod(shared.values())
-    for label, n in shared.items():
-        step //= n
-        axis = labels.index(label)
-        found += (np.arange(n) * step).reshape([-1 if k == axis else 1 for k in range(len(shape))])
-    return found.ravel()
-
-
-def _place(labels: Labels, shape: tuple[int, ...], at: dict[Hashable, Any], count: int) -> Any:
-    """Return the places in a row of the numbers at some places along axes; an axis of length 1 is stretched."""
-    found: Any = np.zeros(count, np.int64)
-    for label, n in zip(labels, shape):
-        found = found * n + (at[label] if n > 1 else 0)
-    return found

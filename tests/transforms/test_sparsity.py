@@ -182,3 +182,29 @@ def test_each_number_can_be_read_from_a_star_colouring(pattern: Any) -> None:
     for i, j in zip(*np.nonzero(dense)):
         row, column = (i, j) if colours[i] >= colours[j] else (j, i)
         assert (colours[dense[row]] == colours[column]).sum() == 1
+
+
+@pytest.mark.parametrize("side", [35, 40, 64])
+def test_most_columns_of_a_large_stencil_are_coloured_at_once(side: int) -> None:
+    def spread(w: Any) -> Any:
+        return np.roll(w, 1, 0) + np.roll(w, -1, 0) + np.roll(w, 1, 1) + np.roll(w, -1, 1) - 4 * w
+
+    def rate(u: Any) -> Any:
+        x, y = u
+        return np.stack([x * x * y - x + spread(x), spread(y) - x * x * y])
+
+    u = np.random.default_rng(0).random((2, side, side))
+    pattern = tg.jacobian_sparsity(rate, u)
+    colours = colours_of_columns(pattern)
+    rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    places = rows * 100 + colours[pattern.indices]
+    assert len(np.unique(places)) == len(places)
+    assert colours.min() == 0
+    assert colours.max() < 16
+    v = np.random.default_rng(1).normal(size=u.shape)
+    found = tg.sparse_jacobian(rate)(u) @ v.ravel()
+    np.testing.assert_allclose(found, tg.jvp(rate, (u,), (v,))[1].ravel(), 1e-12, 1e-12)
+    x = np.ones(5000)
+    assert colours_of_columns(tg.jacobian_sparsity(lambda x: x[2:] - 2 * x[1:-1] + x[:-2] * x[1], x)).max() == 3
+    gaps = tg.jacobian_sparsity(lambda x: x[::2] * 1, x)
+    assert (colours_of_columns(gaps) == np.where(np.arange(5000) % 2, -1, 0)).all()

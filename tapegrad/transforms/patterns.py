@@ -1,0 +1,151 @@
+"""patterns: which columns each row of a derivative names: a sparse array of bools, or, as long as they are few, maps
+from rows to columns, which move at the cost of an index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.lazy import Lazy
+from tapegrad.transforms.axis_labels import Labels
+
+sparse: Any = Lazy("scipy.sparse")
+MOST = 1 << 28  # numbers that a pattern may name: 2 GiB
+FEW = 32  # maps, each of which says one column of each row
+
+
+class Maps:
+    """A pattern that names in each row what any of some maps does: an array with a column for each row, -1 for none."""
+
+    __slots__ = ("maps", "shape")
+
+    def __init__(self, maps: Sequence[Any], width: int) -> None:
+        self.maps, self.shape = tuple(maps), (len(maps[0]), width)
+
+    def written(self) -> Any:
+        """Return it as a sparse array."""
+        columns = np.sort(np.stack(self.maps, axis=1), axis=1)
+        kept = columns >= 0
+        kept[:, 1:] &= columns[:, 1:] != columns[:, :-1]
+        starts = np.concatenate([[0], np.cumsum(kept.sum(1))])
+        return sparse.csr_array((np.ones(starts[-1], bool), columns[kept], starts), self.shape)
+
+    def rows(self, places: Any) -> Maps:
+        """Return the pattern of some rows, with empty ones at places below 0."""
+        empty = places < 0
+        if not empty.any():
+            return Maps([each[places] for each in self.maps], self.shape[1])
+        if not self.shape[0]:
+            return Maps([np.full(len(places), -1, np.int32)], self.shape[1])
+        return Maps([np.where(empty, -1, each[places]) for each in self.maps], self.shape[1])
+
+
+def identity(n: int, start: int, width: int) -> Maps:
+    """Return the pattern of `n` numbers that are the columns from `start` on."""
+    return Maps([np.arange(start, start + n, dtype=np.int32 if width < 2**31 else np.int64)], width)
+
+
+def written(part: Any) -> Any:
+    """Return a pattern as a sparse array."""
+    return part.written() if type(part) is Maps else part
+
+
+def named(rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
+    """Return the pattern that names some columns, each in its row."""
+    return sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
+
+
+def union(found: Sequence[Any]) -> Any:
+    """Return a pattern that names what any of some does, None of none."""
+    parts = list({id(part): part for part in found}.values())
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    if all(type(part) is Maps for part in parts):
+        maps = {id(each): each for part in parts for each in part.maps}
+        if len(maps) <= FEW:
+            return Maps(list(maps.values()), parts[0].shape[1])
+    total = written(parts[0])
+    for part in parts[1:]:
+        total = total + written(part)
+    return total
+
+
+def all_of(part: Any) -> Any:
+    """Return one row of what any number depends on."""
+    columns = np.unique(np.concatenate(part.maps) if type(part) is Maps else part.indices)
+    columns = columns[columns >= 0]
+    return named(np.zeros_like(columns), columns, (1, part.shape[1]))
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return the patterns of several values as that of all their numbers, one value after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not all(type(part) is Maps for part in parts):
+        return sparse.vstack([written(part) for part in parts], format="csr")
+    many = max(len(part.maps) for part in parts)
+    columns = [[*part.maps, *[np.full(part.shape[0], -1, np.int32)] * (many - len(part.maps))] for part in parts]
+    return Maps([np.concatenate(each) for each in zip(*columns)], parts[0].shape[1])
+
+
+def rows_of(part: Any, places: Any) -> Any:
+    """Return a pattern whose rows are some of another's, with empty ones at places below 0."""
+    if len(places) == part.shape[0] and np.array_equal(places, np.arange(len(places))):
+        return part
+    if type(part) is Maps:
+        _check(len(part.maps) * len(places))
+        return part.rows(places)
+    counts = np.diff(part.indptr)
+    empty = places < 0
+    _check(int(np.where(empty, 0, counts[places] if len(counts) else 0).sum()))
+    if empty.any():
+        part = sparse.vstack([part, named([], [], (1, part.shape[1]))], format="csr")
+    return part[np.where(empty, part.shape[0] - 1, places)]
+
+
+def _check(many: int) -> None:
+    if many > MOST:
+        raise ArgumentError(
+            f"the pattern of a derivative names {many:,} places: it is not sparse",
+            None,
+            "tg.jvp, tg.hvp or tg.jacobian",
+        )
+
+
+def spread(part: Any, shape: tuple[int, ...], labels: Labels, shape_y: tuple[int, ...], labels_y: Labels) -> Any:
+    """Return the pattern of what depends on a value wherever the places along the axes of one label agree."""
+    if shape == shape_y and labels == labels_y and len(set(labels)) == len(labels) == len(shape):
+        return part
+    shared = {
+        label: n
+        for label, n in zip(labels, shape)
+        if n > 1 and label in labels_y and shape_y[labels_y.index(label)] == n
+    }
+    here, there = (_numbering(of, shape_, shared) for of, shape_ in ((labels, shape), (labels_y, shape_y)))
+    groups = math.prod(shared.values())
+    if groups != len(here):
+        part = all_of(part) if groups == 1 else named(here, np.arange(len(here)), (groups, len(here))) @ written(part)
+    return rows_of(part, there)
+
+
+def _numbering(labels: Labels, shape: tuple[int, ...], shared: dict[Hashable, int]) -> Any:
+    """Return for each number of a value, in a row, its place along the shared axes."""
+    found, step = np.zeros(shape, np.int64), math.prod(shared.values())
+    for label, n in shared.items():
+        step //= n
+        axis = labels.index(label)
+        found += (np.arange(n) * step).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return found.ravel()
+
+
+def place(labels: Labels, shape: tuple[int, ...], at: dict[Hashable, Any], count: int) -> Any:
+    """Return the places in a row of the numbers at some places along axes; an axis of length 1 is stretched."""
+    found: Any = np.zeros(count, np.int64)
+    for label, n in zip(labels, shape):
+        found = found * n + (at[label] if n > 1 else 0)
+    return found
