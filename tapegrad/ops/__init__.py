@@ -11,6 +11,7 @@ from tapegrad.ops.hook import *
 from tapegrad.ops.index import *
 from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *
+from tapegrad.ops.norm import *
 from tapegrad.ops.numeric import *
 from tapegrad.ops.promotion import *
 from tapegrad.ops.random import *

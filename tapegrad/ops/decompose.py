@@ -1,4 +1,4 @@
-"""Decompositions of matrices, what is computed by them (solutions, inverses, determinants), and norms.
+"""Decompositions of matrices, and what is computed by them: solutions, inverses, determinants.
 
 The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward
 and reverse mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On
@@ -22,9 +22,9 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.ops import decomposition_tangents as tangents
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import (
-    abs,
     conj,
     constant,
     divide,
@@ -37,12 +37,11 @@ from tapegrad.ops.elementwise import (
     logical_or,
     not_equal,
     real,
-    sign,
     where,
 )
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
-from tapegrad.ops.reduce import any, cumulative_prod, max, restore
+from tapegrad.ops.reduce import any, cumulative_prod, max
 from tapegrad.ops.shape import concat, flip
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching
@@ -162,6 +161,14 @@ def _refuse_cut(x: Any, rcond: Any) -> None:
                           "a smaller rcond, or U, s, Vh = np.linalg.svd(a), and what is wanted of these")
 
 
+def _pinv_tangent(ts: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+    if hermitian:
+        x, ts = _hermitian(x), [_hermitian(ts[0])]
+    if rcond is not None:
+        _refuse_cut(x, rcond)
+    return tangents.pinv(ts, y, x)
+
+
 def _pinv(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
     return np.linalg.pinv(x, rcond, hermitian)
 
@@ -199,7 +206,8 @@ def _solve_tangent(ts: Any, y: Any, a: Any, b: Any) -> Any:
 solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members, torch=_solve_tensors)
 inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True, push=lambda ts, y, _x: -(y @ ts[0] @ y),
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"))
-pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, batch=batching.stacked(2), torch=_pinv_tensor)
+pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_tangent,
+              batch=batching.stacked(2), torch=_pinv_tensor)
 
 
 def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
@@ -248,7 +256,15 @@ def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
     return x[:, 0] if b.ndim == 1 else x, residuals, rank, s
 
 
-lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, batch=False, torch=_lstsq_tensors)
+def _lstsq_tangent(ts: Any, y: Any, a: Any, b: Any, *rcond: Any) -> Any:
+    cutoff = _cutoff(a, *rcond)
+    if rcond:
+        _refuse_cut(a, cutoff)
+    return tangents.lstsq(ts, y, a, b, cutoff)
+
+
+lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lstsq_tangent, batch=False,
+               torch=_lstsq_tensors)
 
 # -- determinants
 
@@ -296,7 +312,8 @@ def _cofactors_tensor(x: Any) -> Any:
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"))
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor)
-slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), batch=batching.stacked(2), torch=tensors.matrix_function("linalg.slogdet"))
+slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),
+                 torch=tensors.matrix_function("linalg.slogdet"))
 
 # -- triangular factors
 
@@ -332,7 +349,7 @@ cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper
                   raises=True, push=_cholesky_tangent, batch=batching.stacked(2), torch=lambda x, upper=False: _cholesky(x, upper=upper))
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
-qr = define("qr", np.linalg.qr, vjp=_qr_vjp,
+qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
             batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
 
 # -- eigenvalues and singular values
@@ -432,12 +449,14 @@ def _eig_tensor(x: Any) -> Any:
 
 
 _complex_eig = tensors.matrix_function("linalg.eig")
-eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigh"))
-eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True,
+eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, push=tangents.eigh, batch=batching.stacked(2),
+              torch=tensors.matrix_function("linalg.eigh"))
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, push=tangents.eigvalsh,
                   batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"))
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, batch=False, torch=_eig_tensor)
-svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svd"))
-svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True,
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor)
+svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, push=tangents.svd, batch=batching.stacked(2),
+             torch=tensors.matrix_function("linalg.svd"))
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, push=tangents.svdvals,
                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"))
 
 
@@ -454,26 +473,3 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 
 
 matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2), on_torch=_matrix_rank)
-
-# -- norms
-
-
-def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    y, dy = restore(y, x, axis), restore(dy, x, axis)
-    if ord == 2:
-        return dy * ratio(x, y)  # 0 at 0, as abs
-    if ord > 2 and ord % 2 == 0 and not is_complex(x):
-        return dy * ratio(x, y) ** (ord - 1)  # smooth at 0, to any order
-    return where(equal(x, 0), 0.0, dy * sign(x) * ratio(abs(x), y) ** (ord - 1))
-
-
-def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    # of all elements, or of a matrix's, only without an order
-    return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)
-
-
-def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None, keepdims)
-
-
-vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), batch=batching.along(None), torch=_vector_norm_tensor)

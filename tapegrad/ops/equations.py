@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
-from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
@@ -53,13 +53,23 @@ def _lu_vjp(y: Any, a: Any) -> Any:
     return lu_factor_pullback
 
 
+def _lu_tangent(ts: Any, y: Any, _a: Any) -> Any:
+    # of L F U, F = L⁻¹ dA U⁻¹: the lower triangle of F turns L, the upper one U
+    lu, piv = y
+    inner = solve_triangular(lu, take(ts[0], permutation(piv), axis=0), lower=True, unit_diagonal=True)
+    inner = adjoint(solve_triangular(lu, adjoint(inner), trans=2))
+    lower = tril(lu, k=-1) + np.eye(shape_of(lu)[-1])
+    return tril(matmul(lower, tril(inner, k=-1)), k=-1) + triu(matmul(triu(inner), triu(lu))), ZERO
+
+
 def _lu_factor_tensor(a: Any) -> Any:
     lu, piv, _ = torch.linalg.lu_factor_ex(a.to(tensors.inexact_type(a)))  # a singular matrix has factors
     return lu, piv - 1  # torch counts rows as LAPACK does, from 1
 
 
 permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
-lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, torch=_lu_factor_tensor)
+lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, push=_lu_tangent,
+                   torch=_lu_factor_tensor)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -84,6 +94,7 @@ def matrix_function(name: str) -> Op:
     that at xᴴ: f is its own rule.
     """
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
+                push=lambda ts, _y, x: corner(op, x, ts[0]),
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
     return op
 

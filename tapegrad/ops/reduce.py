@@ -59,7 +59,13 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
+    def tangent(ts: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        # each number of the value is of numbers of its own: their slopes are what ones are pulled back to
+        slope = rule(np.ones(shape_of(restore(y, x, axis))), y, x, axis)
+        return sum(conj(slope) * ts[0], axis=axis, keepdims=keepdims)
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
+    if "linear" not in kind:
+        kind["push"] = tangent
     return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, batch=batching.along(None, "all"), **kind)
 
 
@@ -164,7 +170,7 @@ nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batc
 # -- running totals
 
 
-def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
+def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable[..., Any] | None = None) -> Op:
     """Define a running total along an axis by `rule(dy, y, x, axis) -> dx`."""
     def impl(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         y = ufunc.accumulate(x, axis=axis, dtype=dtype)
@@ -185,8 +191,8 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any]) -> Op:
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, batch=batching.along(0),
-                  linear=(0,) if ufunc is np.add else ())
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, push=push,
+                  batch=batching.along(0), linear=(0,) if ufunc is np.add else ())
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -200,24 +206,42 @@ def _back_prod(dy: Any, _y: Any, x: Any, axis: int) -> Any:
     return conj(_before(x, axis)) * recurrence(conj(x), dy, axis=axis, reverse=True)
 
 
+def _prod_tangent(ts: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
+    # y[i] = x[i] y[i-1]
+    x, t = _cast(x, y), _cast(ts[0], y)
+    found = recurrence(x, _before(x, axis) * t, axis=axis)
+    ndim = len(shape_of(y))
+    return pad(found, tuple((int(i == axis % ndim), 0) for i in range(ndim))) if include_initial else found
+
+
 cumulative_sum = running("cumulative_sum", np.add, lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
-cumulative_prod = running("cumulative_prod", np.multiply, _back_prod)
+cumulative_prod = running("cumulative_prod", np.multiply, _back_prod, _prod_tangent)
 
 
-def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
-    # as in max, the largest so far shares equally among those that tie for it: `ties` counts
-    # them along each stretch of equal y
+def _ties(y: Any, x: Any, axis: int) -> tuple[Any, Any, Any]:
+    """Return where a number is the largest so far, where y is what it was before, and how many tie for it so far."""
     holds, ndim = equal(x, y), len(shape_of(y))
     behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]), tuple((int(i == axis % ndim), 0) for i in range(ndim)))
     same = astype(behind, dtype=dtype_of(y))
     ties = maximum(recurrence(same, astype(holds, dtype=dtype_of(y)), axis=axis), 1)  # where y is nan, none
+    return holds, same, ties
+
+
+def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
+    # as in max, the largest so far shares equally among those that tie for it
+    holds, same, ties = _ties(y, x, axis)
     return where(holds, recurrence(same, dy / ties, axis=axis, reverse=True), 0.0)
+
+
+def _extreme_tangent(ts: Any, y: Any, x: Any, axis: int = 0) -> Any:
+    holds, same, ties = _ties(y, x, axis)
+    return recurrence(same, where(holds, ts[0], 0.0), axis=axis) / ties
 
 
 def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
     def impl(x: Any, axis: int = 0) -> Any:
         return ufunc.accumulate(x, axis=axis)
-    return define(name, impl, (_back_extreme,),
+    return define(name, impl, (_back_extreme,), push=_extreme_tangent,
     batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
 
 
