@@ -20,6 +20,7 @@ from tapegrad.ops.sets import *
 from tapegrad.ops.shape import *
 from tapegrad.ops.signal import *
 from tapegrad.ops.sort import *
+from tapegrad.ops.sparse import *
 from tapegrad.ops.special import *
 from tapegrad.ops.structure import *
 from tapegrad.ops.triangular import *

@@ -41,8 +41,9 @@ from tapegrad.tree.nodes import (
     is_container,
     level,
 )
-from tapegrad.tree.opaque import holds_numbers, is_sparse
+from tapegrad.tree.opaque import holds_numbers
 from tapegrad.tree.seeds import is_nothing, unmirror
+from tapegrad.tree.sparse import is_sparse
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
@@ -317,7 +318,9 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
             if not _quickly(part, leaves, seen):
                 return False
         return True
-    return kind in _STATIC or (kind is not dict and kind in _NESTS and id(x) in seen)
+    if kind in _STATIC or (kind is not dict and kind in _NESTS and id(x) in seen):
+        return True
+    return is_sparse(x) and "data" in vars(x) and _quickly(x.data, leaves, seen)
 
 
 class Walk:
@@ -446,6 +449,8 @@ class Walk:
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
+        if is_sparse(x):
+            return (Container(x), iter([(x.data, _join(label, "data"))])) if is_container(x) and "data" in vars(x) else None
         if not is_container(x):
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)

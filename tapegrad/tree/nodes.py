@@ -142,7 +142,8 @@ class Container:
         return self.make(self.metadata, tuple([child.mirror(leaves, memo) for child in self.children]))
 
     def key(self, seen: dict[int, int]) -> Any:
-        return _first(self, seen) or (self.type, repr(self.metadata), self.order(), tuple(child.key(seen) for child in self.children))
+        metadata = self.metadata if hasattr(self.metadata, "exact") else repr(self.metadata)
+        return _first(self, seen) or (self.type, metadata, self.order(), tuple(child.key(seen) for child in self.children))
 
     def order(self) -> list[Any]:
         """Return the keys of a dict in its own order, which `children` has not; of another container, nothing."""

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-
-def is_sparse(x: Any) -> bool:
-    """True for one of SciPy's sparse arrays and matrices."""
-    return type(x).__module__.startswith("scipy.sparse.") and hasattr(x, "dtype")
+from tapegrad.tree.sparse import is_sparse
 
 
 def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:

@@ -1,0 +1,302 @@
+"""scipy.sparse: SciPy's own Python code runs on traced numbers; here is what its methods mean that call C.
+
+A sparse matrix in a trace is SciPy's, and what it stores, its `data`, is traced. What only moves numbers (a slice, another
+format) runs on their positions in place of them, and says which go where. Where numbers stand never depends on their
+values: a sum that is 0 is stored, and so has a gradient.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as ss
+from scipy.sparse._base import _spbase
+from scipy.sparse._bsr import _bsr_base
+from scipy.sparse._compressed import _cs_matrix
+from scipy.sparse._coo import _coo_base
+from scipy.sparse._csc import _csc_base
+from scipy.sparse._csr import _csr_base
+from scipy.sparse._dia import _dia_base
+from scipy.sparse._index import IndexMixin
+
+from tapegrad import ops
+from tapegrad.frontends.common import as_array, static
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
+from tapegrad.rules.activity import is_inert
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import means, refuse, refused, register
+from tapegrad.trace.views import peek
+from tapegrad.tree.sparse import like
+
+
+def fixed(x: Any) -> Any:
+    """Return places as plain integers; traced ones are guarded, those in a slice or a tuple too."""
+    if isinstance(x, slice):
+        return slice(*map(fixed, (x.start, x.stop, x.step)))
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(fixed, x))
+    return (np.array(x) if shape_of(plain(x)) else static(x)) if isinstance(x, Traced) else x
+
+
+def positions(x: Any, start: int = 1) -> Any:
+    """Return a matrix that stores in place of each number its position, counted from `start`."""
+    shape = shape_of(x.data)
+    return like(x, np.arange(start, start + np.prod(shape, dtype=int)).reshape(shape))
+
+
+def ones(x: Any) -> Any:
+    """Return a plain matrix with the places of `x`."""
+    return like(x, np.ones(shape_of(x.data)))
+
+
+def stored(data: Any, at: Any) -> Any:
+    """Return the numbers at these positions, 0 at position 0."""
+    flat, wanted = data if len(shape_of(data)) == 1 else ops.reshape(data, (-1,)), at > 0
+    if wanted.all():
+        return ops.take(flat, at - 1, axis=0)
+    where = np.nonzero(wanted)
+    return ops.scatter(ops.take(flat, at[where] - 1, axis=0), *where, shape=at.shape, ranks=(at.ndim,), dtype=dtype_of(data))
+
+
+def placed(found: Any, data: Any) -> Any:
+    """Put numbers where their positions were moved to: a matrix, an array, or a number of it."""
+    if ss.issparse(found):
+        return like(found, stored(data, found.data))
+    at = np.asarray(found)
+    return stored(data, at) if at.ndim else stored(data, at[None])[0]
+
+
+def summed(x: Any) -> Any:
+    """Return a matrix without places that are named twice: what they store is added up."""
+    if x.format in ("csr", "csc", "bsr") and positions(x).has_canonical_format:
+        return x
+    if x.format in ("dia", "bsr"):
+        return x
+    keys = np.stack(x.coords if x.format == "coo" else (major_of(x.indptr), x.indices))
+    unique, group = np.unique(keys, axis=1, return_inverse=True)
+    if unique.shape == keys.shape and x.format == "coo":
+        return x
+    data = ops.scatter(x.data, group.reshape(-1), shape=(unique.shape[1],), ranks=(1,), dtype=dtype_of(x.data))
+    new = like(x, data)
+    if x.format == "coo":
+        new.coords = tuple(part.astype(x.coords[0].dtype) for part in unique)
+    else:
+        counts = np.bincount(unique[0], minlength=len(x.indptr) - 1)
+        new.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(x.indptr.dtype)
+        new.indices = unique[1].astype(x.indices.dtype)
+    new.has_canonical_format = True
+    return new
+
+
+# -- made of numbers and places
+
+
+def _constructor(cls: Any, places: int) -> None:
+    make = cls.__init__
+
+    @means(make)
+    def init(self: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **how: Any) -> None:
+        shape = None if shape is None else fixed(shape)
+        if ss.issparse(arg1):
+            found = arg1.asformat(self.format)
+        elif type(arg1) is tuple and len(arg1) == 2 and places == 3:
+            found = self._coo_container(arg1, shape=shape).asformat(self.format)
+        elif type(arg1) is tuple:
+            data, at = as_array(arg1[0]), fixed(arg1[1:])
+            count = np.arange(1, 1 + np.prod(shape_of(data), dtype=int)).reshape(shape_of(data))
+            make(self, (count, *at), shape, **how)
+            self.data = placed_data(data, self.data)
+            return _as_dtype(self, dtype)
+        else:
+            x = as_array(arg1)
+            x = ops.reshape(x, (1, -1)) if len(shape_of(x)) == 1 and not issubclass(type(self), ss.sparray) else x
+            full = ss.coo_array(np.ones(shape_of(x)))
+            found = self._coo_container((x[full.coords], full.coords), shape=shape_of(x)).asformat(self.format)
+        vars(self).update(vars(like(found, found.data)))
+        return _as_dtype(self, dtype)
+
+
+def placed_data(data: Any, at: Any) -> Any:
+    """Return what a matrix stores, in the order of their positions."""
+    return data if np.array_equal(at.reshape(-1), np.arange(1, 1 + at.size)) and at.shape == shape_of(data) else stored(data, at)
+
+
+def _as_dtype(x: Any, dtype: Any) -> None:
+    if dtype is not None and dtype_of(x.data) != np.dtype(dtype):
+        x.data = ops.astype(x.data, dtype=np.dtype(dtype))
+
+
+for _cls, _places in ((_cs_matrix, 3), (_coo_base, 2), (_dia_base, 2), (_bsr_base, 3)):
+    _constructor(_cls, _places)
+
+# -- what moves numbers
+
+
+def _moving(fn: Any, sums: bool = False) -> None:
+    """A method that returns numbers in other places; of those at one place it may return the sum."""
+    @means(fn)
+    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        x = summed(self) if sums else self
+        return placed(fn(positions(x), *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data)
+
+
+def _changing(fn: Any) -> None:
+    """A method that gives a matrix other places."""
+    @means(fn)
+    def change(self: Any, *args: Any) -> None:
+        x = positions(summed(self))
+        fn(x, *fixed(args))
+        vars(self).update(vars(placed(x, summed(self).data)))
+
+
+for _fn in (_cs_matrix.tocoo, _csr_base.tocsc, _csr_base.tobsr, _csc_base.tocsr, _coo_base.transpose, _coo_base.reshape, _dia_base.tocsr,
+            _dia_base.transpose, _bsr_base.tocoo, _bsr_base.tocsr, _bsr_base.tocsc, _bsr_base.transpose):
+    _moving(_fn)
+for _fn in (_cs_matrix.toarray, _cs_matrix.diagonal, IndexMixin.__getitem__, _coo_base.toarray, _coo_base.tocsr, _coo_base.tocsc, _coo_base.todia,
+            _coo_base.diagonal, _coo_base.__getitem__, _dia_base.diagonal, _bsr_base.diagonal, _spbase.reshape):
+    _moving(_fn, sums=True)
+for _fn in (_cs_matrix.sum_duplicates, _cs_matrix.sort_indices, _cs_matrix.resize, _coo_base.sum_duplicates, _coo_base.resize):
+    _changing(_fn)
+
+
+@means(_cs_matrix.eliminate_zeros, _coo_base.eliminate_zeros)
+def eliminate_zeros(self: Any) -> None:
+    if not is_inert(peek(self.data)):
+        raise refused("eliminate_zeros", "a number that is 0 may have a gradient", "the matrix as it is: what stores a 0 computes the same")
+    x = like(self, np.array(self.data))
+    x.eliminate_zeros()
+    vars(self).update(vars(x))
+
+
+def _joining(fn: Any) -> None:
+    """A function of blocks, in a list or in rows, that puts them side by side."""
+    @means(fn)
+    def join(blocks: Any, *args: Any, **kwargs: Any) -> Any:
+        datas = [np.zeros(1)[:0]]
+
+        def part(x: Any) -> Any:
+            if x is None or isinstance(x, (list, tuple)):
+                return x and [part(each) for each in x]
+            x = summed(x if ss.issparse(x) else ss.coo_array(x))
+            datas.append(ops.reshape(x.data, (-1,)))
+            return positions(x, 1 + sum(shape_of(data)[0] for data in datas[:-1]))
+        found = fn([part(x) for x in blocks], *args, **kwargs)
+        kind = np.result_type(*map(dtype_of, datas[1:]))
+        return placed(found, ops.concat(*[x if dtype_of(x) == kind else ops.astype(x, dtype=kind) for x in datas[1:]], axis=0))
+
+
+for _fn in (ss.hstack, ss.vstack, ss.bmat, ss.block_array):
+    _joining(_fn)
+
+
+# -- products
+
+
+def compressed(x: Any) -> tuple[Any, Any, Any, bool]:
+    """Return what is stored, its indices, where rows or columns begin, and whether these are columns."""
+    x = x if x.format in ("csr", "csc") else x.tocsr()
+    return x.data, x.indices, x.indptr, x.format == "csc"
+
+
+def matmul(self: Any, other: Any) -> Any:
+    """Return the product with a dense vector or matrix."""
+    data, indices, indptr, transposed = compressed(self)
+    y = sparse_matmul(data, indices, indptr, other, shape=self._shape_as_2d, **({"transposed": True} if transposed else {}))
+    return y[0] if self.ndim == 1 else y
+
+
+def product(fn: Any) -> Callable[..., Any]:
+    """Return the product of two sparse matrices, at the places where it may be other than 0."""
+    def multiply(self: Any, other: Any) -> Any:
+        if self.ndim != 2 or other.ndim != 2:
+            raise refused("a product of sparse arrays in one dimension", "it has no rule", "arrays of one row or column")
+        found = fn(ones(self), ones(other))
+        at = found if found.format in ("csr", "csc") else found.tocsr()
+        (a, *a_places, ta), (b, *b_places, tb) = compressed(self), compressed(other)
+        data = sparse_product(a, *a_places, b, *b_places, at.indices, at.indptr, shapes=(*self.shape, other.shape[1]),
+                              transposed=(ta, tb, at.format == "csc"))
+        return like(at, data).asformat(found.format)
+    return multiply
+
+
+for _cls in (_cs_matrix, _coo_base, _dia_base, _bsr_base):
+    for _fn in (_cls._matmul_vector, _cls._matmul_multivector):
+        register(_fn, matmul)
+    register(_cls._matmul_sparse, product(_cls._matmul_sparse))
+
+# -- number by number
+
+
+def _at(x: Any, places: Any) -> Any:
+    """Return what a matrix stores at the places of another, 0 where it stores nothing."""
+    x = summed(x).asformat(places.format)
+    major = major_of(places.indptr)
+    index = (major, places.indices) if places.format == "csr" else (places.indices, major)
+    return stored(x.data, np.asarray(positions(x)[index[-places.ndim:]]).reshape(-1) if len(major) else np.zeros(0, int))
+
+
+_BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_": ops.multiply, "_maximum_": ops.maximum, "_minimum_": ops.minimum}
+
+
+@means(_cs_matrix._binopt)
+def binary(self: Any, other: Any, op: str) -> Any:
+    if op not in _BINARY:
+        raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
+                      "the same of A.toarray(), or of A.data where both store numbers at the same places")
+    places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
+    return like(places, _BINARY[op](_at(self, places), _at(other, places)))
+
+
+def _total(fn: Any) -> None:
+    @means(fn)
+    def total(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        axis = static(axis)
+        if self.ndim != 2 or axis not in (None, 0, 1, -1, -2, (0,), (1,)) or out is not None:
+            raise refused("this sum of a sparse array", "it has no rule", "A.sum(), A.sum(axis=0) or A.sum(axis=1)")
+        x = self if self.format == "coo" else self.tocoo()
+        if axis is None:
+            return np.sum(x.data, dtype=dtype)
+        if not isinstance(self, ss.sparray):
+            raise matrices("A.sum(axis=...)", "A @ np.ones(n), or np.ones(m) @ A")
+        kept = 1 - (axis[0] if isinstance(axis, tuple) else axis) % 2
+        y = ops.scatter(x.data, x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=dtype_of(x.data))
+        return y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
+
+
+def matrices(what: str, try_: str) -> Exception:
+    """Return the refusal of what SciPy's sparse matrices give as np.matrix."""
+    return refused(f"{what} of a sparse matrix", "it is an np.matrix, whose operators mean something else than an array's",
+                   f"a sparse array (csr_array in place of csr_matrix), or {try_}")
+
+
+for _cls in (_spbase, _cs_matrix, _dia_base):
+    _total(_cls.sum)
+
+
+def _beside_dense(fn: Any, op: Any) -> None:
+    @means(fn)
+    def of_dense(self: Any, other: Any) -> Any:
+        if not isinstance(self, ss.sparray):
+            raise matrices("a sum with an array", "A.toarray() in its place")
+        return op(self.toarray(), other)
+
+
+for _cls in (_spbase, _cs_matrix, _coo_base):
+    if "_add_dense" in vars(_cls):
+        _beside_dense(_cls._add_dense, ops.add)
+_beside_dense(_spbase._sub_dense, ops.subtract)
+_beside_dense(_spbase._rsub_dense, lambda x, other: ops.subtract(other, x))
+
+
+@means(ss.spmatrix.todense)
+def todense(self: Any, order: Any = None, out: Any = None) -> Any:
+    raise matrices("A.todense()", "A.toarray()")
+
+
+refuse(_csr_base.tolil, _spbase.tolil, why="what it stores is in lists, number by number",
+       try_="csr_array, csc_array or coo_array, made of arrays of numbers and places")

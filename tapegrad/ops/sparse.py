@@ -1,0 +1,178 @@
+"""Products with sparse matrices, and systems of equations, by the numbers that are stored and where they stand.
+
+A matrix is `data, indices, indptr`, rows compressed as in SciPy's csr, or columns where it is `transposed`. The shape
+is that of the matrix. Each rule is written in these ops again: the cotangent of `data` is the product of two dense
+arrays at the places of the matrix alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import ZERO, shape_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.lazy import Lazy
+from tapegrad.numbers.tensors import on_host
+from tapegrad.ops.elementwise import conj
+from tapegrad.ops.shape import permute_dims, reshape
+from tapegrad.rules.op import EACH
+from tapegrad.rules.registry import define
+
+ss: Any = Lazy("scipy.sparse")
+ssl: Any = Lazy("scipy.sparse.linalg")
+
+Shape = tuple[int, int]
+
+
+def matrix(data: Any, indices: Any, indptr: Any, shape: Shape, transposed: bool = False, copy: bool = False) -> Any:
+    """Return SciPy's array of what is stored."""
+    return (ss.csc_array if transposed else ss.csr_array)((data, indices, indptr), shape=shape, copy=copy)
+
+
+def major_of(indptr: Any) -> Any:
+    """Return the row of each number that is stored, or its column where columns are compressed."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+# -- a sparse matrix times a dense one
+
+
+def _matmul(data: Any, indices: Any, indptr: Any, x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+    return matrix(data, indices, indptr, shape, transposed) @ x
+
+
+def _matmul_by_data(dy: Any, _y: Any, _data: Any, indices: Any, indptr: Any, x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+    return sampled_matmul(dy, conj(x), indices, indptr, transposed=transposed)
+
+
+def _matmul_by_x(dy: Any, _y: Any, data: Any, indices: Any, indptr: Any, _x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+    return sparse_matmul(conj(data), indices, indptr, dy, shape=shape[::-1], transposed=not transposed)
+
+
+def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
+    """Batch what takes a vector, or columns, last: the members' stand side by side."""
+    at, x = len(args) - 1, args[-1]
+    if not members.only(at):
+        return NotImplemented
+    if members.ndim(at) == 1:
+        return permute_dims(members.op.run(*args[:-1], permute_dims(x, axes=(1, 0)), **kwargs), axes=(1, 0))
+    n, k = members.shape(at)
+    wide = reshape(permute_dims(x, axes=(1, 0, 2)), (n, members.size * k))
+    y = members.op.run(*args[:-1], wide, **kwargs)
+    return permute_dims(reshape(y, (shape_of(y)[0], members.size, k)), axes=(1, 0, 2))
+
+
+sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH, torch=on_host(_matmul), batch=_columns)
+
+
+# -- a dense matrix times the transpose of another, at the places of a sparse one: numbers n of sum_k a[i_n, k] b[j_n, k]
+
+
+def _sampled(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: bool = False) -> Any:
+    major = major_of(indptr)
+    rows, columns = (indices, major) if transposed else (major, indices)
+    if a.ndim == 1:
+        return a[rows] * b[columns]
+    y = np.zeros(len(rows), np.result_type(a, b))
+    for k in range(a.shape[1]):  # a column at a time, lest there be arrays of all products
+        y += a[rows, k] * b[columns, k]
+    return y
+
+
+def _of_dense(y: Any, indices: Any, indptr: Any, x: Any, n: int, transposed: bool) -> Any:
+    """Return the product of the matrix of these numbers, which has n rows, and a dense one."""
+    return sparse_matmul(y, indices, indptr, conj(x), shape=(n, shape_of(x)[0]), transposed=transposed)
+
+
+sampled_matmul = define("sampled_matmul", _sampled, (
+    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, b, shape_of(a)[0], transposed),
+    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, a, shape_of(b)[0], not transposed),
+    None, None), linear=EACH, torch=on_host(_sampled), batch=False)
+
+
+# -- a sparse matrix times a sparse one, at the places of a third
+
+
+def _product(a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+             shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+    m, k, n = shapes
+    left = matrix(a, a_indices, a_indptr, (m, k), transposed[0])
+    right = matrix(b, b_indices, b_indptr, (k, n), transposed[1])
+    y, major = (left @ right).tocsr(), major_of(indptr)
+    y.sum_duplicates()
+    rows, columns = (indices, major) if transposed[2] else (major, indices)
+    return np.asarray(y[rows, columns]).reshape(-1) if len(rows) else np.zeros(0, y.dtype)
+
+
+def _by_left(dy: Any, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+             shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+    (m, k, n), (ta, tb, ty) = shapes, transposed
+    return sparse_product(dy, indices, indptr, conj(b), b_indices, b_indptr, a_indices, a_indptr, shapes=(m, n, k), transposed=(ty, not tb, ta))
+
+
+def _by_right(dy: Any, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+    (m, k, n), (ta, tb, ty) = shapes, transposed
+    return sparse_product(conj(a), a_indices, a_indptr, dy, indices, indptr, b_indices, b_indptr, shapes=(k, m, n), transposed=(not ta, ty, tb))
+
+
+sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_right, None, None, None, None), linear=EACH,
+                        torch=on_host(_product), batch=False)
+
+
+# -- a sparse system of equations
+
+
+class _Factors(threading.local):
+    """The factors of the last matrices of a thread: the sweep solves by those of the program."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[Any, ...]] = []
+
+    def of(self, *stored: Any) -> Any:
+        for *then, factors in self.known:
+            if stored[0].dtype == then[0].dtype and all(map(np.array_equal, stored, then)):
+                return factors
+        n = len(stored[2]) - 1
+        factors = ssl.splu(matrix(*stored, (n, n), transposed=True, copy=True))
+        self.known = [*self.known[-1:], (*(part.copy() for part in stored), factors)]
+        return factors
+
+
+_factors = _Factors()
+_ADJOINT = {"N": "H", "H": "N"}
+
+
+def _solve(data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
+    if b.dtype.kind == "c" and data.dtype.kind != "c":
+        return _solve(data, indices, indptr, b.real, trans=trans) + 1j * _solve(data, indices, indptr, b.imag, trans=trans)
+    kind = np.result_type(data, b, np.float32)
+    return _factors.of(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
+
+
+def _solve_vjp(y: Any, data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
+    def sparse_solve_pullback(dy: Any) -> tuple[Any, ...]:
+        if trans == "T":
+            w = conj(sparse_solve(data, indices, indptr, conj(dy)))
+        else:
+            w = sparse_solve(data, indices, indptr, dy, trans=_ADJOINT[trans])
+        left, right = {"N": (w, conj(y)), "T": (conj(y), w), "H": (y, conj(w))}[trans]
+        return -sampled_matmul(left, right, indices, indptr, transposed=True), ZERO, ZERO, w
+    return sparse_solve_pullback
+
+
+def _solve_tangent(ts: Any, y: Any, data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
+    ddata, _, _, db = ts
+    if ddata is not None:
+        n = len(plain(indptr)) - 1
+        moved = sparse_matmul(conj(ddata) if trans == "H" else ddata, indices, indptr, y, shape=(n, n), transposed=trans == "N")
+        db = -moved if db is None else db - moved
+    return sparse_solve(data, indices, indptr, db, trans=trans)
+
+
+# of the matrix with these columns (trans "N"), of its transpose ("T"), of its adjoint ("H")
+sparse_solve = define("sparse_solve", _solve, vjp=_solve_vjp, push=_solve_tangent, raises=True, torch=on_host(_solve), batch=_columns)
+

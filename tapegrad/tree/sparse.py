@@ -1,0 +1,84 @@
+"""SciPy's sparse arrays and matrices as containers: what they store is one leaf, the pattern of it is static."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+import optree
+
+from tapegrad.tree.nodes import NAMESPACE
+
+FORMATS = ("csr", "csc", "coo", "dia", "bsr")
+
+
+class Pattern:
+    """What a sparse matrix is apart from the numbers that it stores: its class, its shape, and where they stand.
+
+    It keeps copies: a matrix may be sorted, or given other places, in place.
+    """
+
+    __slots__ = ("attributes", "cls")
+    exact = True  # it is compared by all that it holds
+
+    def __init__(self, x: Any) -> None:
+        self.cls = type(x)
+        self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data"}
+
+    def fill(self, data: Any) -> Any:
+        """Return a sparse matrix that stores `data` in these places."""
+        new = object.__new__(self.cls)
+        vars(new).update({name: _copied(part) for name, part in self.attributes.items()}, data=data)
+        return new
+
+    def places(self) -> list[Any]:
+        """Return the arrays that say where the numbers stand."""
+        at = self.attributes
+        return [*(at[name] for name in ("indptr", "indices", "offsets") if name in at), *at.get("coords", ())]
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Pattern) and self.cls is other.cls and self.attributes["_shape"] == other.attributes["_shape"]
+                and all(map(np.array_equal, self.places(), other.places())))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}{list(self.attributes['_shape'])}"
+
+
+def _copied(part: Any) -> Any:
+    return tuple(map(_copied, part)) if type(part) is tuple else part.copy() if hasattr(part, "dtype") else part
+
+
+def like(x: Any, data: Any) -> Any:
+    """Return a sparse matrix of the class and the pattern of `x` that stores other numbers."""
+    return Pattern(x).fill(data)
+
+
+def _take_apart(x: Any) -> tuple[tuple[Any, ...], Pattern]:
+    return (x.data,), Pattern(x)
+
+
+def _put_together(pattern: Pattern, parts: tuple[Any, ...]) -> Any:
+    """Return a matrix; of what is no array, a part that has no gradient, say, that itself."""
+    data, = parts
+    return pattern.fill(data) if hasattr(data, "dtype") else data
+
+
+def is_sparse(x: Any) -> bool:
+    """True for one of SciPy's sparse arrays and matrices."""
+    if not type(x).__module__.startswith("scipy.sparse.") or not hasattr(x, "format"):
+        return False
+    _register()
+    return True
+
+
+@functools.cache
+def _register() -> None:
+    """Say how they are taken apart, once SciPy is there."""
+    found = importlib.import_module("scipy.sparse")
+    for name in FORMATS:
+        for kind in ("array", "matrix"):
+            optree.register_pytree_node(getattr(found, f"{name}_{kind}"), _take_apart, _put_together, namespace=NAMESPACE)
