@@ -43,7 +43,7 @@ from tapegrad.tree.nodes import (
 )
 from tapegrad.tree.opaque import holds_numbers
 from tapegrad.tree.seeds import is_nothing, unmirror
-from tapegrad.tree.sparse import is_sparse
+from tapegrad.tree.sparse import Pattern, is_sparse
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
@@ -117,6 +117,8 @@ class Structure:
 
 def _static_difference(recorded: Any, given: Any) -> str:
     """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
+    if type(recorded) is type(given) is Pattern and recorded != given:
+        return f"recorded a {recorded!r}, given a {given!r}"
     if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
         return ""
     if recorded[:1] == given[:1] == ("static",):
@@ -188,8 +190,9 @@ class Signature:
             for label, x in part.opaque if part is not None and part is not self.function else ():
                 if holds_numbers(x, is_leaf):
                     what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+                    cure = f"{label}.tocsr()" if is_sparse(x) else "an array of numbers, a list or a dict"
                     raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
-                                        "an array of numbers, a list or a dict; or pass it by keyword, which is not differentiated")
+                                        f"{cure}; or pass it by keyword, which is not differentiated")
 
     def gradients(self, leaves: list[Any]) -> Any:
         """Return from one cotangent per input what is wanted: (df, *dargs), a tuple of some of the dargs, or one of them."""

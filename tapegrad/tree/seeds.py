@@ -55,9 +55,11 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
             raise _another(node, value, path)
         return [value.get(key) for key in keys]
     alike: Any = (list, tuple) if issubclass(node.type, (list, tuple)) else node.type
-    found = optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[0] if isinstance(value, alike) else []
+    found, metadata = optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[:2] if isinstance(value, alike) else ([], None)
     if len(found) != n:
         raise _another(node, value, path)
+    if hasattr(node.metadata, "exact") and metadata != node.metadata:
+        raise _another(node, value, path, ", with numbers in other places")
     return found
 
 

@@ -20,15 +20,19 @@ class Pattern:
     It keeps copies: a matrix may be sorted, or given other places, in place.
     """
 
-    __slots__ = ("attributes", "cls")
+    __slots__ = ("attributes", "cls", "stored")
     exact = True  # it is compared by all that it holds
 
     def __init__(self, x: Any) -> None:
-        self.cls = type(x)
+        self.cls, self.stored = type(x), tuple(x.data.shape)
         self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data"}
 
     def fill(self, data: Any) -> Any:
-        """Return a sparse matrix that stores `data` in these places."""
+        """Return a sparse matrix that stores `data` in these places; what does not fit, the rows of a Jacobian, say, or
+        None, as it is.
+        """
+        if getattr(data, "shape", None) != self.stored:
+            return data
         new = object.__new__(self.cls)
         vars(new).update({name: _copied(part) for name, part in self.attributes.items()}, data=data)
         return new
@@ -45,7 +49,7 @@ class Pattern:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{self.cls.__name__}{list(self.attributes['_shape'])}"
+        return f"{self.cls.__name__}{list(self.attributes['_shape'])} of {self.places()[0]}, …"
 
 
 def _copied(part: Any) -> Any:
@@ -54,7 +58,9 @@ def _copied(part: Any) -> Any:
 
 def like(x: Any, data: Any) -> Any:
     """Return a sparse matrix of the class and the pattern of `x` that stores other numbers."""
-    return Pattern(x).fill(data)
+    pattern = Pattern(x)
+    pattern.stored = tuple(data.shape)
+    return pattern.fill(data)
 
 
 def _take_apart(x: Any) -> tuple[tuple[Any, ...], Pattern]:
@@ -62,9 +68,7 @@ def _take_apart(x: Any) -> tuple[tuple[Any, ...], Pattern]:
 
 
 def _put_together(pattern: Pattern, parts: tuple[Any, ...]) -> Any:
-    """Return a matrix; of what is no array, a part that has no gradient, say, that itself."""
-    data, = parts
-    return pattern.fill(data) if hasattr(data, "dtype") else data
+    return pattern.fill(*parts)
 
 
 def is_sparse(x: Any) -> bool:

@@ -21,6 +21,7 @@ from scipy.sparse._csc import _csc_base
 from scipy.sparse._csr import _csr_base
 from scipy.sparse._dia import _dia_base
 from scipy.sparse._index import IndexMixin
+from scipy.sparse._lil import _lil_base
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
@@ -31,7 +32,7 @@ from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refuse, refused, register
 from tapegrad.trace.views import peek
-from tapegrad.tree.sparse import like
+from tapegrad.tree.sparse import Pattern, like
 
 
 def fixed(x: Any) -> Any:
@@ -63,12 +64,23 @@ def stored(data: Any, at: Any) -> Any:
     return ops.scatter(ops.take(flat, at[where] - 1, axis=0), *where, shape=at.shape, ranks=(at.ndim,), dtype=dtype_of(data))
 
 
-def placed(found: Any, data: Any) -> Any:
-    """Put numbers where their positions were moved to: a matrix, an array, or a number of it."""
+def placed(found: Any, data: Any, given: Any = None) -> Any:
+    """Put numbers where their positions were moved to: a matrix, an array, or a number of it. What shares memory with
+    the positions that were `given` is a view here too.
+    """
     if ss.issparse(found):
-        return like(found, stored(data, found.data))
+        return like(found, handed_on(data, found.data, given))
     at = np.asarray(found)
     return stored(data, at) if at.ndim else stored(data, at[None])[0]
+
+
+def handed_on(data: Any, at: Any, given: Any) -> Any:
+    """Return the numbers at positions, as a view where these are one of those that were given."""
+    if given is None or not np.shares_memory(at, given):
+        return stored(data, at)
+    if at.size == given.size:
+        return data if at.shape == given.shape else ops.reshape(data, at.shape)
+    return data[at[0] - given[0]:][:len(at)]
 
 
 def summed(x: Any) -> Any:
@@ -103,14 +115,14 @@ def _constructor(cls: Any, places: int) -> None:
     def init(self: Any, arg1: Any, shape: Any = None, dtype: Any = None, copy: bool = False, **how: Any) -> None:
         shape = None if shape is None else fixed(shape)
         if ss.issparse(arg1):
-            found = arg1.asformat(self.format)
+            found = arg1.asformat(self.format, copy=copy)
         elif type(arg1) is tuple and len(arg1) == 2 and places == 3:
             found = self._coo_container(arg1, shape=shape).asformat(self.format)
         elif type(arg1) is tuple:
-            data, at = as_array(arg1[0]), fixed(arg1[1:])
-            count = np.arange(1, 1 + np.prod(shape_of(data), dtype=int)).reshape(shape_of(data))
-            make(self, (count, *at), shape, **how)
-            self.data = placed_data(data, self.data)
+            data = as_array(arg1[0])
+            given = np.arange(1, 1 + np.prod(shape_of(data), dtype=int)).reshape(shape_of(data))
+            make(self, (given, *fixed(arg1[1:])), shape, copy=copy, **how)
+            self.data = handed_on(data, self.data, given)
             return _as_dtype(self, dtype)
         else:
             x = as_array(arg1)
@@ -119,11 +131,6 @@ def _constructor(cls: Any, places: int) -> None:
             found = self._coo_container((x[full.coords], full.coords), shape=shape_of(x)).asformat(self.format)
         vars(self).update(vars(like(found, found.data)))
         return _as_dtype(self, dtype)
-
-
-def placed_data(data: Any, at: Any) -> Any:
-    """Return what a matrix stores, in the order of their positions."""
-    return data if np.array_equal(at.reshape(-1), np.arange(1, 1 + at.size)) and at.shape == shape_of(data) else stored(data, at)
 
 
 def _as_dtype(x: Any, dtype: Any) -> None:
@@ -142,16 +149,18 @@ def _moving(fn: Any, sums: bool = False) -> None:
     @means(fn)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         x = summed(self) if sums else self
-        return placed(fn(positions(x), *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data)
+        probe = positions(x)
+        return placed(fn(probe, *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data, probe.data)
 
 
 def _changing(fn: Any) -> None:
     """A method that gives a matrix other places."""
     @means(fn)
     def change(self: Any, *args: Any) -> None:
-        x = positions(summed(self))
-        fn(x, *fixed(args))
-        vars(self).update(vars(placed(x, summed(self).data)))
+        x = summed(self)
+        probe = positions(x)
+        fn(probe, *fixed(args))
+        vars(self).update(vars(placed(probe, x.data)))
 
 
 for _fn in (_cs_matrix.tocoo, _csr_base.tocsc, _csr_base.tobsr, _csc_base.tocsr, _coo_base.transpose, _coo_base.reshape, _dia_base.tocsr,
@@ -164,10 +173,59 @@ for _fn in (_cs_matrix.sum_duplicates, _cs_matrix.sort_indices, _cs_matrix.resiz
     _changing(_fn)
 
 
+def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) -> None:
+    """Write numbers into a matrix: where they are to stand, the positions say that follow those of what it stores."""
+    x, n = summed(self), np.prod(shape_of(self.data), dtype=int)
+    values = values.toarray() if ss.issparse(values) else as_array(values)
+    new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
+    probe = positions(x)
+    fn(probe, *key, new[()])
+    spread = ops.broadcast_to(values, shape) if shape_of(values) != shape else values
+    kind = dtype_of(self.data)
+    spread = ops.astype(spread, dtype=kind) if dtype_of(spread) != kind else spread
+    both = ops.concat(ops.reshape(x.data, (-1,)), ops.reshape(spread, (-1,)), axis=0)
+    there = probe.data > n
+    if x is self and Pattern(probe) == Pattern(x) and not (probe.data != positions(x).data)[~there].any():
+        # in the places that it has: a matrix that shares the memory sees it
+        self.data[there] = both[probe.data[there] - 1]
+    else:
+        vars(self).update(vars(placed(probe, both)))
+
+
+_LISTS, _MADE = "what it stores is in lists or a dict, number by number", "csr_array, csc_array or coo_array, made of arrays or lists of numbers and places"
+
+
+def _setting(fn: Any) -> None:
+    @means(fn)
+    def setitem(self: Any, key: Any, x: Any) -> None:
+        if self.format in ("dok", "lil"):
+            raise refused(f"a traced number in a {self.format}_array", _LISTS, _MADE)
+        key = fixed(key)
+        write(lambda probe, new: fn(probe, key, new), self, x, ones(self)[key].shape if self.ndim == 2 else np.shape(ones(self)[key]))
+
+
+for _fn in (IndexMixin.__setitem__, _lil_base.__setitem__, _coo_base.__setitem__):
+    _setting(_fn)
+
+
+@means(_cs_matrix._setdiag, _coo_base._setdiag)
+def setdiag(self: Any, values: Any, k: int) -> None:
+    k = static(k)
+    length = len(ones(self).diagonal(k))
+    values = as_array(values)
+    if len(shape_of(values)):
+        length = min(length, shape_of(values)[0])
+        values = values[:length]
+    fn = type(self)._setdiag
+    write(lambda probe, new: fn(probe, new, k), self, values, (length,))
+
+
 @means(_cs_matrix.eliminate_zeros, _coo_base.eliminate_zeros)
 def eliminate_zeros(self: Any) -> None:
-    if not is_inert(peek(self.data)):
-        raise refused("eliminate_zeros", "a number that is 0 may have a gradient", "the matrix as it is: what stores a 0 computes the same")
+    if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
+        if not np.all(self.data != 0):
+            raise refused("eliminate_zeros", "a number that is 0 has a gradient", "the matrix as it is: what stores a 0 computes the same")
+        return
     x = like(self, np.array(self.data))
     x.eliminate_zeros()
     vars(self).update(vars(x))
@@ -240,7 +298,22 @@ def _at(x: Any, places: Any) -> Any:
     return stored(x.data, np.asarray(positions(x)[index[-places.ndim:]]).reshape(-1) if len(major) else np.zeros(0, int))
 
 
-_BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_": ops.multiply, "_maximum_": ops.maximum, "_minimum_": ops.minimum}
+_BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_": ops.multiply, "_maximum_": ops.maximum, "_minimum_": ops.minimum,
+                           "_ne_": ops.not_equal, "_lt_": ops.less, "_gt_": ops.greater}
+
+
+def _computed(places: Any, data: Any) -> Any:
+    """Return a matrix of what was computed of numbers; of a comparison, without what is False."""
+    y = like(places, data)
+    if dtype_of(data) == np.bool_:
+        y.eliminate_zeros()
+    return y
+
+
+@means(_cs_matrix._scalar_binopt)
+def beside_number(self: Any, other: Any, op: Any) -> Any:
+    x = summed(self)
+    return _computed(x, op(x.data, other))
 
 
 @means(_cs_matrix._binopt)
@@ -249,13 +322,15 @@ def binary(self: Any, other: Any, op: str) -> Any:
         raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
                       "the same of A.toarray(), or of A.data where both store numbers at the same places")
     places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
-    return like(places, _BINARY[op](_at(self, places), _at(other, places)))
+    return _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
 
 
 def _total(fn: Any) -> None:
     @means(fn)
     def total(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         axis = static(axis)
+        if self.ndim == 1 and axis in (None, 0, -1):
+            return np.sum(self.data, dtype=dtype)
         if self.ndim != 2 or axis not in (None, 0, 1, -1, -2, (0,), (1,)) or out is not None:
             raise refused("this sum of a sparse array", "it has no rule", "A.sum(), A.sum(axis=0) or A.sum(axis=1)")
         x = self if self.format == "coo" else self.tocoo()
@@ -298,5 +373,4 @@ def todense(self: Any, order: Any = None, out: Any = None) -> Any:
     raise matrices("A.todense()", "A.toarray()")
 
 
-refuse(_csr_base.tolil, _spbase.tolil, why="what it stores is in lists, number by number",
-       try_="csr_array, csc_array or coo_array, made of arrays of numbers and places")
+refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
