@@ -72,13 +72,12 @@ sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _
 
 
 def _sampled(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: bool = False) -> Any:
-    major = major_of(indptr)
-    rows, columns = (indices, major) if transposed else (major, indices)
+    (major, minor), counts = (b, a) if transposed else (a, b), np.diff(indptr)
     if a.ndim == 1:
-        return a[rows] * b[columns]
-    y = np.zeros(len(rows), np.result_type(a, b))
+        return np.repeat(major, counts) * minor[indices]
+    y = np.zeros(len(indices), np.result_type(a, b))
     for k in range(a.shape[1]):  # a column at a time, lest there be arrays of all products
-        y += a[rows, k] * b[columns, k]
+        y += np.repeat(major[:, k], counts) * minor[indices, k]
     return y
 
 
@@ -147,8 +146,6 @@ _ADJOINT = {"N": "H", "H": "N"}
 
 
 def _solve(data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
-    if b.dtype.kind == "c" and data.dtype.kind != "c":
-        return _solve(data, indices, indptr, b.real, trans=trans) + 1j * _solve(data, indices, indptr, b.imag, trans=trans)
     kind = np.result_type(data, b, np.float32)
     return _factors.of(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
 

@@ -360,6 +360,8 @@ def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
     tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS else (args, kwargs)))
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
+        if fn in CONSTRUCTORS and running.tracers:
+            return CONSTRUCTORS[fn](running.tracers[-1], original, *args, **kwargs)
         return original(*args, **kwargs)
     if isinstance(FOREIGN.get(fn), Op) or tracer.ctx.is_primitive(fn):
         op: Op = tracer.ctx.op(fn)

@@ -257,6 +257,11 @@ for _fn in (ss.hstack, ss.vstack, ss.bmat, ss.block_array):
 
 def compressed(x: Any) -> tuple[Any, Any, Any, bool]:
     """Return what is stored, its indices, where rows or columns begin, and whether these are columns."""
+    if x.format == "coo" and x.ndim == 2:  # in its own order, which SciPy adds up in
+        rows, columns = x.coords
+        order = np.argsort(rows, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=x.shape[0]))]).astype(rows.dtype)
+        return stored(x.data, order + 1), columns[order], indptr, False
     x = x if x.format in ("csr", "csc") else x.tocsr()
     return x.data, x.indices, x.indptr, x.format == "csc"
 

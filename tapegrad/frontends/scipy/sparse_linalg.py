@@ -15,7 +15,8 @@ from tapegrad.frontends.scipy.sparse import compressed, ones, summed
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
-from tapegrad.rules.registry import leave, means, refuse, refused
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import constructs, leave, means, refuse, refused
 
 
 def square(A: Any) -> Any:
@@ -43,7 +44,8 @@ def solve(A: Any, b: Any, trans: str = "N") -> Any:
 
 @means(ssl.spsolve)
 def spsolve(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) -> Any:
-    y = solve(square(A), b)
+    A = square(A)
+    y = solve(A if A.format == "csr" else A.tocsc(), b)
     return ops.reshape(y, (-1,)) if shape_of(y)[1:] == (1,) else y
 
 
@@ -58,23 +60,33 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, overwrite_A: bool = F
 
 
 class Factors:
-    """What `splu` returns in a trace: it solves, by factors that are computed at the first solution, and kept."""
+    """What `splu` returns in a trace: it solves, by factors that are computed at the first solution, and kept.
 
-    def __init__(self, A: Any) -> None:
-        self._matrix = square(A)
+    Those of a matrix that is not traced are SciPy's own.
+    """
+
+    def __init__(self, A: Any, own: Any = None) -> None:
+        self._matrix, self._own = square(A).tocsc(), own
         self.shape = self._matrix.shape
 
     def solve(self, rhs: Any, trans: str = "N") -> Any:
         """Solve A x = rhs, or by the transpose ("T") or the adjoint ("H")."""
-        return solve(self._matrix, rhs, trans)
+        return solve(self._matrix, rhs, trans) if self._own is None or isinstance(rhs, Traced) else self._own.solve(rhs, trans)
 
     def __getattr__(self, name: str) -> Any:
+        if self._own is not None:
+            return getattr(self._own, name)
         raise refused(f"splu(A).{name}", "the order of rows in a factor depends on values", "splu(A).solve")
 
 
 @means(ssl.splu)
 def splu(A: Any, *args: Any, **kwargs: Any) -> Any:
     return Factors(A)
+
+
+@constructs(ssl.splu)
+def splu_of_plain(tracer: Any, fn: Callable[..., Any], A: Any, *args: Any, **kwargs: Any) -> Any:
+    return Factors(A, fn(A, *args, **kwargs))
 
 
 @means(ssl.factorized)
@@ -96,8 +108,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
 
     def adjoint(x: Any, dx: Any, A: Any, b: Any, x0: Any, how: dict[str, Any]) -> Any:
         if how.get("M") is not None and not self_adjoint:
-            M = how["M"]
-            how = {**how, "M": M.conj().T if ss.issparse(M) else M.H}
+            how = {**how, "M": _adjoint_of(how["M"])}
         return solver(A if self_adjoint else A.conj().T, dx, None, how)
 
     solver = Solver(name, find, lambda x, A, b, x0, how: A @ x - b, adjoint=adjoint)
@@ -110,6 +121,17 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
         b = as_array(b)
         y = solver(A, ops.reshape(b, (-1,)) if len(shape_of(b)) == 2 else b, x0, {key: x for key, x in how.items() if key != "callback"})
         return y, 0
+
+
+def _adjoint_of(M: Any) -> Any:
+    """Return the adjoint of a preconditioner, None where a LinearOperator has none."""
+    if not isinstance(M, ssl.LinearOperator):
+        return M.conj().T
+    try:
+        M.rmatvec(np.zeros(M.shape[0]))
+    except (NotImplementedError, TypeError):  # of one that was made of a matvec alone
+        return None
+    return M.H
 
 
 for _name in ("bicg", "bicgstab", "cgs", "gcrotmk", "gmres", "lgmres", "qmr", "tfqmr"):
@@ -164,5 +186,4 @@ refuse(ssl.lsqr, ssl.lsmr, why="its derivative is not known here", try_="spsolve
 refuse(ssl.eigs, ssl.eigsh, ssl.lobpcg, ssl.svds, why="few of many eigenvalues have no rule here",
        try_="np.linalg.eigh(A.toarray()), or np.linalg.eig, np.linalg.svd", derivative=True)
 refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
-refuse(ssl.aslinearoperator, why="what a LinearOperator computes is hidden", try_="the sparse array, whose A @ x is known")
 leave(ssl.LinearOperator, ssl.MatrixRankWarning, ssl.ArpackError, ssl.ArpackNoConvergence, ssl.use_solver, ssl.test, why="classes, settings and text")
