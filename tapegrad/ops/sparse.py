@@ -27,9 +27,9 @@ ssl: Any = Lazy("scipy.sparse.linalg")
 Shape = tuple[int, int]
 
 
-def matrix(data: Any, indices: Any, indptr: Any, shape: Shape, transposed: bool = False, copy: bool = False) -> Any:
+def matrix(data: Any, indices: Any, indptr: Any, shape: Shape, transposed: bool = False) -> Any:
     """Return SciPy's array of what is stored."""
-    return (ss.csc_array if transposed else ss.csr_array)((data, indices, indptr), shape=shape, copy=copy)
+    return (ss.csc_array if transposed else ss.csr_array)((data, indices, indptr), shape=shape)
 
 
 def major_of(indptr: Any) -> Any:
@@ -68,7 +68,7 @@ def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
 sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH, torch=on_host(_matmul), batch=_columns)
 
 
-# -- a dense matrix times the transpose of another, at the places of a sparse one: numbers n of sum_k a[i_n, k] b[j_n, k]
+# -- a dense matrix times the transpose of another, at the places of a sparse one: sum_k a[i, k] b[j, k]
 
 
 def _sampled(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: bool = False) -> Any:
@@ -132,11 +132,12 @@ class _Factors(threading.local):
         self.known: list[tuple[Any, ...]] = []
 
     def of(self, *stored: Any) -> Any:
+        """Return what `splu` makes of the matrix with these columns."""
         for *then, factors in self.known:
             if stored[0].dtype == then[0].dtype and all(map(np.array_equal, stored, then)):
                 return factors
         n = len(stored[2]) - 1
-        factors = ssl.splu(matrix(*stored, (n, n), transposed=True, copy=True))
+        factors = ssl.splu(ss.csc_array(stored, shape=(n, n), copy=True))
         self.known = [*self.known[-1:], (*(part.copy() for part in stored), factors)]
         return factors
 
@@ -150,12 +151,15 @@ def _solve(data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") ->
     return _factors.of(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
 
 
+def _solve_adjoint(dy: Any, data: Any, indices: Any, indptr: Any, trans: str) -> Any:
+    if trans == "T":
+        return conj(sparse_solve(data, indices, indptr, conj(dy)))
+    return sparse_solve(data, indices, indptr, dy, trans=_ADJOINT[trans])
+
+
 def _solve_vjp(y: Any, data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
     def sparse_solve_pullback(dy: Any) -> tuple[Any, ...]:
-        if trans == "T":
-            w = conj(sparse_solve(data, indices, indptr, conj(dy)))
-        else:
-            w = sparse_solve(data, indices, indptr, dy, trans=_ADJOINT[trans])
+        w = _solve_adjoint(dy, data, indices, indptr, trans)
         left, right = {"N": (w, conj(y)), "T": (conj(y), w), "H": (y, conj(w))}[trans]
         return -sampled_matmul(left, right, indices, indptr, transposed=True), ZERO, ZERO, w
     return sparse_solve_pullback

@@ -29,6 +29,7 @@ PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: t
 # foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
 CONSTANT: set[Any] = set()
 THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
+AS_WRITTEN: set[Any] = set()  # foreign Python code, made of what has a meaning: nothing in its modules is replaced
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _HERE = str(Path(__file__).parent)
 STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition

@@ -9,12 +9,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
+from tapegrad.rules.registry import AS_WRITTEN, CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
 from tapegrad.show.sheet import Sheet
 from tapegrad.trace.lazy_frontends import register_imported
 
 SPACES = {"numpy": "numpy", "linalg": "numpy.linalg", "fft": "numpy.fft", "ndarray": "numpy.ndarray", "math": "math",
-          "scipy.special": "scipy.special", "scipy.linalg": "scipy.linalg"}
+          "scipy.special": "scipy.special", "scipy.linalg": "scipy.linalg", "scipy.sparse": "scipy.sparse",
+          "scipy.sparse.linalg": "scipy.sparse.linalg"}
 
 KINDS = {
     "differentiable": "an op with a rule",
@@ -58,7 +59,7 @@ def entry(name: str, value: Any) -> Entry:
         return Entry(name, "constructor", "", False)
     if value in CONSTANT:
         return Entry(name, "non-differentiable", "" if meaning is not None else "a plain value", False)
-    if meaning is not None or value in THROUGH:
+    if meaning is not None or value in THROUGH | AS_WRITTEN:
         return Entry(name, "composite", "" if meaning is not None else "Python code, traced through", True)
     if value in PLAIN:
         return Entry(name, "plain", PLAIN[value], False)

@@ -39,11 +39,12 @@ from tapegrad.tree.nodes import (
     Partial,
     Static,
     is_container,
+    key_difference,
     level,
 )
 from tapegrad.tree.opaque import holds_numbers
 from tapegrad.tree.seeds import is_nothing, unmirror
-from tapegrad.tree.sparse import Pattern, is_sparse
+from tapegrad.tree.sparse import is_sparse
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
@@ -115,17 +116,6 @@ class Structure:
             return f"<{self.size} leaves>"
 
 
-def _static_difference(recorded: Any, given: Any) -> str:
-    """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
-    if type(recorded) is type(given) is Pattern and recorded != given:
-        return f"recorded a {recorded!r}, given a {given!r}"
-    if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
-        return ""
-    if recorded[:1] == given[:1] == ("static",):
-        return f"recorded {recorded[1]!r}, given {given[1]!r}"
-    return next(filter(None, map(_static_difference, recorded, given)), "")
-
-
 class Reached:
     """The objects that a program reaches by names of its own, and which of the arguments' they are: a compiled tape holds while that is so."""
 
@@ -163,7 +153,7 @@ class Signature:
         modules = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module]
                    for each in (self, other)]
         parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
-        told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(_static_difference, *parts)), "")
+        told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
         return told or f"recorded {self!r}, given {other!r}"
 
     @property

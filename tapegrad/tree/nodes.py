@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import optree
 
-from tapegrad.numbers.equality import snapshot
+from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.tree.copies import class_of, code_of
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
@@ -322,3 +322,14 @@ class Partial(Record):
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         fn, args, keywords = (child.build(leaves, memo) for child in self.children)
         return memo.setdefault(id(self), functools.partial(fn, *args, **keywords))
+
+
+def key_difference(recorded: Any, given: Any) -> str:
+    """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
+    if type(recorded) is type(given) and hasattr(recorded, "exact") and recorded != given:
+        return f"recorded a {recorded!r}, given a {given!r}"
+    if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
+        return ""
+    if recorded[:1] == given[:1] == ("static",):
+        return f"recorded {recorded[1]!r}, given {given[1]!r}"
+    return next(filter(None, map(key_difference, recorded, given)), "")

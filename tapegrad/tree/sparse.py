@@ -49,7 +49,7 @@ class Pattern:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{self.cls.__name__}{list(self.attributes['_shape'])} of {self.places()[0]}, …"
+        return f"{self.cls.__name__} of shape {self.attributes['_shape']} with {int(np.prod(self.stored))} numbers in places of its own"
 
 
 def _copied(part: Any) -> Any:
@@ -63,11 +63,11 @@ def like(x: Any, data: Any) -> Any:
     return pattern.fill(data)
 
 
-def _take_apart(x: Any) -> tuple[tuple[Any, ...], Pattern]:
+def _take_apart(x: Any) -> Any:
     return (x.data,), Pattern(x)
 
 
-def _put_together(pattern: Pattern, parts: tuple[Any, ...]) -> Any:
+def _put_together(pattern: Any, parts: Any) -> Any:
     return pattern.fill(*parts)
 
 
@@ -85,4 +85,5 @@ def _register() -> None:
     found = importlib.import_module("scipy.sparse")
     for name in FORMATS:
         for kind in ("array", "matrix"):
-            optree.register_pytree_node(getattr(found, f"{name}_{kind}"), _take_apart, _put_together, namespace=NAMESPACE)
+            cls: Any = getattr(found, f"{name}_{kind}")
+            optree.register_pytree_node(cls, _take_apart, _put_together, namespace=NAMESPACE)

@@ -1,13 +1,12 @@
 """scipy.sparse: SciPy's own Python code runs on traced numbers; here is what its methods mean that call C.
 
-A sparse matrix in a trace is SciPy's, and what it stores, its `data`, is traced. What only moves numbers (a slice, another
-format) runs on their positions in place of them, and says which go where. Where numbers stand never depends on their
-values: a sum that is 0 is stored, and so has a gradient.
+A sparse matrix in a trace is SciPy's, and what it stores, its `data`, is traced. What only moves numbers (a slice,
+another format) runs on their positions in place of them, and says which go where. Where numbers stand does not depend
+on their values: a sum that is 0 is stored, and has a gradient.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import means, refuse, refused, register
+from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, refused, register
 from tapegrad.trace.views import peek
 from tapegrad.tree.sparse import Pattern, like
 
@@ -105,6 +104,11 @@ def summed(x: Any) -> Any:
     return new
 
 
+def methods(names: dict[Any, str]) -> list[Any]:
+    """Return the methods of these names that classes have in this version of SciPy."""
+    return [vars(cls)[name] for cls, several in names.items() for name in several.split() if name in vars(cls)]
+
+
 # -- made of numbers and places
 
 
@@ -163,13 +167,16 @@ def _changing(fn: Any) -> None:
         vars(self).update(vars(placed(probe, x.data)))
 
 
-for _fn in (_cs_matrix.tocoo, _csr_base.tocsc, _csr_base.tobsr, _csc_base.tocsr, _coo_base.transpose, _coo_base.reshape, _dia_base.tocsr,
-            _dia_base.transpose, _bsr_base.tocoo, _bsr_base.tocsr, _bsr_base.tocsc, _bsr_base.transpose):
+MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc tobsr", _csc_base: "tocsr", _coo_base: "transpose reshape", _dia_base: "tocsr transpose",
+         _bsr_base: "tocoo tocsr tocsc transpose"}
+SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", IndexMixin: "__getitem__", _dia_base: "diagonal", _bsr_base: "diagonal",
+          _coo_base: "toarray tocsr tocsc todia diagonal __getitem__"}
+CHANGED = {_cs_matrix: "sum_duplicates sort_indices resize", _coo_base: "sum_duplicates resize"}
+for _fn in methods(MOVED):
     _moving(_fn)
-for _fn in (_cs_matrix.toarray, _cs_matrix.diagonal, IndexMixin.__getitem__, _coo_base.toarray, _coo_base.tocsr, _coo_base.tocsc, _coo_base.todia,
-            _coo_base.diagonal, _coo_base.__getitem__, _dia_base.diagonal, _bsr_base.diagonal, _spbase.reshape):
+for _fn in methods(SUMMED):
     _moving(_fn, sums=True)
-for _fn in (_cs_matrix.sum_duplicates, _cs_matrix.sort_indices, _cs_matrix.resize, _coo_base.sum_duplicates, _coo_base.resize):
+for _fn in methods(CHANGED):
     _changing(_fn)
 
 
@@ -192,7 +199,8 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
         vars(self).update(vars(placed(probe, both)))
 
 
-_LISTS, _MADE = "what it stores is in lists or a dict, number by number", "csr_array, csc_array or coo_array, made of arrays or lists of numbers and places"
+_LISTS = "what it stores is in lists or a dict, number by number"
+_MADE = "coo_array((numbers, (rows, columns)), shape), of arrays or lists; numbers at the same place add up"
 
 
 def _setting(fn: Any) -> None:
@@ -204,11 +212,11 @@ def _setting(fn: Any) -> None:
         write(lambda probe, new: fn(probe, key, new), self, x, ones(self)[key].shape if self.ndim == 2 else np.shape(ones(self)[key]))
 
 
-for _fn in (IndexMixin.__setitem__, _lil_base.__setitem__, _coo_base.__setitem__):
+for _fn in methods(dict.fromkeys((IndexMixin, _lil_base, _coo_base), "__setitem__")):
     _setting(_fn)
 
 
-@means(_cs_matrix._setdiag, _coo_base._setdiag)
+@means(*methods(dict.fromkeys((_cs_matrix, _coo_base), "_setdiag")))
 def setdiag(self: Any, values: Any, k: int) -> None:
     k = static(k)
     length = len(ones(self).diagonal(k))
@@ -220,7 +228,7 @@ def setdiag(self: Any, values: Any, k: int) -> None:
     write(lambda probe, new: fn(probe, new, k), self, values, (length,))
 
 
-@means(_cs_matrix.eliminate_zeros, _coo_base.eliminate_zeros)
+@means(*methods(dict.fromkeys((_cs_matrix, _coo_base), "eliminate_zeros")))
 def eliminate_zeros(self: Any) -> None:
     if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
         if not np.all(self.data != 0):
@@ -287,10 +295,11 @@ def product(fn: Any) -> Callable[..., Any]:
     return multiply
 
 
-for _cls in (_cs_matrix, _coo_base, _dia_base, _bsr_base):
-    for _fn in (_cls._matmul_vector, _cls._matmul_multivector):
-        register(_fn, matmul)
-    register(_cls._matmul_sparse, product(_cls._matmul_sparse))
+_KINDS = (_cs_matrix, _coo_base, _dia_base, _bsr_base)
+for _fn in methods(dict.fromkeys(_KINDS, "_matmul_vector _matmul_multivector")):
+    register(_fn, matmul)
+for _fn in methods(dict.fromkeys(_KINDS, "_matmul_sparse")):
+    register(_fn, product(_fn))
 
 # -- number by number
 
@@ -327,7 +336,16 @@ def binary(self: Any, other: Any, op: str) -> Any:
         raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
                       "the same of A.toarray(), or of A.data where both store numbers at the same places")
     places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
-    return _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
+    y = _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
+    y._cancelled = not np.all(plain(y.data))  # SciPy stores no such number
+    return y
+
+
+@means(*methods({_cs_matrix: "_getnnz"}))
+def count_of_stored(self: Any, axis: Any = None) -> Any:
+    if getattr(self, "_cancelled", False):
+        raise refused("A.nnz of a sum", "numbers cancel, which SciPy would not store", "A.count_nonzero()")
+    return ones(self)._getnnz(axis)
 
 
 def _total(fn: Any) -> None:
@@ -354,8 +372,8 @@ def matrices(what: str, try_: str) -> Exception:
                    f"a sparse array (csr_array in place of csr_matrix), or {try_}")
 
 
-for _cls in (_spbase, _cs_matrix, _dia_base):
-    _total(_cls.sum)
+for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
+    _total(_fn)
 
 
 def _beside_dense(fn: Any, op: Any) -> None:
@@ -366,11 +384,9 @@ def _beside_dense(fn: Any, op: Any) -> None:
         return op(self.toarray(), other)
 
 
-for _cls in (_spbase, _cs_matrix, _coo_base):
-    if "_add_dense" in vars(_cls):
-        _beside_dense(_cls._add_dense, ops.add)
-_beside_dense(_spbase._sub_dense, ops.subtract)
-_beside_dense(_spbase._rsub_dense, lambda x, other: ops.subtract(other, x))
+for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract), ("_rsub_dense", lambda x, other: ops.subtract(other, x))):
+    for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _coo_base), _names)):
+        _beside_dense(_fn, _op)
 
 
 @means(ss.spmatrix.todense)
@@ -379,3 +395,12 @@ def todense(self: Any, order: Any = None, out: Any = None) -> Any:
 
 
 refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
+
+_CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix dia_array dia_matrix"
+_MAKERS = "block_diag diags diags_array expand_dims find kron kronsum permute_dims spdiags swapaxes tril triu"
+_ASKING = "get_index_dtype safely_cast_index_arrays issparse isspmatrix " + " ".join(f"isspmatrix_{name}" for name in "bsr coo csc csr dia dok lil".split())
+AS_WRITTEN.update(getattr(ss, name) for name in f"{_CLASSES} {_MAKERS}".split() if hasattr(ss, name))
+for _names, _why in ((_ASKING, "asks what something is"), ("eye eye_array identity rand random random_array", "takes counts, and returns plain matrices"),
+                     ("dok_array dok_matrix lil_array lil_matrix", _LISTS), ("load_npz save_npz", "files"),
+                     ("SparseWarning SparseEfficiencyWarning sparray spmatrix", "classes to ask for")):
+    leave(*(getattr(ss, name) for name in _names.split() if hasattr(ss, name)), why=_why)

@@ -16,7 +16,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import constructs, leave, means, refuse, refused
+from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
 
 
 def square(A: Any) -> Any:
@@ -30,7 +30,7 @@ def square(A: Any) -> Any:
 def solve(A: Any, b: Any, trans: str = "N") -> Any:
     """Return the solution of a system of a sparse matrix, of its transpose ("T") or its adjoint ("H")."""
     if ss.issparse(b):
-        raise refused("a system of equations with a sparse right side", "its solution is dense but for the places that are 0 by chance", "b.toarray()")
+        raise refused("a system of equations with a sparse right side", "which places of its solution are 0 depends on values", "b.toarray()")
     data, indices, indptr, of_columns = compressed(A)
     b = as_array(b)
     if shape_of(b)[:1] != A.shape[:1] or len(shape_of(b)) > 2:
@@ -139,7 +139,7 @@ for _name in ("bicg", "bicgstab", "cgs", "gcrotmk", "gmres", "lgmres", "qmr", "t
 for _name in ("cg", "minres"):
     _iterative(_name, self_adjoint=True)
 
-# -- the exponential: SciPy's value, with the derivative of Taylor's polynomial, in steps along which the norm is below 1
+# -- the exponential: SciPy's value, with the derivative of Taylor's polynomial, in steps of a norm below 1
 
 TERMS = 22  # 1 / 22! is below the precision of a double
 
@@ -186,4 +186,9 @@ refuse(ssl.lsqr, ssl.lsmr, why="its derivative is not known here", try_="spsolve
 refuse(ssl.eigs, ssl.eigsh, ssl.lobpcg, ssl.svds, why="few of many eigenvalues have no rule here",
        try_="np.linalg.eigh(A.toarray()), or np.linalg.eig, np.linalg.svd", derivative=True)
 refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
+refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values", try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()", derivative=True)
+refuse(*(getattr(ssl, name) for name in ("funm_multiply_krylov",) if hasattr(ssl, name)), why="it has no rule here", try_="expm_multiply")
+refuse(ssl.onenormest, why="an estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
+AS_WRITTEN.update(getattr(ssl, name) for name in ("aslinearoperator", "matrix_power") if hasattr(ssl, name))
+leave(*(getattr(ssl, name) for name in ("LaplacianNd", "SuperLU", "is_sptriangular", "spbandwidth") if hasattr(ssl, name)), why="classes, and what asks for a pattern")
 leave(ssl.LinearOperator, ssl.MatrixRankWarning, ssl.ArpackError, ssl.ArpackNoConvergence, ssl.use_solver, ssl.test, why="classes, settings and text")
