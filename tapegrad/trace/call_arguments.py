@@ -84,9 +84,16 @@ def content(x: Any, frame: FrameType) -> Any:
     if not x._tracer.independent(op):
         if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or not (is_inert(op) or _is_index(val, frame)):
             raise asked(x, "a plain array")
-        for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
-            x._tracer.guard(op, fact, value)
+        guard_content(x)
     return views.hand_out(x)
+
+
+def guard_content(x: Any) -> Any:
+    """Return the numbers of a traced array, which steer the program: a tape holds for these alone."""
+    op, val = views.peek(x), behind(x)
+    for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
+        x._tracer.guard(op, fact, value)
+    return val.copy()
 
 
 _SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"])

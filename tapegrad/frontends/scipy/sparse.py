@@ -30,6 +30,7 @@ from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, refused, register
+from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
 from tapegrad.tree.sparse import Pattern, like
 
@@ -40,7 +41,11 @@ def fixed(x: Any) -> Any:
         return slice(*map(fixed, (x.start, x.stop, x.step)))
     if isinstance(x, (tuple, list)):
         return type(x)(map(fixed, x))
-    return (np.array(x) if shape_of(plain(x)) else static(x)) if isinstance(x, Traced) else x
+    if not isinstance(x, Traced):
+        return x
+    if not shape_of(plain(x)):
+        return static(x)
+    return guard_content(x) if dtype_of(plain(x)).kind in "iu" and not x._tracer.independent(peek(x)) else np.array(x)  # type: ignore[attr-defined]
 
 
 def positions(x: Any, start: int = 1) -> Any:
@@ -154,7 +159,10 @@ def _moving(fn: Any, sums: bool = False) -> None:
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         x = summed(self) if sums else self
         probe = positions(x)
-        return placed(fn(probe, *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data, probe.data)
+        y = placed(fn(probe, *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data, probe.data)
+        if self.format == "dia" and ss.issparse(y):
+            _note_zeros(y)
+        return y
 
 
 def _changing(fn: Any) -> None:
@@ -316,6 +324,12 @@ _BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_"
                            "_ne_": ops.not_equal, "_lt_": ops.less, "_gt_": ops.greater}
 
 
+def _note_zeros(y: Any) -> Any:
+    """Note of a matrix whether it stores a 0 that SciPy would not: how many numbers it stores is not to be asked."""
+    y._zeros = not np.all(plain(y.data))
+    return y
+
+
 def _computed(places: Any, data: Any) -> Any:
     """Return a matrix of what was computed of numbers; of a comparison, without what is False."""
     y = like(places, data)
@@ -324,28 +338,39 @@ def _computed(places: Any, data: Any) -> Any:
     return y
 
 
-@means(_cs_matrix._scalar_binopt)
+@means(*methods({_cs_matrix: "_scalar_binopt"}))
 def beside_number(self: Any, other: Any, op: Any) -> Any:
     x = summed(self)
     return _computed(x, op(x.data, other))
 
 
-@means(_cs_matrix._binopt)
+@means(*methods({_cs_matrix: "_binopt"}))
 def binary(self: Any, other: Any, op: str) -> Any:
     if op not in _BINARY:
         raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
                       "the same of A.toarray(), or of A.data where both store numbers at the same places")
     places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
     y = _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
-    y._cancelled = not np.all(plain(y.data))  # SciPy stores no such number
-    return y
+    return _note_zeros(y)
+
+
+@means(*methods({_bsr_base: "_binopt"}))
+def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
+    return self.tocsr()._binopt(other.tocsr(), op).tobsr(self.blocksize)
 
 
 @means(*methods({_cs_matrix: "_getnnz"}))
 def count_of_stored(self: Any, axis: Any = None) -> Any:
-    if getattr(self, "_cancelled", False):
-        raise refused("A.nnz of a sum", "numbers cancel, which SciPy would not store", "A.count_nonzero()")
+    if getattr(self, "_zeros", False):
+        raise refused("A.nnz", "it stores a 0, which SciPy would leave out", "A.count_nonzero()")
     return ones(self)._getnnz(axis)
+
+
+@means(*methods({_dia_base: "multiply"}))
+def multiply_diagonals(self: Any, other: Any) -> Any:
+    if not ss.issparse(other) and not shape_of(plain(as_array(other))):
+        return self._mul_scalar(other)
+    return self.tocsr().multiply(other).asformat("dia")
 
 
 def _total(fn: Any) -> None:

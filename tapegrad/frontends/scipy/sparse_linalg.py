@@ -100,18 +100,24 @@ def factorized(A: Any) -> Callable[..., Any]:
 def _iterative(name: str, self_adjoint: bool = False) -> None:
     fn = getattr(ssl, name)
 
-    def find(A: Any, b: Any, x0: Any, how: dict[str, Any]) -> Any:
+    def find(A: Any, b: Any, x0: Any, how: dict[str, Any], restarts: int = 0) -> Any:
         y, info = fn(A, b, x0, **how)
+        if info < 0 and restarts:  # a breakdown, next to the solution
+            return find(A, b, y, how, restarts - 1)
         if info:
             raise refused(name, f"it has not converged: info is {info}", "more iterations, a looser tolerance, or a preconditioner")
         return y
 
+    def residual(x: Any, A: Any, b: Any, *how: Any) -> Any:
+        return A @ x - b
+
     def adjoint(x: Any, dx: Any, A: Any, b: Any, x0: Any, how: dict[str, Any]) -> Any:
         if how.get("M") is not None and not self_adjoint:
             how = {**how, "M": _adjoint_of(how["M"])}
-        return solver(A if self_adjoint else A.conj().T, dx, None, how)
+        return of_adjoint(A if self_adjoint else A.conj().T, dx, None, how)
 
-    solver = Solver(name, find, lambda x, A, b, x0, how: A @ x - b, adjoint=adjoint)
+    solver = Solver(name, find, residual, adjoint=adjoint)
+    of_adjoint = Solver(name, lambda *given: find(*given, restarts=3), residual, adjoint=adjoint)
 
     @means(fn)
     def iterate(A: Any, b: Any, x0: Any = None, **how: Any) -> Any:
