@@ -421,11 +421,13 @@ def todense(self: Any, order: Any = None, out: Any = None) -> Any:
 
 refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
 
-_CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix dia_array dia_matrix"
-_MAKERS = "block_diag diags diags_array expand_dims find kron kronsum permute_dims spdiags swapaxes tril triu"
-_ASKING = "get_index_dtype safely_cast_index_arrays issparse isspmatrix " + " ".join(f"isspmatrix_{name}" for name in "bsr coo csc csr dia dok lil".split())
-AS_WRITTEN.update(getattr(ss, name) for name in f"{_CLASSES} {_MAKERS}".split() if hasattr(ss, name))
-for _names, _why in ((_ASKING, "asks what something is"), ("eye eye_array identity rand random random_array", "takes counts, and returns plain matrices"),
-                     ("dok_array dok_matrix lil_array lil_matrix", _LISTS), ("load_npz save_npz", "files"),
-                     ("SparseWarning SparseEfficiencyWarning sparray spmatrix", "classes to ask for")):
+CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix dia_array dia_matrix"
+MAKERS = "block_diag diags diags_array expand_dims find kron kronsum permute_dims spdiags swapaxes tril triu"
+LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr isspmatrix_dia "
+        "isspmatrix_dok isspmatrix_lil": "asks what something is",
+        "eye eye_array identity rand random random_array": "takes counts, and returns plain matrices",
+        "dok_array dok_matrix lil_array lil_matrix": _LISTS, "load_npz save_npz": "files",
+        "SparseWarning SparseEfficiencyWarning sparray spmatrix": "classes to ask for"}
+AS_WRITTEN.update(getattr(ss, name) for name in f"{CLASSES} {MAKERS}".split() if hasattr(ss, name))
+for _names, _why in LEFT.items():
     leave(*(getattr(ss, name) for name in _names.split() if hasattr(ss, name)), why=_why)

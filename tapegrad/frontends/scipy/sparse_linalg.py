@@ -19,6 +19,11 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
 
 
+def there(names: str) -> list[Any]:
+    """Return the functions of these names that this version of SciPy has."""
+    return [getattr(ssl, name) for name in names.split() if hasattr(ssl, name)]
+
+
 def square(A: Any) -> Any:
     """Return a matrix as a sparse one; raise ValueError of one that is not square."""
     A = A if ss.issparse(A) else ss.csc_array(A)
@@ -117,7 +122,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
         return of_adjoint(A if self_adjoint else A.conj().T, dx, None, how)
 
     solver = Solver(name, find, residual, adjoint=adjoint)
-    of_adjoint = Solver(name, lambda *given: find(*given, restarts=3), residual, adjoint=adjoint)
+    of_adjoint = Solver(name, lambda A, b, x0, how: find(A, b, x0, how, 3), residual, adjoint=adjoint)
 
     @means(fn)
     def iterate(A: Any, b: Any, x0: Any = None, **how: Any) -> Any:
@@ -192,9 +197,10 @@ refuse(ssl.lsqr, ssl.lsmr, why="its derivative is not known here", try_="spsolve
 refuse(ssl.eigs, ssl.eigsh, ssl.lobpcg, ssl.svds, why="few of many eigenvalues have no rule here",
        try_="np.linalg.eigh(A.toarray()), or np.linalg.eig, np.linalg.svd", derivative=True)
 refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
-refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values", try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()", derivative=True)
-refuse(*(getattr(ssl, name) for name in ("funm_multiply_krylov",) if hasattr(ssl, name)), why="it has no rule here", try_="expm_multiply")
+refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values", try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()",
+       derivative=True)
+refuse(*there("funm_multiply_krylov"), why="it has no rule here", try_="expm_multiply", derivative=True)
 refuse(ssl.onenormest, why="an estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
-AS_WRITTEN.update(getattr(ssl, name) for name in ("aslinearoperator", "matrix_power") if hasattr(ssl, name))
-leave(*(getattr(ssl, name) for name in ("LaplacianNd", "SuperLU", "is_sptriangular", "spbandwidth") if hasattr(ssl, name)), why="classes, and what asks for a pattern")
-leave(ssl.LinearOperator, ssl.MatrixRankWarning, ssl.ArpackError, ssl.ArpackNoConvergence, ssl.use_solver, ssl.test, why="classes, settings and text")
+AS_WRITTEN.update(there("aslinearoperator matrix_power"))
+leave(*there("LaplacianNd SuperLU LinearOperator is_sptriangular spbandwidth"), why="classes, and what asks for a pattern")
+leave(*there("MatrixRankWarning ArpackError ArpackNoConvergence use_solver test"), why="classes, settings and text")

@@ -186,6 +186,10 @@ BUILT: dict[str, Callable[[Any], Any]] = {
     "eye": lambda v: ((ss.eye(3) * v[0] + ss.eye_array(3) * v[1]) @ X) @ W,
     "kron": lambda v: (ss.kron(ss.diags(v[:3]), GLOBAL) @ np.r_[X, W, X]) @ np.r_[W, X, W],
     "block_diag": lambda v: (ss.block_diag([GLOBAL, ss.diags(v[:3])]) @ np.r_[X, W]) @ np.r_[W, X],
+    "kronsum": lambda v: (ss.kronsum(ss.diags(v[:3]), GLOBAL) @ np.r_[X, W, X]) @ np.r_[W, X, W],
+    "find": lambda v: np.sum(ss.find(ss.coo_array((v, PLACES), shape=(3, 3)))[2] ** 2),
+    "axes": lambda v: (ss.swapaxes(ss.permute_dims(ss.coo_array((v, PLACES), shape=(3, 3)), (1, 0)), 0, 1) @ X) @ W + ss.expand_dims(
+        ss.coo_array((v, (np.arange(5),)), shape=(5,)), axis=0).sum() ** 2,
     "a sum with a constant": lambda v: ((GLOBAL + ss.diags_array(v[:3])) @ X) @ W,
     "a constant times": lambda v: ((GLOBAL * v[0] + v[1] * GLOBAL).multiply(v[:3]) @ X) @ W,
     "a row of numbers": lambda v: ss.csr_array((v, ([0, 1, 2, 4, 5],)), shape=(6,)) @ np.r_[X, W],
