@@ -25,7 +25,7 @@ class Pattern:
 
     def __init__(self, x: Any) -> None:
         self.cls, self.stored = type(x), tuple(x.data.shape)
-        self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data"}
+        self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data" and not name.startswith("_tapegrad")}
 
     def fill(self, data: Any) -> Any:
         """Return a sparse matrix that stores `data` in these places; what does not fit, the rows of a Jacobian, say, or

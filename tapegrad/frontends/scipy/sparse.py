@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import scipy.sparse as ss
@@ -23,15 +24,17 @@ from scipy.sparse._index import IndexMixin
 from scipy.sparse._lil import _lil_base
 
 from tapegrad import ops
+from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, refused, register
+from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused, register
 from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
+from tapegrad.tree.copies import running
 from tapegrad.tree.sparse import Pattern, like
 
 
@@ -84,7 +87,8 @@ def handed_on(data: Any, at: Any, given: Any) -> Any:
         return stored(data, at)
     if at.size == given.size:
         return data if at.shape == given.shape else ops.reshape(data, at.shape)
-    return data[at[0] - given[0]:][:len(at)]
+    start = at.flat[0] - given.flat[0]
+    return data[start: start + at.size] if np.array_equal(at, given[start: start + at.size]) else stored(data, at)
 
 
 def summed(x: Any) -> Any:
@@ -141,6 +145,11 @@ def _constructor(cls: Any, places: int) -> None:
         vars(self).update(vars(like(found, found.data)))
         return _as_dtype(self, dtype)
 
+    @constructs(make)
+    def init_plain(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        fn(self, *args, **kwargs)
+        self._tapegrad_owner = ref(tracer)
+
 
 def _as_dtype(x: Any, dtype: Any) -> None:
     if dtype is not None and dtype_of(x.data) != np.dtype(dtype):
@@ -189,7 +198,14 @@ for _fn in methods(CHANGED):
 
 
 def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) -> None:
-    """Write numbers into a matrix: where they are to stand, the positions say that follow those of what it stores."""
+    """Write numbers into a matrix: where they are to stand, the positions say that follow those of what it stores.
+
+    Raises MutationError for one that the program has not made.
+    """
+    traced: Any = self.data if isinstance(self.data, Traced) else None
+    owner = traced._tracer if traced is not None else getattr(self, "_tapegrad_owner", lambda: None)()
+    if owner is not running.tracers[-1]:
+        raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
     x, n = summed(self), np.prod(shape_of(self.data), dtype=int)
     values = values.toarray() if ss.issparse(values) else as_array(values)
     new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
@@ -200,9 +216,9 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     spread = ops.astype(spread, dtype=kind) if dtype_of(spread) != kind else spread
     both = ops.concat(ops.reshape(x.data, (-1,)), ops.reshape(spread, (-1,)), axis=0)
     there = probe.data > n
-    if x is self and Pattern(probe) == Pattern(x) and not (probe.data != positions(x).data)[~there].any():
+    if x is self and traced is not None and Pattern(probe) == Pattern(x) and not (probe.data != positions(x).data)[~there].any():
         # in the places that it has: a matrix that shares the memory sees it
-        self.data[there] = both[probe.data[there] - 1]
+        traced[there] = both[probe.data[there] - 1]
     else:
         vars(self).update(vars(placed(probe, both)))
 
@@ -326,7 +342,7 @@ _BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_"
 
 def _note_zeros(y: Any) -> Any:
     """Note of a matrix whether it stores a 0 that SciPy would not: how many numbers it stores is not to be asked."""
-    y._zeros = not np.all(plain(y.data))
+    y._tapegrad_zeros = not np.all(plain(y.data))
     return y
 
 
@@ -361,7 +377,7 @@ def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
 
 @means(*methods({_cs_matrix: "_getnnz"}))
 def count_of_stored(self: Any, axis: Any = None) -> Any:
-    if getattr(self, "_zeros", False):
+    if getattr(self, "_tapegrad_zeros", False):
         raise refused("A.nnz", "it stores a 0, which SciPy would leave out", "A.count_nonzero()")
     return ones(self)._getnnz(axis)
 

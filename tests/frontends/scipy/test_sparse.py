@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -431,6 +432,33 @@ def test_what_has_no_rule_is_refused_in_words(f: Callable[[Any], Any], told: str
     with pytest.raises(tg.UnknownFunction, match=told) as caught:
         tg.grad(f, made("csr_array"))
     assert caught.value.try_ and caught.value.where is not None and caught.value.where.file == __file__
+
+
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+def test_a_matrix_of_constants_is_written_into_where_the_program_has_made_it() -> None:
+    def f(v: Any) -> Any:
+        A = GLOBAL.copy()
+        A[0, 1] = v[0]
+        A[1, 0] = v[1] ** 2
+        B = ss.eye_array(3, format="csc")
+        B.setdiag(v[:3] ** 2)
+        B.setdiag(v[3], 1)
+        return ((A @ B) @ X) @ W
+    check(f, NUMBERS)
+
+    def write(v: Any) -> Any:
+        GLOBAL[0, 1] = v[0]
+        return GLOBAL.sum()
+
+    def scale(v: Any) -> Any:
+        GLOBAL.data *= v[0]
+        return GLOBAL.sum()
+
+    for refused in (write, scale):
+        with pytest.raises(tg.MutationError):
+            tg.grad(refused, NUMBERS)
+        np.testing.assert_array_equal(GLOBAL.toarray(), DENSE)
+    pickle.dumps(tg.trace(lambda v: ss.eye_array(3) * v[0] + GLOBAL - GLOBAL, NUMBERS)[0])
 
 
 @pytest.mark.parametrize("kind", ["lil_array", "dok_array", "lil_matrix", "dok_matrix"])
