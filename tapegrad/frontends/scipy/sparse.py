@@ -99,7 +99,7 @@ def summed(x: Any) -> Any:
         return x
     keys = np.stack(x.coords if x.format == "coo" else (major_of(x.indptr), x.indices))
     unique, group = np.unique(keys, axis=1, return_inverse=True)
-    if unique.shape == keys.shape and x.format == "coo":
+    if unique.shape == keys.shape:
         return x
     data = ops.scatter(x.data, group.reshape(-1), shape=(unique.shape[1],), ranks=(1,), dtype=dtype_of(x.data))
     new = like(x, data)
@@ -184,10 +184,10 @@ def _changing(fn: Any) -> None:
         vars(self).update(vars(placed(probe, x.data)))
 
 
-MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc tobsr", _csc_base: "tocsr", _coo_base: "transpose reshape", _dia_base: "tocsr transpose",
+MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc", _csc_base: "tocsr", _coo_base: "transpose reshape", _dia_base: "tocsr transpose",
          _bsr_base: "tocoo tocsr tocsc transpose"}
-SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", IndexMixin: "__getitem__", _dia_base: "diagonal", _bsr_base: "diagonal",
-          _coo_base: "toarray tocsr tocsc todia diagonal __getitem__"}
+SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", _csr_base: "tobsr", IndexMixin: "__getitem__", _dia_base: "diagonal",
+          _bsr_base: "diagonal", _coo_base: "toarray tocsr tocsc todia diagonal __getitem__"}
 CHANGED = {_cs_matrix: "sum_duplicates sort_indices resize", _coo_base: "sum_duplicates resize"}
 for _fn in methods(MOVED):
     _moving(_fn)
@@ -206,7 +206,8 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     owner = traced._tracer if traced is not None else getattr(self, "_tapegrad_owner", lambda: None)()
     if owner is not running.tracers[-1]:
         raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
-    x, n = summed(self), np.prod(shape_of(self.data), dtype=int)
+    x = summed(self)
+    n = np.prod(shape_of(x.data), dtype=int)
     values = values.toarray() if ss.issparse(values) else as_array(values)
     new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
     probe = positions(x)

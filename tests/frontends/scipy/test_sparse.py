@@ -156,6 +156,26 @@ def test_a_function_of_a_matrix(name: str, kind: str) -> None:
     check(OF_A_MATRIX[name], made(kind))
 
 
+TWICE = np.array([4.0, 1.5, 0.5, 3.0, -0.5, 1.0, 2.5, 5.0, 0.25]), (np.array([0, 0, 0, 1, 1, 1, 2, 2, 2]), np.array([0, 1, 1, 2, 1, 0, 0, 2, 2]))
+UNUSUAL: dict[str, Callable[[], Any]] = {  # copies: SciPy adds up in place
+    "unsorted": lambda: ss.csr_array((TWICE[0][:6], TWICE[1][1][[1, 0, 3, 4, 6, 7]], [0, 2, 4, 6]), shape=(3, 3), copy=True),
+    "places named twice": lambda: ss.csr_array((TWICE[0], TWICE[1][1], [0, 3, 6, 9]), shape=(3, 3), copy=True),
+    "by columns": lambda: ss.csc_matrix((TWICE[0], TWICE[1][1], [0, 3, 6, 9]), shape=(3, 3), copy=True),
+    "in no order": lambda: ss.coo_array((TWICE[0][::-1], tuple(part[::-1] for part in TWICE[1])), shape=(3, 3), copy=True),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+def test_numbers_in_no_order_or_twice_at_a_place(kind: str) -> None:
+    for name in OF_A_MATRIX.keys() - {"in place", "bicg", "bicgstab", "cgs", "qmr"}:
+        f = OF_A_MATRIX[name]
+        value, dA = tg.grad(f, UNUSUAL[kind](), argnums=0)
+        np.testing.assert_allclose(value, f(UNUSUAL[kind]()), 1e-12, err_msg=name)
+        expected = differences(lambda data, f=f: f(with_data(UNUSUAL[kind](), data.copy())), UNUSUAL[kind]().data)  # type: ignore[misc]
+        np.testing.assert_allclose(dA.data, expected, 1e-5, 1e-6, err_msg=name)
+
+
 SUMS: dict[str, Callable[[Any], Any]] = {
     "sum along": lambda A: A.sum(axis=0) @ W + A.sum(axis=1) @ X,
     "mean along": lambda A: A.mean(axis=0) @ W,
