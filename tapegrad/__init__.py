@@ -40,6 +40,7 @@ from tapegrad.trace.context import Context
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.forward import forwardtape, jvp, linearize
+from tapegrad.transforms.forward_diff import forwarddiff
 from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
 from tapegrad.transforms.implicit import implicit
 from tapegrad.transforms.primitivize import primitivize
@@ -57,7 +58,7 @@ __all__ = [
     "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError",
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
-    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwardtape", "from_fx", "frontends", "frule",
+    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx", "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacobian", "jacobian_sparsity", "jvp", "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",

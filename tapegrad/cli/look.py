@@ -24,7 +24,9 @@ from tapegrad.cli.program import Program, load
 from tapegrad.store.format import MAGIC, VERSION
 from tapegrad.store.write import Writer, to_bytes
 from tapegrad.tape.tape import Tape
+from tapegrad.trace.tracer import trace
 from tapegrad.transforms.forward import forwardtape
+from tapegrad.transforms.forward_diff import forwarddiff
 from tapegrad.transforms.grad import gradtape
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.rewrite import rewrite
@@ -55,13 +57,15 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
 
 
 def transformed(program: Program, name: str) -> Tape:
-    """Return the tape of a batch of arguments, that of value and tangent, or that of value and coefficients."""
+    """Return the tape of a batch of arguments, of value and tangent, of value and derivatives, or of coefficients."""
     if name == "forward":
         return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
     if program.tape is not None:
         raise Failure(f"a saved tape holds one call: --transform {name} is of a function or an expression")
     if name == "taylor":
         return taylortape(program.fn, *program.args)
+    if name == "forwarddiff":
+        return trace(forwarddiff(program.fn), *program.args, **program.kwargs)[1]
     return batchtape(program.fn, *program.args, **program.kwargs)
 
 
@@ -132,8 +136,8 @@ def _show(parser: argparse.ArgumentParser) -> None:
     format_arguments(parser)
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
-    parser.add_argument("--transform", choices=("batch", "forward", "taylor"),
-                        help="each operation for a batch of arguments, with its tangent, or with its coefficients")
+    parser.add_argument("--transform", choices=("batch", "forward", "forwarddiff", "taylor"),
+                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one of forwarddiff")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 

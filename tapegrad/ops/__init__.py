@@ -9,6 +9,7 @@ from tapegrad.ops.equations import *
 from tapegrad.ops.fft import *
 from tapegrad.ops.hook import *
 from tapegrad.ops.index import *
+from tapegrad.ops.jacobian import *
 from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *
 from tapegrad.ops.norm import *

@@ -19,17 +19,16 @@ class Checkpoint(Op):
     same when it runs again.
 
     How it runs, and how a cotangent is pulled through, is known above: `player(checkpoint, values)`, and
-    `puller(checkpoint, y, values, dy)`.
+    `puller(checkpoint, y, values, dy)`. `noun` is what it is called.
     """
 
-    noun = "checkpoint"
     player: ClassVar[Any]
     puller: ClassVar[Any]
 
-    def __init__(self, body: Tape) -> None:
-        self.body = body
+    def __init__(self, body: Tape, noun: str = "checkpoint") -> None:
+        self.body, self.noun = body, noun
         inner = [op.fn for op in body.ops if type(op) is Call]
-        super().__init__(f"checkpoint({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
+        super().__init__(f"{noun}({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
                          dynamic=any(getattr(fn, "dynamic", True) for fn in inner))
         self.drawing = [op for op in body.ops if type(op) is Call and op.fn is draw]
         self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
@@ -41,7 +40,7 @@ class Checkpoint(Op):
 
     def with_body(self, body: Tape) -> Checkpoint:
         """Return a checkpoint with another body for the same inputs and results."""
-        return Checkpoint(body)
+        return Checkpoint(body, self.noun)
 
     def drawn(self, y: Any) -> Tape:
         """Return a copy of the body whose draws have the values that they had in a call which returned `y`."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape
+from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape, with_jacobian
 from tapegrad.replay.raising import may_stop
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
 
-_MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape])
+_MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape, with_jacobian])
 
 # what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)

@@ -238,7 +238,7 @@ class Reader:
         runs = count(row["count"])
         if type(row["reverse"]) is not bool or (runs > len(steps[0]) if steps else runs > MAX_RUNS):
             fail("a loop of too many runs, or in no direction")
-        return Loop(body, runs, steps, given, listed, carried, row["reverse"]) if runs else Checkpoint(body)
+        return Loop(body, runs, steps, given, listed, carried, row["reverse"]) if runs else Checkpoint(body, text(row.get("noun", "checkpoint")))
 
     def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
         """Return a line of the program, and the listing of the function that it stands in."""

@@ -204,7 +204,8 @@ class Writer:
 
     def checkpoint(self, fn: Checkpoint) -> Any:
         """Return the number of a checkpoint, which stands among the loops: one that runs once, and hands nothing on."""
-        self.loops.append({"count": 0, "sizes": (len(fn.body.inputs) - 1, 0, 0), "reverse": False, "steps": [], **self.rows(fn.body)})
+        sizes = (len(fn.body.inputs) - 1, 0, 0)
+        self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "noun": fn.noun, **self.rows(fn.body)})
         return ["loop", len(self.loops) - 1]
 
     # -- values

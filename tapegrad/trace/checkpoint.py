@@ -13,7 +13,7 @@ from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import pack
 from tapegrad.rules.op import Op, Traced, tracer_of
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop, value_of
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import are_apart
 from tapegrad.trace.proxy import plain as within
@@ -21,6 +21,8 @@ from tapegrad.trace.tracer import flatten_call, record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Signature, Structure, changed, is_generator
+
+Placed = Callable[[Tracer, Tape, list[Any], int], Any]
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,15 +42,20 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tg.gradient(lambda x: layer(layer(x)), 1.0) == tg.gradient(lambda x: np.sin(np.sin(np.sin(np.sin(x)))), 1.0)
     True
     """
-    if not callable(f):
-        raise ArgumentError(f"checkpoint of {brief(f)}, which is no function", user_location(), "tg.checkpoint(f)(x)")
+    return as_subtape(f, "checkpoint")
 
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs)
-    checkpointed.__name__, checkpointed.__doc__ = name_of(f), getattr(f, "__doc__", None)
+
+def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -> Callable[..., Any]:
+    """Return a function whose calls are one operation with a subtape in a trace, and calls of `f` outside."""
+    if not callable(f):
+        raise ArgumentError(f"{noun} of {brief(f)}, which is no function", user_location(), f"tg.{noun}(f)(x)")
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs, noun=noun, placed=placed)
+    called.__name__, called.__doc__ = name_of(f), getattr(f, "__doc__", None)
     # so that what is searched goes on into `f`
-    checkpointed.__module__ = getattr(f, "__module__", None) or checkpointed.__module__
-    return checkpointed
+    called.__module__ = getattr(f, "__module__", None) or called.__module__
+    return called
 
 
 class Written:
@@ -75,9 +82,13 @@ class Written:
                     self.why = f"changes a {type(built).__name__} that is not its own"
 
 
-def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True) -> Any:
+def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True,
+             noun: str = "checkpoint", placed: Placed | None = None) -> Any:
     """Call a function as one operation of the innermost trace; where that cannot be, and it
     need not be refused, as it is.
+
+    `placed` puts the operation of a subtape there, for some arguments, and returns proxies of the results, of which
+    there are so many; the rest is what was drawn.
     """
     tracer: Tracer = running.tracers[-1]
     tape, leaves, done, _ = traced(f, args, kwargs)
@@ -85,16 +96,14 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     if why and not refuses:
         return f(*args, **kwargs)
     if why:
-        raise refused(f, why)
+        raise refused(f, why, noun)
     into, parts = taken_apart(tape)
     made = [part for part in dict.fromkeys(parts) if isinstance(part, Operation) and not isinstance(part, Input)]
     finals = [op for op in done.finals.values() if op not in made]
     drawn = [op for op in tape.ops if type(op) is Call and op.fn is draw]
     results = [*made, *dict.fromkeys(finals)]
     put_tuple(tape, [*results, *drawn])
-    value = tuple([value_of(part) for part in (*results, *drawn)])
-    body = Checkpoint(bare(tape))
-    y = place(tracer, body, leaves, value)
+    y = (placed or _placed)(tracer, tape, leaves, len(results))
     at: dict[Any, Any] = dict(zip(results, y))
     at |= dict(zip(tape.inputs[1:], leaves))
     for k, final in done.finals.items():
@@ -105,6 +114,11 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         at[final] = leaves[k]
     built = [at[part] if isinstance(part, Operation) else part for part in parts]
     return built[0] if into is None else into.build(built)
+
+
+def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> Any:
+    value = tape.result.val  # type: ignore[union-attr]
+    return place(tracer, Checkpoint(bare(tape)), leaves, value)
 
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -156,9 +170,9 @@ def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any]
         guard_raised(outer, call, inner, err)
 
 
-def refused(f: Callable[..., Any], why: str) -> MutationError:
+def refused(f: Callable[..., Any], why: str, noun: str = "checkpoint") -> MutationError:
     """Return the error of a function that is no subtape."""
-    return MutationError(f"checkpoint of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
+    return MutationError(f"{noun} of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
                          user_location(), "pass what it reads as an argument, and return what is new")
 
 

@@ -22,7 +22,7 @@ from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.loop_types import TRIES, NoLoop, Plain, begin, field, kind_of, lifted, live_carried, sequence, zero
 from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.tangent_pass import Pass
-from tapegrad.transforms.walk import Walk
+from tapegrad.transforms.walk import Walk, needed
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -184,15 +184,8 @@ class _Pairs:
 
     def _write(self, new: Tape, parts: list[Any]) -> None:
         """Make the body of what was recorded and is needed."""
-        steady = [op for op in new.ops if isinstance(op, Guard) and not op.note]  # what a rule has read of a type stays as it is
-        leads = leading(new.ops, [*parts, *steady])
-        walk = Walk(new)
-        for op in new.ops:
-            if leads[op.id] or isinstance(op, Input):
-                walk.keep(op)
-        walk.new.result = None
-        body = walk.new
-        put_results(body, [walk.bind(part) for part in parts])
+        body, kept = needed(new, parts, lambda guard: not guard.note)  # what a rule has read of a type stays as it is
+        put_results(body, kept)
         _, given, listed, carried = self.old.sizes
         fixed, lists = (sum(i in places for i in self.samples) for places in (range(given), range(given, self.first)))
         self.loop = Loop(body, self.old.count, self.old.steps, given + fixed, listed + lists,

@@ -1,4 +1,4 @@
-"""loop_types: the types of the derivatives of what a loop carries, collects and is listed, and what there are any of."""
+"""loop_types: the types of the derivatives of what loops carry, collect and are listed, and what there is any of."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import TapeError
-from tapegrad.ops import getfield, pack
+from tapegrad.ops import getfield, pack, with_jacobian
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
@@ -38,11 +38,11 @@ def unroll(tape: Tape) -> Tape:
 
 def inline(tape: Tape, valued: bool = False) -> Tape:
     """Return a tape on which checkpoints are the calls that they consist of; they have the values of the inputs there
-    only where it is `valued`.
+    only where it is `valued`. What has derivatives that were computed along has those of the calls.
     """
-    if not any(map(is_checkpoint, tape.ops)):
+    if not any(map(_is_inlined, tape.ops)):
         return tape
-    while any(map(is_checkpoint, tape.ops)):
+    while any(map(_is_inlined, tape.ops)):
         walk = Walk(tape)
         results: dict[Operation, tuple[Any, ...]] = {}
         for op in tape.ops:
@@ -53,12 +53,18 @@ def inline(tape: Tape, valued: bool = False) -> Tape:
                 results[op] = tuple([at[part] if isinstance(part, Operation) else part for part in body.result.args])
             elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
                 walk.stand_in(op, results[op.args[0]][op.args[1]])
+            elif _is_inlined(op):
+                walk.stand_in(op, walk.bind(op.args[0]))
             else:
                 walk.keep(op)
         tape = walk.done()
     if valued:
         _value(tape)
     return tape
+
+
+def _is_inlined(op: Operation) -> bool:
+    return is_checkpoint(op) or (type(op) is Call and op.fn is with_jacobian)
 
 
 def _value(tape: Tape) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tapegrad.ops import hook, pow
 from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.op import OPS, Op
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
@@ -30,6 +31,16 @@ def copy_tape(tape: Tape) -> Tape:
     for op in tape.ops:
         walk.keep(op)
     return walk.done()
+
+
+def needed(tape: Tape, parts: Sequence[Any], guards: Callable[[Guard], bool] = lambda guard: True) -> tuple[Tape, list[Any]]:
+    """Return a tape of what some operations and guards depend on, which has no result yet, and the operations there."""
+    leads = leading(tape.ops, [*parts, *[op for op in tape.ops if isinstance(op, Guard) and guards(op)]])
+    walk = Walk(tape)
+    for op in tape.ops:
+        if leads[op.id] or isinstance(op, Input):
+            walk.keep(op)
+    return walk.new, [walk.bind(part) for part in parts]
 
 
 def own(fn: Any) -> bool:

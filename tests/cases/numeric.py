@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from tapegrad import ops
 from tests.cases.case import Case, draw
 
 PAIR = [(draw(5), draw(3, seed=1)), (draw(3), draw(4, seed=1)), (draw(4), draw(4, seed=1)), (draw(2), draw(6, seed=1))]
 NAN = np.where(draw(3, 4, seed=9) > 1.2, np.nan, draw(3, 4, seed=8))
 KNOTS = np.array([-1.5, -0.4, 0.3, 1.6])
 TIES = np.array([0.5, -1.0, 0.5, 2.0, -1.0, 0.7])
+WEIGHTS = draw(3, 2)
 BINS = np.array([-2.0, -0.5, 0.6, 2.0])
 
 
@@ -270,5 +272,9 @@ CASES = [
     Case("geomspace", lambda a, b: np.geomspace(a, b, 5), [(0.5, 8.0), (-0.5, -8.0), (draw(3, low=1), draw(3, low=1, seed=1))], ops=("log10",),
          errors=[((0.0, 1.0), ValueError)]),
     Case("geomspace:open", lambda a, b: np.geomspace(a, b, 4, endpoint=False, axis=-1), [(draw(2, low=1), draw(2, low=1, seed=1))], ops=("log10",)),
+    Case("with_jacobian", lambda x: ops.with_jacobian(np.sin(x), x, np.cos(x), each=(True,)), [(draw(2, 3),), (1.5,), (draw(0),)],
+         torch=lambda x: torch.sin(x)),
+    Case("with_jacobian:whole", lambda x, a: ops.with_jacobian(WEIGHTS @ x * a, x, WEIGHTS.T * a, a, WEIGHTS @ x, each=(False, False)),
+         [(draw(2), 1.5)], torch=lambda x, a: torch.tensor(WEIGHTS) @ x * a),
     *POLYNOMIALS, *HISTOGRAMS, *SETS, *FUNCTIONAL, *FACTS, *ORDER,
 ]

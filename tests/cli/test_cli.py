@@ -132,6 +132,7 @@ def test_grad_prints_the_tape_if_asked(capsys: pytest.CaptureFixture[str]) -> No
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rrule" not in run(capsys, "show", "x*x", "x=3.0")
     assert "# coefficient 1 of %3" in run(capsys, "show", "x*x", "x=3.0", "--transform", "taylor")
+    assert "forwarddiff(f)(%2)" in run(capsys, "show", "x*x", "x=3.0", "--transform", "forwarddiff")
     assert "# seed" in run(capsys, "show", "x*x", "x=3.0", "--grad")
     assert "%4, %5 = [%3] = rrule(multiply, %2, %2)" in run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "compact")
     table = run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "rich").splitlines()
