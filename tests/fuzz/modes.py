@@ -28,8 +28,8 @@ def exported(tape: tg.Tape) -> Way:
 
 
 def rolled(tape: tg.Tape) -> tg.Tape:
-    """Return a tape with loops. Raises ArgumentError where it has nothing to roll."""
-    short = tg.roll(tape)
+    """Return a tape with loops of whatever is repeated twice. Raises ArgumentError where it has nothing to roll."""
+    short = tg.roll(tape, least=3, saved=0)
     if short is tape:
         raise tg.ArgumentError("nothing to roll")
     return short
@@ -58,6 +58,7 @@ GRADIENTS: dict[str, Callable[[tg.Tape, Any], Way]] = {
     "load(flatgrad)": lambda tape, seed: loaded(tg.flatgrad(tape, seed)).play,
     "flatgrad(roll)": lambda tape, seed: tg.flatgrad(rolled(tape), seed).play,
     "compile(flatgrad(roll))": lambda tape, seed: tg.compile(tg.flatgrad(rolled(tape), seed)),
+    "flatgrad(unroll)": lambda tape, seed: tg.flatgrad(tg.unroll(rolled(tape)), seed).play,
     "compile(flatgrad(load))": lambda tape, seed: tg.compile(tg.flatgrad(loaded(tape), seed)),
 }
 """Of a primal tape, functions that return the value and the gradients."""

@@ -146,6 +146,8 @@ def test_an_output_array_given_by_position(call: str) -> None:
     ("np.diagonal(x.reshape(2, 3))[0] = x[1]; return x", ValueError), ("np.copyto(np.zeros(6, int), x); return x", TypeError),
     ("np.put_along_axis(x, np.array([[0]]), 1.0, axis=1); return x", np.exceptions.AxisError),
     ("np.put_along_axis(x, np.array([[0]]), 1.0, axis=0); return x", ValueError),
+    ("return np.sum(x, initial=[1.0])", ValueError), ("return np.max(x, initial=x[:1])", ValueError),
+    ("return np.logaddexp.reduce(x, initial=np.ones(2))", ValueError),
 ])
 def test_numpys_errors_are_raised_and_nothing_is_half_written(text: str, error: type[Exception]) -> None:
     f, kept = _program(text), X.copy()

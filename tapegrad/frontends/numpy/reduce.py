@@ -61,8 +61,12 @@ def present(a: Any, where: Any = True) -> Any:
 
 
 def _fitting(initial: Any, y: Any) -> Any:
-    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it."""
+    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it. Raises ValueError for what
+    is no number.
+    """
     given, dtype = as_array(initial), numpy_dtype(y)
+    if shape_of(given):
+        raise ValueError("setting an array element with a sequence.")
     alike = np.result_type(dtype, given.__class__(0) if dtype_of(given) is None else dtype_of(given)) == dtype
     return given if alike else ops.astype(given, dtype=dtype)
 
@@ -87,7 +91,7 @@ def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = No
                      where: Any = True) -> Any:
     x = masked(array, where, -np.inf)[0]
     y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
-    return y if initial is None else ops.logaddexp(y, initial)
+    return y if initial is None else ops.logaddexp(y, _fitting(initial, y))
 
 
 @means(np.nansum)
