@@ -1,0 +1,144 @@
+"""What is added to tapegrad is added in one place: an op, a function of torch's, an op with a subtape, a pass, a backend, a kind of number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tapegrad as tg
+from tapegrad import ops
+from tapegrad.compile.backend import BACKENDS, Backend
+from tapegrad.numbers import systems
+from tapegrad.rules import op as entries
+from tapegrad.rules import registry
+from tapegrad.tape.tape import Call, Tape
+from tapegrad.transforms.walk import Walk
+
+X = np.array([-1.5, -0.2, 0.3, 2.0])
+TABLES: tuple[Any, ...] = (entries.OPS, registry.FOREIGN, registry.REGISTERED, systems.SYSTEMS, BACKENDS)
+
+
+@pytest.fixture(autouse=True)
+def only_here() -> Iterator[None]:
+    before = [dict(table) for table in TABLES]
+    yield
+    for table, was in zip(TABLES, before):
+        table.clear()
+        table.update(was)
+    systems.forget()
+
+
+def slope(f: Callable[[Any], Any], x: Any, v: Any, h: float = 1e-6) -> Any:
+    return (f(x + h * v) - f(x - h * v)) / (2 * h)
+
+
+def test_an_elementwise_op() -> None:
+    def foreign(x: Any) -> Any:
+        return x / (1.0 + np.abs(x))
+
+    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, means=[foreign])
+
+    def f(x: Any) -> Any:
+        return np.sum(entries.OPS["softsign"](x) ** 2)
+    v = np.cos(X)
+    assert "softsign" in str(tg.trace(f, X)[1])
+    expected = slope(f, X, v)
+    assert tg.gradient(f, X)[0] @ v == pytest.approx(expected)
+    assert tg.jvp(f, (X,), (v,))[1] == pytest.approx(expected)
+    assert tg.value_and_grad(f, 0, warmup=1)(X)[1] @ v == pytest.approx(expected)
+    assert float(tg.compile(tg.trace(f, X)[1], backend="torch")(X)) == pytest.approx(f(X))
+    np.testing.assert_allclose(tg.vmap(f)(np.stack([X, v])), [f(X), f(v)])
+    assert tg.gradient(lambda x: tg.gradient(f, x)[0] @ v, X)[0] @ v == pytest.approx(slope(lambda x: tg.gradient(f, x)[0] @ v, X, v), rel=1e-5)
+
+
+def test_a_function_of_torch() -> None:
+    def hardened(input: Any, slope: float = 0.1) -> Any:  # a library's, which calls C
+        return torch.where(input > 0, input, input * slope)
+
+    @registry.means(hardened)
+    def _(input: Any, slope: float = 0.1) -> Any:
+        return ops.where(input > 0, input, input * slope)
+    x = torch.tensor(X, requires_grad=True)
+    torch.sum(hardened(x) ** 2).backward()
+    assert torch.equal(tg.gradient(lambda x: torch.sum(hardened(x) ** 2), x.detach())[0], x.grad)
+
+
+def test_an_op_with_a_subtape() -> None:
+    """Of which the pullback plays the subtape on what the tracer gives it, so that it is differentiated again."""
+    def run(x: Any, body: Tape, count: int) -> Any:
+        for _ in range(count):
+            x = body.play(x)
+        return x
+
+    def joint(_y: Any, x: Any, body: Tape, count: int) -> Callable[[Any], tuple[Any, ...]]:
+        xs = [x]
+        for _ in range(count - 1):
+            xs.append(body.play(xs[-1]))
+
+        def repeat_pullback(dy: Any) -> tuple[Any, ...]:
+            for x in reversed(xs):
+                dy = tg.pullback(body.play, x)[1](dy)[1]
+            return (dy,)
+        return repeat_pullback
+    repeat = registry.define("repeat_body", run, vjp=joint, differentiable=True)
+    body = tg.trace(lambda x: np.sin(x) * 1.2, X)[1]
+
+    def f(x: Any) -> Any:
+        return np.sum(repeat(x, body=body, count=3) * x)
+    v = np.cos(X)
+    assert len(tg.trace(f, X)[1]) == 5
+    assert tg.gradient(f, X)[0] @ v == pytest.approx(slope(f, X, v))
+    assert tg.value_and_grad(f, 0, warmup=1)(X)[1] @ v == pytest.approx(slope(f, X, v))
+
+
+def test_a_pass() -> None:
+    def squared(tape: Tape) -> Tape:
+        """Write `x ** 2` as `x * x`."""
+        walk = Walk(tape)
+        for op in tape.ops:
+            if type(op) is Call and op.fn is ops.pow and op.args[1] == 2:
+                x = walk.bind(op.args[0])
+                walk.stand_in(op, walk.new.push(Call(ops.multiply, (x, x), None, op.val).at(op)))
+            else:
+                walk.keep(op)
+        return walk.done()
+    tape = tg.trace(lambda x: np.sum(x ** 2), X)[1]
+    better = tg.optimise(tape, passes=[squared])
+    assert "pow" in str(tape) and "pow" not in str(better) and "multiply" in str(better)
+    assert better.play(X) == tape.play(X)
+
+
+def test_a_backend_that_prints() -> None:
+    class Printing(Backend):
+        def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+            return lambda *args: "\n".join(f"{op.name} = {op.fn.__name__}" for op in tape.ops if type(op) is Call)
+
+    def printing(device: Any, mode: str, passes: Any) -> Backend:
+        return Printing(lambda tape: tg.optimise(tape, passes), mode)
+    BACKENDS["printing"] = printing
+    said = tg.compile(tg.trace(lambda x: np.sum(np.sin(x) * 2.0), X)[1], backend="printing")(X)
+    assert sorted(line.split(" = ")[1] for line in said.splitlines()) == ["multiply", "sin", "sum"]
+
+
+def test_a_kind_of_number() -> None:
+    class Dual:
+        """a + b e, where e * e is 0."""
+
+        def __init__(self, a: float, b: float = 0.0) -> None:
+            self.a, self.b = a, b
+
+        def __mul__(self, other: Any) -> Dual:
+            other = other if isinstance(other, Dual) else Dual(other)
+            return Dual(self.a * other.a, self.a * other.b + self.b * other.a)
+
+        def __add__(self, other: Any) -> Dual:
+            other = other if isinstance(other, Dual) else Dual(other)
+            return Dual(self.a + other.a, self.b + other.b)
+        __rmul__, __radd__ = __mul__, __add__
+    tg.numbers.register(Dual)
+    value, (_, dx) = tg.grad(lambda x: x * x * x + 2 * x, Dual(3.0, 1.0))
+    assert (value.a, value.b, dx.a, dx.b) == (33.0, 29.0, 29.0, 18.0)
