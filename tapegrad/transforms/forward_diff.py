@@ -11,6 +11,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import conform, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import system
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import is_complex, stack, with_jacobian
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
@@ -38,11 +39,12 @@ def forwarddiff(f: Callable[..., Any]) -> Callable[..., Any]:
 
     A call is one operation, which carries a subtape: of values, and of their tangents along each number of the
     arguments. Nothing of what `f` computes on the way is kept for the sweep, and nothing computed again. A function of
-    arrays number by number takes one pass for each of them, however long; one of n numbers otherwise n. Compiled, long
-    calls of few arguments cost what they cost without; a gradient at once takes longer, in less memory.
-    Derivatives are by the arguments and by what `f` has captured, of any order; complex arguments are differentiated as
-    by `checkpoint`. Random numbers are drawn once, and `f` may write to the arrays that it is given. Raises
-    MutationError and ArgumentError where `checkpoint` does, ArgumentError where `f` calls a hook.
+    arrays number by number takes one pass for each of them, however long; one of n numbers otherwise n. Compiled, it
+    costs what it costs without; a gradient at once takes longer, and less memory where calls follow each other.
+
+    Derivatives are by the arguments and by what `f` has captured, of any order; complex and exact numbers are
+    differentiated as by `checkpoint`. Random numbers are drawn once, and `f` may write to the arrays that it is given.
+    Raises MutationError and ArgumentError where `checkpoint` does, ArgumentError where `f` calls a hook.
 
     Revels, Besard, Churavy, De Sa, Vielma (2018), Dynamic Automatic Differentiation of GPU Broadcast Kernels.
 
@@ -61,7 +63,7 @@ def forwarddiff(f: Callable[..., Any]) -> Callable[..., Any]:
 def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[Any]:
     """Put the operation on the tape of a trace, and behind it each result with its derivatives; return proxies."""
     wrt = [k for k, x in enumerate(leaves) if isinstance(x, Traced) and has_gradient(plain(x)) and 0 not in shape_of(plain(x))]
-    if any(is_complex(leaves[k]) for k in wrt):
+    if any(is_complex(leaves[k]) or system(plain(leaves[k])) is not None for k in wrt):
         wrt = []
     with collector:
         if wrt and (tracer.once or tracer.economy) is not None and not tracer.replays and len(running.tracers) == 1:

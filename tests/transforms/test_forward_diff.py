@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,69 @@ def test_derivatives_of_any_order() -> None:
     assert third[0] == pytest.approx(third[1], rel=1e-12)
     nested = tg.forwarddiff(lambda x: tg.gradient(tg.forwarddiff(lambda x: np.sin(x) ** 2), x)[0])
     assert tg.gradient(nested, 0.5)[0] == pytest.approx(2 * math.cos(1.0), rel=1e-12)
+
+
+def test_power_series() -> None:
+    def f(x: Any) -> Any:
+        return np.exp(np.sin(x)) * x
+    np.testing.assert_allclose(tg.taylor(tg.forwarddiff(f), 0.5, 4), tg.taylor(f, 0.5, 4), 1e-12)
+    np.testing.assert_allclose(tg.taylor(tg.forwarddiff(f), X, 3), tg.taylor(f, X, 3), 1e-12)
+
+
+def test_numbers_of_other_kinds() -> None:
+    def cube(a: Any) -> Any:
+        return a * a * a
+    assert tg.gradient(tg.forwarddiff(cube), Fraction(1, 3)) == (Fraction(1, 3),)
+    assert tg.gradient(lambda a: tg.gradient(tg.forwarddiff(cube), a)[0], Decimal("0.5")) == (Decimal("3.0"),)
+    assert tg.holomorphic_derivative(tg.forwarddiff(cube))(1j) == -3
+    assert tg.gradient(lambda n: tg.forwarddiff(cube)(n), 3) == (27.0,)
+    half = tg.gradient(lambda x: tg.forwarddiff(np.sin)(x).sum(), X.astype(np.float16))[0]
+    assert half.dtype == np.float16
+    n, x = tg.gradient(lambda n, x: tg.forwarddiff(lambda n, x: x[n] * x[n])(n, x).sum(), np.array([0, 2]), X)
+    np.testing.assert_allclose(x, [0.6, 0.0, -2.0])
+    assert not n.any()
+
+
+def test_branches_and_errors_that_the_program_catches() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return tg.forwarddiff(lambda x: math.sqrt(x) * x if x < 4 else x)(x - 5.0)
+        except ValueError:
+            return x * 2
+    step = tg.value_and_grad(f, warmup=1)
+    for x in (1.0, 1.0, 6.0, 7.0, 1.5, 20.0, 30.0):
+        assert step(x) == tg.grad(f, x)
+    assert tg.gradient(f, 6.0)[0] == pytest.approx(1.5) and tg.gradient(f, 1.0) == (2.0,) and tg.gradient(f, 20.0) == (1.0,)
+
+
+def test_a_ufunc_of_a_python_function() -> None:
+    def f(a: Any) -> Any:
+        return math.sin(a) * 0.5 if a > 0 else a * a
+    found = tg.gradient(lambda x: np.vectorize(tg.forwarddiff(f))(x).sum() + np.frompyfunc(tg.forwarddiff(f), 1, 1)(x).sum(), X)[0]
+    np.testing.assert_allclose(found, 2 * np.where(X > 0, 0.5 * np.cos(X), 2 * X))
+
+
+def test_memory() -> None:
+    """Of ten calls, each of twenty operations, the values and derivatives are kept, and nothing that was computed on the way."""
+    x = np.linspace(0.0, 1.0, 20000)
+
+    def peak(wrap: Any) -> int:
+        def layer(x: Any) -> Any:
+            for _ in range(10):
+                x = np.sin(x) * 1.1
+            return x
+        kernel = wrap(layer)
+
+        def f(x: Any) -> Any:
+            for _ in range(10):
+                x = kernel(x)
+            return x.sum()
+        tracemalloc.start()
+        tg.gradient(f, x)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+    assert peak(tg.forwarddiff) < 0.5 * peak(plainly)
 
 
 def test_batches() -> None:
