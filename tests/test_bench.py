@@ -11,17 +11,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import autograd
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from bench import memory, options, run, tables
+from bench import derivatives, memory, options, run, tables
 from bench.__main__ import main
 from bench.compare import difference
 from bench.machine import Watch, cores, limited
 from bench.peers import PEERS
+from bench.peers.autograd import rebound
 from bench.peers.peer import Missing, Peer
-from bench.problems import PROBLEMS, ba, gmm, lstm
+from bench.problems import PROBLEMS, ba, gmm, hand, lstm
 from bench.problems.problem import Problem
 from bench.sweep import measure, sweep
 from bench.team import ROOT, Ended, Worker
@@ -352,3 +354,25 @@ def test_a_run_without_peers_is_an_error() -> None:
                                            (0.9999, "1,000 ms"), (120.4, "120 s"), (9.996e-3, "10.0 ms")])
 def test_durations_have_three_digits(seconds: float, text: str) -> None:
     assert tables.duration(seconds) == text
+
+
+# -- derivatives
+
+
+def test_a_hand_is_tracked_by_all_tools_alike() -> None:
+    data = hand.make(points=5)
+    theta, rest = data.pop("theta"), data
+    columns = tg.jacobian(lambda x: hand.residuals(x, **rest), mode="forward")(theta)
+    assert columns.shape == (15, 26)
+    rows = autograd.jacobian(lambda x: rebound(hand.residuals, autograd.numpy)(x, **rest))(theta)
+    np.testing.assert_allclose(columns, rows, 1e-9, 1e-12)
+
+
+def test_tools_that_disagree_are_no_result() -> None:
+    x = np.array([1.0, 0.0, 2.0])
+    derivatives.agree(x, np.array([2.0, 1.0]), "of a sparse one what is not 0")
+    with pytest.raises(AssertionError, match="a problem: another"):
+        derivatives.measured("a problem", ("value", lambda: x), {"one": lambda: lambda: x, "another": lambda: lambda: 2 * x}, 3)
+    found = derivatives.measured("a problem", ("value", lambda: x), {"one": lambda: lambda: x}, 3)
+    assert [row.tool for row in found] == ["value", "one"]
+    assert derivatives.table(found).row_count == 2
