@@ -112,6 +112,8 @@ def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -
             sorted({c for c in inputs if c.isalpha() and inputs.count(c) == 1})
         )
     terms = [spare + term if flag else term for term, flag in zip(terms, members.batched[1:])]
+    if len(xs) > 2:  # two by two, as products of matrices: else NumPy goes through all letters at once
+        kwargs = {"optimize": True, **kwargs}
     return members.op.run(f"{','.join(terms)}->{spare}{output}", *xs, **kwargs)
 
 
