@@ -106,4 +106,8 @@ def _largest_first(starts: Any, indices: Any, columns: Any) -> Any:
     """Return those of some columns that name something, and what each names."""
     counts = np.diff(starts)[columns]
     order = columns[np.argsort(-counts, kind="stable")][:np.count_nonzero(counts)]
-    return [(j, indices[starts[j]:starts[j + 1]].tolist()) for j in order.tolist()]
+    lengths = np.diff(starts)[order]
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[order] - ends + lengths, lengths)
+    flat, bounds = indices[places].tolist(), [0, *ends.tolist()]
+    return [(j, flat[a:b]) for j, a, b in zip(order.tolist(), bounds, bounds[1:])]
