@@ -110,9 +110,12 @@ def main(args: Sequence[str] | None = None) -> None:
             found += measured(problem, (what, base), makers, given.rounds)
     Console().print(table(found))
     if given.save:
+        path, measured_now = RESULTS / "derivatives.json", {row.problem for row in found}
+        kept = json.loads(path.read_text())["rows"] if given.only and path.exists() else []
+        kept = [row for row in kept if row["problem"] not in measured_now]  # of problems that were left out
         record: dict[str, Any] = {
-            **describe(), **watch.stop().record(), "unit": "seconds", "rows": [row._asdict() for row in found]}
-        (RESULTS / "derivatives.json").write_text(json.dumps(record, indent=1) + "\n")
+            **describe(), **watch.stop().record(), "unit": "seconds", "rows": [*kept, *[row._asdict() for row in found]]}
+        path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
