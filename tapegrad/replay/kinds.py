@@ -58,16 +58,26 @@ def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
         if type(op) is not Call or not any(arg in reached for arg in op.args if isinstance(arg, Operation)):
             continue
         if not (type(op.fn) is Op and (op.fn.pythonic or op.fn.is_ufunc) and not op.kwargs):
-            x, new = changed[0]
-            raise other(tape, x, type_name(x.val), type_name(new), f", of which {op.fn.__name__} may be something else", op.where)
-        if not settles(op, reached, highest):
-            reached.add(op)
+            raise other(tape, *described(changed), f", of which {op.fn.__name__} may be something else", op.where)
+        if settles(op, reached, highest):
+            continue
+        if is_tensor(op.val):
+            raise other(tape, *described(changed), ": torch may make something else of it", op.where)
+        reached.add(op)
+
+
+def described(changed: list[tuple[Operation, Any]]) -> tuple[Operation, str, str]:
+    """Return the first of the arguments that are of another kind, and what it was and is."""
+    x, new = changed[0]
+    return x, type_name(x.val), type_name(new)
 
 
 def settles(op: Call, reached: set[Operation], highest: int) -> bool:
     """True if what a number is combined with decides the type of the result, whatever the kind of the number."""
     rest = [arg for arg in op.args if not (isinstance(arg, Operation) and arg in reached)]
     values = [arg.val if isinstance(arg, Operation) else arg for arg in rest]
+    if is_tensor(op.val):  # numbers give way to tensors of their kind, or of a higher one
+        return any(is_tensor(x) and letter(x) == letter(op.val) and RANKS.index(letter(x)) >= max(highest, RANKS.index("f")) for x in values)
     dtypes = [x.dtype for x in values if isinstance(x, (np.ndarray, np.generic))]
     if not dtypes or type(op.val) not in (np.ndarray, *{dtype.type for dtype in dtypes}):
         return False

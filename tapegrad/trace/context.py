@@ -196,8 +196,8 @@ class Tracer:
                 values[0] = args[0]._val  # the memory itself, of which the result may be a view: the operation may have a copy for its users
             if self.economy is not None:
                 self.economy.make_room()
-            if op.lends and self.lasting:
-                ownership.check(self)
+            if op.lends:
+                ownership.check(self, op)
             try:
                 if self.grad and op.rr is not None:
                     with self.outside():

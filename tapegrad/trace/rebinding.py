@@ -53,6 +53,7 @@ class Rerouting:
         self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
         # lists and dicts among the arguments, what was in each, and its label
         self.given: list[tuple[Any, list[Any], str]] = []
+        self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool = False) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
@@ -91,6 +92,7 @@ class Rerouting:
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None)
         if self.routes.search():
+            self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
             self._lead(self.routes)
@@ -178,6 +180,15 @@ class Rerouting:
                 known.pop(id(root), None)
         known = {key: x for key, x in known.items() if self.routes.can_be_given(x)}
         return Reached(known, walks) if known else None
+
+    def check_outside(self, op: Any) -> None:
+        """Refuse a call that runs outside of the trace, of what reads by name a list or a dict that the program has
+        written to.
+        """
+        for new, then, x in self.began:
+            if _differs(new, then) and self.routes is not None and self.routes.leads(op, x):
+                raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that the program was passed and has "
+                                    "written to: it would see the original", user_location(), "pass it to the function as an argument")
 
     def check(self) -> None:
         """Refuse a change of an argument, or of an array, by a name that was not found."""

@@ -39,7 +39,7 @@ MOST = 20_000  # things that are looked at
 LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
 
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
-_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype, np.ufunc,
+_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype,
                     slice, range])
 _UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
 # modules
@@ -199,6 +199,18 @@ class Routes:
         where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
         return f"{where}, a {type(x).__name__}, leads to {label or 'what the function captured'}"
 
+    def leads(self, fn: Any, original: Any) -> bool:
+        """Return whether a function leads to an original."""
+        todo, seen = [original], {id(original)}
+        for node in todo:
+            for parent, _ in self.parents.get(id(node), ()):
+                if parent is fn:
+                    return True
+                if id(parent) not in seen:
+                    seen.add(id(parent))
+                    todo.append(parent)
+        return False
+
     def is_users(self, x: Any) -> bool:
         """True for an object of a user's class."""
         return not self.is_foreign(class_of(x).__module__) or is_module(x)
@@ -238,6 +250,8 @@ class Routes:
             found = iter([(node(), "")])
         elif is_a(node, ContextVar):
             found = iter([(node.get(None), "")])
+        elif is_a(node, np.ufunc):  # of np.frompyfunc: the function that it was made of
+            found = self.of_foreign(gc.get_referents(node))
         elif type(node) is threading.local:
             found = ((part, "") for part in vars(node).values())
         elif is_a(node, (list, tuple, dict, set, frozenset, deque)) and len(node) > LARGE:

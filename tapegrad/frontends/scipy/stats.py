@@ -22,7 +22,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import PYTHON, plain, type_name
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
 
@@ -45,6 +45,8 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
 def strong(x: Any) -> Any:
     """Return a number as NumPy's, which does not give way to arrays in single precision: SciPy makes arrays of all."""
     x = as_array(x)
+    if np.iscomplexobj(plain(x)):
+        raise refused("a distribution of complex numbers", "SciPy compares them by their real parts", "real numbers")
     return x if type(plain(x)) not in PYTHON else ops.scalar(x) if isinstance(x, Traced) else np.asarray(x)[()]
 
 
@@ -69,8 +71,6 @@ def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, A
     """Return the variable in standard form, the shape parameters, the scale, and where these and `x` are valid."""
     shapes, loc, scale = dist._parse_args(*args, **kwds)
     at, loc, scale, *shapes = map(strong, (x, loc, scale, *shapes))
-    if ops.is_complex(at):
-        raise refused(f"a distribution of {type_name(x)}", "SciPy compares complex numbers by their real parts", "real numbers")
     z = at - loc
     if isinstance(dist, ss.rv_continuous):
         z = doubled(z / scale)

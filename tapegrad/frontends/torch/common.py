@@ -86,13 +86,19 @@ def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | 
         return None
     dtype = result_type(*xs)
     dtype = inexact(dtype) if floating else dtype
-    if (kind_of(dtype) or "?") not in kinds:
+    if (kind_of(dtype) or "?") not in kinds or (kind_of(dtype) == "i" and any(is_number(x) and not _fits(plain(x), dtype) for x in xs)):
         return None
     # a cast holds for these dtypes alone
     if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):
         for x in xs:
             guard_dtype(x)
     return [brought(x, dtype) for x in xs]
+
+
+def _fits(x: Any, dtype: torch.dtype) -> bool:
+    """True for a number that a tensor of integers can hold; torch takes of another one its last bits."""
+    known = torch.iinfo(dtype)
+    return bool(known.min <= x <= known.max)
 
 
 def guard_dtype(x: Any) -> None:

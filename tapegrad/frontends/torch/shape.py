@@ -218,8 +218,8 @@ def split(tensor: Any, split_size_or_sections: Any = None, dim: Any = 0, *, spli
 
 @torch_means("chunk", "Tensor.chunk")
 def chunk(input: Any, chunks: int, dim: Any = 0) -> Any:
-    length = shape_of(input)[axis_of(input, dim)]
-    return split(input, max(-(-length // static(chunks)), 1), dim)
+    length, n = shape_of(input)[axis_of(input, dim)], static(chunks)
+    return split(input, -(-length // n) if length else [0] * n, dim)
 
 
 @torch_means("diagonal", "Tensor.diagonal")

@@ -52,3 +52,18 @@ def test_reductions_into_another_precision() -> None:
             continue
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
     assert torch.equal(tg.gradient(lambda x: torch.add(x, 1.0, out=torch.zeros(4, dtype=torch.float64)).sum(), X)[0], torch.ones(4))
+
+
+@pytest.mark.parametrize("n", [-1, 300, 2 ** 40])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
+def test_integers_that_a_tensor_cannot_hold(dtype: Any, n: int) -> None:
+    x = torch.tensor([0, 1, 3], dtype=dtype)
+    for f in (lambda x: x > n, lambda x: x == n, lambda x: torch.ge(x, n), lambda x: x + n, lambda x: x * n, lambda x: n - x):
+        wanted, (found, tape) = f(x), tg.trace(f, x)
+        assert all(y.dtype is wanted.dtype and torch.equal(y, wanted) for y in (found, tape.play(x)))
+
+
+def test_chunks_of_nothing() -> None:
+    for f in (lambda x: x.chunk(2), lambda x: torch.chunk(x, 3, 1), lambda x: torch.chunk(x, 5)):
+        for x in (torch.zeros(0, 3), torch.zeros(4, 0), torch.zeros(4, 3)):
+            assert [tuple(part.shape) for part in tg.trace(f, x)[0]] == [tuple(part.shape) for part in f(x)]
