@@ -39,10 +39,12 @@ from tapegrad.ops.elementwise import (
     log1p,
     logical_and,
     logical_not,
+    maximum,
     real,
     sign,
     sin,
     sqrt,
+    trunc,
     where,
 )
 from tapegrad.ops.reduce import restore, sum
@@ -289,7 +291,7 @@ y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
-yn = special("yn", "n", lambda _y, n, x: (yv(n - 1, x) - yv(n + 1, x)) / 2)
+yn = special("yn", "n", lambda _y, n, x: (yv(trunc(n) - 1, x) - yv(trunc(n) + 1, x)) / 2)  # a fraction of an order is cut off
 i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0")
 i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1")
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
@@ -300,7 +302,7 @@ k0 = special("k0", lambda _y, x: -k1(x), on_torch="special.modified_bessel_k0")
 k1 = special("k1", lambda y, x: -k0(x) - y / x, on_torch="special.modified_bessel_k1")
 k0e = special("k0e", lambda y, x: y - k1e(x), on_torch="special.scaled_modified_bessel_k0")
 k1e = special("k1e", lambda y, x: y - k0e(x) - y / x, on_torch="special.scaled_modified_bessel_k1")
-kn = special("kn", "n", lambda _y, n, x: -(kv(n - 1, x) + kv(n + 1, x)) / 2)
+kn = special("kn", "n", lambda _y, n, x: -(kv(trunc(n) - 1, x) + kv(trunc(n) + 1, x)) / 2)
 kv = special("kv", "v", lambda _y, v, x: -(kv(v - 1, x) + kv(v + 1, x)) / 2)
 kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 2)
 
@@ -308,7 +310,7 @@ kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 
 
 expi = special("expi", lambda _y, x: exp(x) / x)
 exp1 = special("exp1", lambda _y, x: -exp(-x) / x)
-expn = special("expn", "n", lambda _y, n, x: -expn(n - 1, x))
+expn = special("expn", "n", lambda y, n, x: where(trunc(n) > 0, -expn(maximum(trunc(n) - 1, 0), x), -(1 + 1 / x) * y))
 spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
 
 # -- sums of exponentials along axes

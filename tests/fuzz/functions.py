@@ -89,7 +89,7 @@ def array(x: Any) -> Any:
     if not is_tensor(x):
         return np.asarray(x)
     x = x.detach().resolve_conj().resolve_neg()
-    return (x.double() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    return (x.double() if str(x.dtype) == "torch.bfloat16" else x).numpy(force=True)
 
 
 def dtype_of(x: Any) -> str:
@@ -104,7 +104,7 @@ def same(a: Any, b: Any, on_torch: bool = False, digits: float = 1.0) -> bool:
     if type(a).__module__.startswith(("scipy.", "torch.")) and hasattr(a, "__dict__") and not is_tensor(a):
         return type(a) is type(b) and all(same(x, getattr(b, name), on_torch, digits) for name, x in vars(a).items() if not name.startswith("_"))
     if not is_number(a):
-        return type(a) is type(b) and (callable(a) or bool(a == b))
+        return callable(a) or bool(a == b)
     if not is_number(b):
         return False
     x, y = array(a), array(b)

@@ -37,6 +37,8 @@ def areas(y: Any, x: Any, dx: Any, axis: int) -> Any:
 
 @means(si.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    if x is not None and len(shape_of(as_array(x))) > 1:
+        np.broadcast_to(np.empty(shape_of(as_array(x))), shape_of(as_array(y)))  # ValueError, in NumPy's words
     return ops.sum(areas(as_array(y), x, dx, static(axis)), axis=static(axis))
 
 
@@ -44,6 +46,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
     if initial not in (None, 0):
         raise ValueError("`initial` must be `None` or `0`.")
+    if x is not None and shape_of(as_array(x))[-1 if len(shape_of(as_array(x))) == 1 else static(axis)] != shape_of(as_array(y))[static(axis)]:
+        raise ValueError("If given, length of x along axis must be the same as y.")
     total = ops.cumulative_sum(areas(as_array(y), x, dx, static(axis)), axis=static(axis))
     return total if initial is None else np.concatenate([np.zeros_like(total[along(axis, slice(0, 1))]), total], axis=axis)
 
