@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.ops import copy, permute_dims, stack
@@ -24,7 +25,7 @@ from tapegrad.trace.views import peek
 def as_array(x: Any) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
-        return x
+        return x if type(x) is not OfMatrix else x.A
     if not holds_traced(x):
         return np.asarray(x)
     return stack(*map(as_array, x), axis=0)

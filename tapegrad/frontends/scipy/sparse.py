@@ -26,6 +26,7 @@ from scipy.sparse._lil import _lil_base
 from tapegrad import ops
 from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
@@ -401,17 +402,10 @@ def _total(fn: Any) -> None:
         x = self if self.format == "coo" else self.tocoo()
         if axis is None:
             return np.sum(x.data, dtype=dtype)
-        if not isinstance(self, ss.sparray):
-            raise matrices("A.sum(axis=...)", "A @ np.ones(n), or np.ones(m) @ A")
         kept = 1 - (axis[0] if isinstance(axis, tuple) else axis) % 2
         y = ops.scatter(x.data, x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=dtype_of(x.data))
-        return y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
-
-
-def matrices(what: str, try_: str) -> Exception:
-    """Return the refusal of what SciPy's sparse matrices give as np.matrix."""
-    return refused(f"{what} of a sparse matrix", "it is an np.matrix, whose operators mean something else than an array's",
-                   f"a sparse array (csr_array in place of csr_matrix), or {try_}")
+        y = y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
+        return y if isinstance(self, ss.sparray) else OfMatrix(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))
 
 
 for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
@@ -421,9 +415,8 @@ for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
 def _beside_dense(fn: Any, op: Any) -> None:
     @means(fn)
     def of_dense(self: Any, other: Any) -> Any:
-        if not isinstance(self, ss.sparray):
-            raise matrices("a sum with an array", "A.toarray() in its place")
-        return op(self.toarray(), other)
+        y = op(self.toarray(), as_array(other))
+        return y if isinstance(self, ss.sparray) else OfMatrix(y)
 
 
 for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract), ("_rsub_dense", lambda x, other: ops.subtract(other, x))):
@@ -433,7 +426,7 @@ for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract), ("_rs
 
 @means(ss.spmatrix.todense)
 def todense(self: Any, order: Any = None, out: Any = None) -> Any:
-    raise matrices("A.todense()", "A.toarray()")
+    return OfMatrix(self.toarray(order, out))
 
 
 refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)

@@ -186,10 +186,21 @@ SUMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-def test_what_is_dense_is_an_array_of_arrays_and_refused_of_matrices(kind: str, name: str) -> None:
+def test_what_is_dense(kind: str, name: str) -> None:
     check(SUMS[name], made(f"{kind}_array"))
-    with pytest.raises(tg.UnknownFunction, match=r"np\.matrix.*\n.*\n  try: a sparse array"):
+    with pytest.raises(tg.UnknownFunction, match=r"of an np\.matrix.*\n.*\n  try: np\.asarray\(m\)"):
         tg.grad(SUMS[name], made(f"{kind}_matrix"))
+
+
+def test_an_np_matrix_gives_its_array() -> None:
+    check(lambda A: np.asarray(A.sum(axis=0)).ravel() @ W + A.sum(axis=1).A1 @ X + A.sum(axis=0).T.A[0, 0], made("csr_matrix"))
+    check(lambda A: np.sum(np.asarray(A.todense()) * TABLE) + np.array(A + TABLE).sum() ** 2, made("csc_matrix"))
+    check(lambda A: (A.multiply(1 / np.asarray(A.sum(axis=1))) @ X) @ W, made("csr_matrix"))
+    value, tape = tg.trace(lambda A: A.sum(axis=1), made("csr_matrix"))
+    assert type(value) is type(tape.play(made("csr_matrix"))) is np.matrix and np.array_equal(value, made("csr_matrix").sum(axis=1))
+    for f in (lambda m: m * 2, lambda m: 2.0 * m, lambda m: X * m, lambda m: m @ X, lambda m: m == 0, lambda m: np.sqrt(m), lambda m: np.ravel(m), lambda m: m[0]):
+        with pytest.raises(tg.UnknownFunction, match=r"np\.matrix"):
+            tg.trace(lambda A, f=f: f(A.sum(axis=1)), made("csr_matrix"))
 
 
 PLACES = np.array([0, 1, 1, 2, 2]), np.array([0, 1, 1, 0, 2])

@@ -1,0 +1,76 @@
+"""matrix: what stands for an np.matrix of traced numbers, which the sums of SciPy's sparse matrices are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+
+from tapegrad import ops
+from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.systems import OPERATORS
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import refused
+from tapegrad.tree.nodes import NAMESPACE
+
+
+class OfMatrix:
+    """An np.matrix of traced numbers: it gives its array, as `np.asarray(m)`, `m.A` or `m.A1`, and refuses all else,
+    for its operators mean something else than an array's. Returned by a program it is an np.matrix.
+    """
+
+    __slots__ = ("A",)
+
+    def __init__(self, array: Any) -> None:
+        self.A = array
+
+    @property
+    def A1(self) -> Any:
+        """The numbers, row by row."""
+        return ops.reshape(self.A, (-1,))
+
+    @property
+    def T(self) -> OfMatrix:
+        """The matrix turned."""
+        return OfMatrix(ops.permute_dims(self.A))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return shape_of(self.A)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _refusal(name)
+
+
+def _refusal(name: str) -> Exception:
+    return refused(f"{name} of an np.matrix", "its operators mean something else than an array's",
+                   "np.asarray(m), for the array; or a sparse array, csr_array in place of csr_matrix")
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def refuse(self: Any, *others: Any, **kwargs: Any) -> Any:
+        raise _refusal(name)
+    return refuse
+
+
+_ASKED = "array array_ufunc array_function getitem setitem iter len contains matmul rmatmul eq ne lt le gt ge bool float complex int index"
+for _name in (*OPERATORS, *(f"__{name}__" for name in _ASKED.split())):
+    setattr(OfMatrix, _name, _refusing(_name))
+
+
+def _parts(m: Any) -> Any:
+    return (m.A,), None
+
+
+def _matrix(_: Any, parts: Any) -> Any:
+    array, = parts
+    return OfMatrix(array) if isinstance(array, Traced) or not isinstance(array, np.ndarray) else array.view(np.matrix)
+
+
+_plain: Any = OfMatrix
+optree.register_pytree_node(_plain, _parts, _matrix, namespace=NAMESPACE)
