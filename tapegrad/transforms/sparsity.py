@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
 from tapegrad.ops.elementwise import is_complex
 from tapegrad.ops.index import pieced
+from tapegrad.ops.sparse import major_of, sparse_matmul
 from tapegrad.rules import batching
 from tapegrad.rules.activity import has_gradient, nothing_flows
 from tapegrad.rules.op import EACH, OPS, Op, Traced
@@ -250,6 +251,8 @@ class Dependence:
                 shape, found = shape_of(self.args[i]), None
                 if is_product(fn):
                     found = self._of_product(i, part, of_args, of_value)
+                elif fn is sparse_matmul:
+                    found = self._of_sparse_product(i, part)
                 elif fn in RUNNING:
                     found = self._running(i, part)
                 elif fn.linear == EACH or fn in FILTERS:
@@ -332,6 +335,16 @@ class Dependence:
             place(labels, shape, at, count * each) for labels, shape in ((of_value, self.shape), (of_args[i], shape))
         )
         return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
+
+    def _of_sparse_product(self, i: int, part: Any) -> Any:
+        """Return what a product with a sparse matrix depends on, by where that stores numbers."""
+        minor, indptr = map(_read, self.args[1:3])
+        pair = (major_of(indptr), minor)
+        there, here = pair[::-1] if self.kwargs.get("transposed") else pair
+        k = math.prod(self.shape[1:])
+        there, here = ((at[:, None] * k + np.arange(k)).ravel() for at in (there, here))
+        here = here if i else np.repeat(np.arange(len(minor)), k)
+        return _at(there, here, (math.prod(self.shape), size_of(self.args[i]))) @ part
 
     def _of_kernel(self, i: int, part: Any) -> Any:
         """Return what depends on one factor of which each number of the other makes a shifted copy;

@@ -27,6 +27,7 @@ from tapegrad.rules.op import Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
 from tapegrad.trace import views
 from tapegrad.tree.flatten import leaves_of
+from tapegrad.tree.sparse import is_sparse
 
 
 def numeric(dtype: Any) -> bool:
@@ -71,6 +72,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     if not isinstance(value, Traced):
         if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":
             _refuse_text(a)
+        if is_sparse(value) and isinstance(getattr(value, "data", None), Traced):
+            raise refused(f"np.{fn.__name__} of a sparse matrix", "it makes an array of objects", "A.toarray()")
         return constant(tracer, fn, value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
         # these two have one axis at least

@@ -347,6 +347,19 @@ def test_batches_jacobians_and_series() -> None:
     np.testing.assert_allclose(tg.taylor(lambda t: (A * t @ (X * t)) @ W, 1.0, 2), np.array([1.0, 2.0, 1.0]) * (DENSE @ X @ W))
 
 
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "coo_array"])
+def test_the_sparsity_of_a_product_is_that_of_the_matrix(kind: str) -> None:
+    A = made(kind)
+    for f in (lambda x: A @ x, lambda x: np.sin(A @ x) * 2, lambda x: A @ np.stack([x, x], axis=1)[:, 0]):
+        assert np.array_equal(tg.jacobian_sparsity(f, X).toarray(), DENSE != 0)
+    assert np.array_equal(tg.jacobian_sparsity(lambda x: x @ A, X).toarray(), DENSE.T != 0)
+    assert np.array_equal(tg.jacobian_sparsity(lambda x: (A @ np.stack([x, x ** 2], axis=1))[:, 1], X).toarray(), DENSE != 0)
+    rows = A.tocoo().coords[0]
+    by_data = tg.jacobian_sparsity(lambda data: with_data(A, data) @ X, A.data).toarray()
+    assert np.array_equal(by_data, rows == np.arange(3)[:, None])
+    np.testing.assert_allclose(tg.sparse_jacobian(lambda x: (A @ x) ** 2)(X).toarray(), 2 * (DENSE @ X)[:, None] * DENSE)
+
+
 def test_results_and_cotangents_are_matrices() -> None:
     A = made("csc_array")
     value, tape = tg.trace(lambda A: {"twice": A * 2}, A)
@@ -449,6 +462,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda A: ssl.spsolve(A.tocsc(), A.tocsc()).sum(), "sparse right side"),
     (lambda A: ssl.splu(A.tocsc()).L.sum(), r"splu\(A\)\.L"),
     (lambda A: (A / A).sum(), "two sparse matrices"),
+    (lambda A: np.asarray(A).sum(), "np.asarray of a sparse matrix"),
     (lambda A: ssl.cg(ssl.aslinearoperator(A), X)[0].sum(), "LinearOperator"),
     (lambda A: ssl.cg(A, X, maxiter=1)[0].sum(), "not converged"),
     (lambda A: ssl.norm(A, 2), "norm"),
