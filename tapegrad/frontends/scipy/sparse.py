@@ -7,9 +7,10 @@ on their values: a sum that is 0 is stored, and has a gradient.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as ss
@@ -119,6 +120,15 @@ def methods(names: dict[Any, str]) -> list[Any]:
     return [vars(cls)[name] for cls, several in names.items() for name in several.split() if name in vars(cls)]
 
 
+_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_count = itertools.count(1)
+
+
+def number_of(tracer: Any) -> int:
+    """Return a number of a trace, by which a matrix knows that it was made there."""
+    return _numbers.setdefault(tracer, next(_count))
+
+
 # -- made of numbers and places
 
 
@@ -149,7 +159,7 @@ def _constructor(cls: Any, places: int) -> None:
     @constructs(make)
     def init_plain(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         fn(self, *args, **kwargs)
-        self._tapegrad_owner = ref(tracer)
+        self._tapegrad_made = number_of(tracer)
 
 
 def _as_dtype(x: Any, dtype: Any) -> None:
@@ -204,8 +214,8 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     Raises MutationError for one that the program has not made.
     """
     traced: Any = self.data if isinstance(self.data, Traced) else None
-    owner = traced._tracer if traced is not None else getattr(self, "_tapegrad_owner", lambda: None)()
-    if owner is not running.tracers[-1]:
+    tracer = running.tracers[-1]
+    if traced._tracer is not tracer if traced is not None else getattr(self, "_tapegrad_made", 0) != number_of(tracer):
         raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
     x = summed(self)
     n = np.prod(shape_of(x.data), dtype=int)

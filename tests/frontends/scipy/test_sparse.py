@@ -21,6 +21,7 @@ X, W, TABLE = np.array([1.0, -2.0, 3.0]), np.array([0.3, -0.7, 1.1]), np.arange(
 FORMATS = ["csr", "csc", "coo", "dia", "bsr"]
 KINDS = ["csr_array", "csr_matrix", "csc_matrix", "coo_array", "dia_array", "bsr_array"]
 GLOBAL = ss.csr_array(DENSE)
+KEPT: list[Any] = []
 FACTORS = ssl.LinearOperator((3, 3), ssl.splu(ss.csc_array(DENSE)).solve)  # which has no adjoint
 
 
@@ -503,6 +504,11 @@ def test_a_matrix_of_constants_is_written_into_where_the_program_has_made_it() -
         with pytest.raises(tg.MutationError):
             tg.grad(refused, NUMBERS)
         np.testing.assert_array_equal(GLOBAL.toarray(), DENSE)
+    KEPT.clear()
+    tg.trace(lambda v: (KEPT.append(ss.eye_array(3, format="csr")), v.sum())[1], NUMBERS)
+    assert np.array_equal(pickle.loads(pickle.dumps(KEPT[0])).toarray(), np.eye(3))
+    with pytest.raises(tg.MutationError):
+        tg.trace(lambda v: KEPT[0].setdiag(v[:3]), NUMBERS)
     pickle.dumps(tg.trace(lambda v: ss.eye_array(3) * v[0] + GLOBAL - GLOBAL, NUMBERS)[0])
 
 
