@@ -117,6 +117,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
         return A @ x - b
 
     def adjoint(x: Any, dx: Any, A: Any, b: Any, x0: Any, how: dict[str, Any]) -> Any:
+        how = {key: part for key, part in how.items() if key != "callback"}
         if how.get("M") is not None and not self_adjoint:
             how = {**how, "M": _adjoint_of(how["M"])}
         return of_adjoint(A if self_adjoint else A.conj().T, dx, None, how)
@@ -130,7 +131,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
             raise refused(f"{name} of a LinearOperator", "what it multiplies by is not known, nor its adjoint",
                           "a sparse array; or tg.implicit, with a solver of your own")
         b = as_array(b)
-        y = solver(A, ops.reshape(b, (-1,)) if len(shape_of(b)) == 2 else b, x0, {key: x for key, x in how.items() if key != "callback"})
+        y = solver(A, ops.reshape(b, (-1,)) if len(shape_of(b)) == 2 else b, x0, how)
         return y, 0
 
 
