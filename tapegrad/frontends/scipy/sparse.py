@@ -177,6 +177,8 @@ def _moving(fn: Any, sums: bool = False) -> None:
     """A method that returns numbers in other places; of those at one place it may return the sum."""
     @means(fn)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if fn.__name__ == "toarray" and (kwargs.get("out") is not None or any(part is not None for part in args[1:])):
+            raise refused("A.toarray with out=", "it writes into an array that is not traced", "out[...] = A.toarray()")
         x = summed(self) if sums else self
         probe = positions(x)
         y = placed(fn(probe, *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data, probe.data)
