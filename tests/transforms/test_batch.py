@@ -44,6 +44,8 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "ieee_remainder",
     "lexsort",
     "lfilter",
+    "sampled_matmul",
+    "sparse_product",
     "logm",
     "lstsq",
     "lu_factor",
