@@ -344,7 +344,7 @@ class Dependence:
         k = math.prod(self.shape[1:])
         there, here = ((at[:, None] * k + np.arange(k)).ravel() for at in (there, here))
         here = here if i else np.repeat(np.arange(len(minor)), k)
-        return _at(there, here, (math.prod(self.shape), size_of(self.args[i]))) @ part
+        return named(there, here, (math.prod(self.shape), size_of(self.args[i]))) @ written(part)
 
     def _of_kernel(self, i: int, part: Any) -> Any:
         """Return what depends on one factor of which each number of the other makes a shifted copy;

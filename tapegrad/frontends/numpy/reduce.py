@@ -61,8 +61,9 @@ def present(a: Any, where: Any = True) -> Any:
 
 
 def _fitting(initial: Any, y: Any) -> Any:
-    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it. Raises ValueError for what
-    is no number.
+    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it.
+
+    Raises ValueError for what is no number.
     """
     given, dtype = as_array(initial), numpy_dtype(y)
     if shape_of(given):
