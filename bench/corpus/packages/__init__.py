@@ -1,0 +1,1 @@
+"""Functions of public packages; nothing here imports a package before a case is built."""
