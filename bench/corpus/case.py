@@ -11,7 +11,7 @@ Built = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Case(NamedTuple):
-    """A row of the corpus. `build` returns a function to a number, and its arguments: numbers, arrays, lists of these."""
+    """A row of the corpus. `build` returns a function to a number, and its arguments: numbers, arrays, lists of them."""
 
     name: str
     package: str
@@ -33,7 +33,7 @@ def case(package: str) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
 
 
 def load() -> dict[str, Case]:
-    """Return all cases: those in the modules of `bench.corpus.packages`, and one for each folder of `bench.corpus.scripts`."""
+    """Return all cases: those in the modules of `packages`, and one for each folder of `scripts`."""
     for folder in ("packages", "scripts"):
         package = importlib.import_module(f"bench.corpus.{folder}")
         for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):

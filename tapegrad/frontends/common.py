@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tapegrad import ops
 from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.text import Text
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import means
@@ -25,10 +28,21 @@ from tapegrad.trace.views import peek
 def as_array(x: Any) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
-        return x if type(x) is not OfMatrix else x.A
+        if type(x) is OfMatrix:
+            return x.A
+        return x if type(x) in _SHOWN else shown_array(x)
     if not holds_traced(x):
         return np.asarray(x)
     return stack(*map(as_array, x), axis=0)
+
+
+_SHOWN = PYTHON | {np.ndarray, np.float64}
+
+
+def shown_array(x: Any) -> Any:
+    """Return the array that an object of a class in Python shows itself as, which may be a traced one."""
+    shows = getattr(type(x), "__array__", None)
+    return x.__array__() if type(shows) is FunctionType and not isinstance(x, (Traced, Text)) and not is_tensor(x) else x
 
 
 def numpys(y: Any) -> Any:

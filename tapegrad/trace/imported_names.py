@@ -18,13 +18,14 @@ from typing import Any
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, THROUGH
+from tapegrad.trace.conversions import conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of
 from tapegrad.tree.flatten import is_empty
 
-MOST = 3000  # functions, classes and what holds them that are followed from one
+MOST = 30_000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.")
@@ -144,6 +145,8 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.__dict__.get("__wrapped__"))
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
+            if (converts := conversion(x)) is not None:
+                yield converts
             captured = _captured(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
             stack += captured.values()

@@ -129,7 +129,8 @@ class Rerouting:
             if fn in interposition.swapped:
                 return  # called as one operation, outside the trace
             if not _counts.get(fn):
-                code = CODE[fn] = fn.__code__
+                code = fn.__code__
+                CODE.setdefault(fn, code)
                 _assign(fn, trampoline(code, partial(_run, fn, code)))
             _counts[fn] = _counts.get(fn, 0) + 1
             self.functions.append(fn)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.context import LISTENERS
+from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.interposition import INSTEAD, StandIn, original, stand_in_code, stand_ins
 from tapegrad.tree.copies import CODE, Attribute, running
@@ -76,6 +77,9 @@ class Interposition:
 
     def replace_held(self, holder: Any) -> None:
         """Replace the functions that a holder keeps, for as many traces as reach it."""
+        if type(holder) is Conversion:
+            holder.begin()
+            return
         known, count = self.held.get(id(holder), (None, 0))
         if known is None:
             known = replaced(holder)
@@ -90,6 +94,9 @@ class Interposition:
 
     def restore_held(self, holder: Any) -> None:
         """End the replacement that `replace_held` began; what the program has put there meanwhile stays."""
+        if type(holder) is Conversion:
+            holder.end()
+            return
         known, count = self.held.pop(id(holder))
         if count > 1:
             self.held[id(holder)] = known, count - 1

@@ -106,6 +106,11 @@ class Attribute:
         return value.__get__(instance, owner) if hasattr(type(value), "__get__") else value
 
 
+def dict_of(x: Any) -> dict[str, Any]:
+    """Return the attributes that an object keeps itself, and not those of another that it asks by `__getattr__`."""
+    return vars(x) if type(x).__dictoffset__ else {}
+
+
 def slots_of(cls: type) -> list[str]:
     """Return the names of a class's own slots, as they are kept."""
     slots = cls.__dict__.get("__slots__", ())

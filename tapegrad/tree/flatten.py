@@ -23,7 +23,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import attributes_of, holds_proxies
-from tapegrad.tree.copies import code_of, current
+from tapegrad.tree.copies import code_of, current, dict_of
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     Bound,
@@ -447,7 +447,7 @@ class Walk:
         if not is_container(x):
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
-                named = {**{Item(key): part for key, part in items}, **getattr(x, "__dict__", {})}
+                named = {**{Item(key): part for key, part in items}, **dict_of(x)}
                 return Extended(x, list(named)), ((part, f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name))
                                                   for name, part in named.items())
             attributes = attributes_of(x)

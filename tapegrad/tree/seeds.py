@@ -11,6 +11,7 @@ import optree
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
+from tapegrad.tree.copies import dict_of
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import NAMESPACE, Bound, Container, Extended, Instance, Item, Leaf
 
@@ -67,12 +68,12 @@ def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
     """Return what was given for an object or a function by name: a dict, or for an object another of its kind."""
     if isinstance(node, Extended) and isinstance(value, (dict, list)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {**{Item(key): part for key, part in items}, **getattr(value, "__dict__", {})}
+        return {**{Item(key): part for key, part in items}, **dict_of(value)}
     if isinstance(value, dict):
         return value
     if not isinstance(node, Instance) or not isinstance(value, node.cls):
         raise _another(node, value, path)
-    return {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in node.names if hasattr(value, name)}}
+    return {**dict_of(value), **{name: getattr(value, name) for name in node.names if hasattr(value, name)}}
 
 
 def _another(node: Any, value: Any, path: str, why: str = "") -> ArgumentError:

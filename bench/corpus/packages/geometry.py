@@ -1,4 +1,4 @@
-"""Rotations, vectors, meshes, the globe, curves: transforms3d, pytransform3d, pyquaternion, vector, trimesh, geopy, haversine, utm, splines, sympy."""
+"""Rotations, vectors, meshes, the globe, curves, formulas made to code, equations of motion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels, metrics, networks, transport, manifolds, tensors: scikit-learn, POT, pymanopt, pyriemann, tensorly, einops, opt_einsum."""
+"""Kernels, metrics, networks, transport, manifolds, tensors."""
 
 from __future__ import annotations
 

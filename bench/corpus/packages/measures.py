@@ -1,4 +1,4 @@
-"""Units, errors, colours, speech, images: pint, uncertainties, colour-science, colorspacious, python_speech_features, scikit-image."""
+"""Units, errors, colours, speech, images."""
 
 from __future__ import annotations
 

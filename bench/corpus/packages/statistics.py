@@ -1,4 +1,4 @@
-"""Likelihoods, time series, survival, sensitivity: statsmodels, lifelines, autograd-gamma, arch, linearmodels, SALib, lmfit, pyhf."""
+"""Likelihoods, time series, survival, sensitivity, counts."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.conversions import ORIGINAL
 from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
@@ -82,6 +83,7 @@ class Observer:
                 self.reads.hear(module, code.co_name)
         else:
             self.known.add(code)
+            code = ORIGINAL.get(code, code)
             self.ran.add(code)
             if self.notes:
                 # it may run with globals that lead to copies

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import as_array, shown_array, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
@@ -68,6 +68,7 @@ _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
 @constructs(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    a = shown_array(a)
     value = as_array(a)
     if not isinstance(value, Traced):
         if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":

@@ -56,6 +56,11 @@ def polygamma(n: Any, x: Any) -> Any:
     return ops.polygamma(as_array(x), n=static(n))
 
 
+@means(sp.lambertw)
+def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+    return ops.lambertw(as_array(z), k=static(k))
+
+
 @means(sp.zeta)
 def zeta(x: Any, q: Any = None, out: Any = None) -> Any:
     return ops.zeta(as_array(x)) if q is None else ops.zeta(as_array(x), as_array(q))

@@ -203,15 +203,18 @@ for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_n
 
 @means(type(ss.multivariate_normal).logpdf)
 def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    if allow_singular or isinstance(cov, ss.Covariance):
-        raise UnknownFunction("tapegrad knows no multivariate normal with allow_singular=True, or with a Covariance", user_location(),
-                              "an array as cov=, positive definite")
+    if isinstance(cov, ss.Covariance):
+        raise UnknownFunction("tapegrad knows no multivariate normal with a Covariance", user_location(), "an array as cov=, positive definite")
     matrix, at = as_array(cov), as_array(x)
     n = (shape_of(matrix) or shape_of(as_array(mean)) or (1,))[-1]
     if len(shape_of(matrix)) < 2:
         matrix = matrix * np.eye(n)
     at = at[..., None] if n == 1 and len(shape_of(at)) < 2 else at
     far = at if mean is None else at - as_array(mean)
+    if allow_singular:
+        sizes = np.linalg.eigvalsh(matrix)
+        if not np.min(sizes) > 1e6 * np.finfo(float).eps * np.max(np.abs(sizes)):  # SciPy's threshold
+            raise UnknownFunction("tapegrad knows no multivariate normal with a singular covariance", user_location(), "cov + 1e-9 * np.eye(n)")
     low = np.linalg.cholesky(matrix)
     whitened = sl.solve_triangular(low, np.reshape(far, (-1, n)).T, lower=True)
     y = -0.5 * (n * math.log(2 * math.pi) + 2 * np.sum(np.log(np.diagonal(low))) + np.sum(whitened * whitened, axis=0))

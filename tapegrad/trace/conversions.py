@@ -1,0 +1,136 @@
+"""conversions: `float(x)` and `np.float64(x)` in installed packages, whose users cannot leave them out.
+
+C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
+package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
+stands under that name makes a traced Python float of a traced number, and a plain one of a plain one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN
+from tapegrad.trace.views import peek
+from tapegrad.tree.copies import CODE, code_of
+
+
+def to_float(*args: Any) -> Any:
+    """Return what `float` does, a traced float of a traced real number."""
+    x = args[0] if len(args) == 1 else None
+    if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
+        return float(*args)
+    if type(plain(x)) in PYTHON:
+        return x if type(plain(x)) is float else x * 1.0
+    return FOREIGN[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
+
+
+def to_float64(*args: Any) -> Any:
+    """Return what `np.float64` does, a traced number or array of traced ones."""
+    x = args[0] if len(args) == 1 else None
+    if not isinstance(x, Traced) or not _carries(x):
+        return np.float64(*args)
+    x = ops.scalar(x) if type(plain(x)) in PYTHON else x
+    x = x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float))
+    return x[()]  # type: ignore[index]
+
+
+def _carries(x: Any) -> bool:
+    """True for real numbers that may have a gradient."""
+    value = plain(x)
+    return isinstance(value, (int, float, np.ndarray, np.generic)) and not np.iscomplexobj(value) and not x._tracer.independent(peek(x))
+
+
+_NAMES = {"float": "float, as tapegrad traces it", "float64": "float64, as tapegrad traces it"}
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class Conversion:
+    """A function and its code, which names stand-ins while traces run."""
+
+    __slots__ = ("count", "fn", "made", "own")
+
+    def __init__(self, fn: FunctionType, own: CodeType, made: CodeType) -> None:
+        self.fn, self.own, self.made, self.count = fn, own, made, 0
+
+    def begin(self) -> None:
+        """Give the function such code, unless it has another's now; for as many traces as reach it."""
+        vars(builtins)[_NAMES["float"]] = to_float
+        vars(np)[_NAMES["float64"]] = vars(builtins)[_NAMES["float64"]] = to_float64
+        if not self.count and self.fn.__code__ is self.own:
+            CODE[self.fn], self.fn.__code__ = self.own, self.made
+        self.count += 1
+
+    def end(self) -> None:
+        """Give it back its own."""
+        self.count -= 1
+        if not self.count and self.fn.__code__ is self.made:
+            self.fn.__code__ = self.own
+            del CODE[self.fn]
+
+
+_known: WeakKeyDictionary[FunctionType, tuple[CodeType, Conversion | None]] = WeakKeyDictionary()
+ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
+
+
+def conversion(fn: FunctionType) -> Conversion | None:
+    """Return how a function of an installed package is to be replaced, None where it calls neither."""
+    code = code_of(fn)
+    own, found = _known.get(fn, (None, None))
+    if own is not code:
+        path = code.co_filename.replace("\\", "/").split("/")
+        made = _renamed(code, fn.__globals__) if not set(_INSTALLED).isdisjoint(path) else code
+        found = None if made is code else Conversion(fn, code, made)
+        _known[fn] = code, found
+    return found
+
+
+def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:
+    """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
+    names = code.co_names
+    if not _NAMES.keys().isdisjoint(names) and hasattr(code, "co_positions"):
+        names = tuple(_NAMES[name] if name in _NAMES and _is_called(code, name, scope) else name for name in names)
+    parts = tuple(_renamed(part, scope) if type(part) is CodeType else part for part in code.co_consts)
+    if names == code.co_names and all(a is b for a, b in zip(parts, code.co_consts)):
+        return code
+    made = code.replace(co_names=names, co_consts=parts)
+    ORIGINAL[made] = code
+    return made
+
+
+def _is_called(code: CodeType, name: str, scope: dict[str, Any]) -> bool:
+    """True if code names a class only to call it, and means Python's or NumPy's own."""
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    return all(_calls(steps, at, scope) for at in _uses(steps, name))
+
+
+def _uses(steps: list[dis.Instruction], name: str) -> Iterator[int]:
+    return (at for at, step in enumerate(steps) if step.opcode in dis.hasname and step.argval == name)
+
+
+def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool:
+    """True if a use of a name is the beginning of its call: what is around it first is that call."""
+    step: Any = steps[at]
+    if step.opname == "LOAD_GLOBAL":
+        owned = scope.get(step.argval, getattr(builtins, step.argval, None))
+        start = step
+    elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at - 1].opname == "LOAD_GLOBAL" and scope.get(steps[at - 1].argval) is np:
+        owned, start = np.float64 if step.argval == "float64" else None, steps[at - 1]
+    else:
+        return False
+    if owned not in (float, np.float64) or owned.__name__ != step.argval:
+        return False
+    begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno, step.positions.end_col_offset)
+    around = [(p.end_lineno, p.end_col_offset, other.opname) for other in steps
+              if (p := other.positions) and (p.lineno, p.col_offset) == begin and (p.end_lineno, p.end_col_offset) > end]  # type: ignore[attr-defined]
+    return bool(around) and min(around)[2].startswith(("CALL", "PRECALL"))
