@@ -6,6 +6,7 @@ import argparse
 import fnmatch
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = run(cases, options, console)
     show(results, console)
     if options.save:
-        record = {**describe(), "packages": versions(cases), "counts": counts(results), "cases": results}
+        record = {**describe(), "packages": versions(cases), "counts": counts(results),
+                  "cases": [{key: anonymous(value) for key, value in result.items()} for result in results]}
         (RESULTS / "corpus.json").write_text(json.dumps(record, indent=1) + "\n")
     return 1 if {"wrong", "crashed"} & counts(results).keys() else 0
 
@@ -90,6 +92,11 @@ def line(result: dict[str, Any]) -> Text:
     if "words" in result:
         text.append(f" {result.get('how', '')} {headline(result['words'])}")
     return text
+
+
+def anonymous(value: Any) -> Any:
+    """Return a text without the folders of this machine."""
+    return re.sub(r"/[^\s:]*/(?=site-packages/|bench/)", "", value) if isinstance(value, str) else value
 
 
 def headline(words: str) -> str:

@@ -11,7 +11,7 @@ Built = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Case(NamedTuple):
-    """A row of the corpus. `build` returns a function to a number, and its arguments: numbers, arrays, lists of them."""
+    """A row of the corpus. `build` returns a function to a number, and its arguments: numbers, arrays, lists."""
 
     name: str
     package: str

@@ -73,8 +73,11 @@ def outcome(case: Case, plain: bool = False) -> Outcome:
 
 
 def said(err: Exception) -> str:
-    """Return an error's type and text."""
-    return f"{type(err).__name__}: {err}"
+    """Return an error's type and text, if it has one."""
+    try:
+        return f"{type(err).__name__}: {err}"
+    except Exception:  # one that is made of traced values
+        return type(err).__name__
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

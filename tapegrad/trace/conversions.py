@@ -31,7 +31,7 @@ def to_float(*args: Any) -> Any:
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
         return float(*args)
     if type(plain(x)) in PYTHON:
-        return x if type(plain(x)) is float else x * 1.0
+        return x if type(plain(x)) is float else ops.multiply(x, 1.0)
     return FOREIGN[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
 
 
@@ -45,13 +45,24 @@ def to_float64(*args: Any) -> Any:
     return x[()]  # type: ignore[index]
 
 
+def to_type(*args: Any, **kwargs: Any) -> Any:
+    """Return what `type` does, of a traced value the type that the program would see."""
+    if len(args) != 1 or not isinstance(args[0], Traced):
+        return type(*args, **kwargs)
+    found: type = type(plain(args[0]))
+    args[0]._fact("class", found)  # type: ignore[attr-defined]
+    return found
+
+
 def _carries(x: Any) -> bool:
     """True for real numbers that may have a gradient."""
     value = plain(x)
     return isinstance(value, (int, float, np.ndarray, np.generic)) and not np.iscomplexobj(value) and not x._tracer.independent(peek(x))
 
 
-_NAMES = {"float": "float, as tapegrad traces it", "float64": "float64, as tapegrad traces it"}
+_TRACED = {"float": to_float, "float64": to_float64, "type": to_type}
+_NAMES = {name: f"{name}, as tapegrad traces it" for name in _TRACED}
+_MEANT = (float, np.float64, type)
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -65,8 +76,6 @@ class Conversion:
 
     def begin(self) -> None:
         """Give the function such code, unless it has another's now; for as many traces as reach it."""
-        vars(builtins)[_NAMES["float"]] = to_float
-        vars(np)[_NAMES["float64"]] = vars(builtins)[_NAMES["float64"]] = to_float64
         if not self.count and self.fn.__code__ is self.own:
             CODE[self.fn], self.fn.__code__ = self.own, self.made
         self.count += 1
@@ -103,6 +112,8 @@ def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:
     parts = tuple(_renamed(part, scope) if type(part) is CodeType else part for part in code.co_consts)
     if names == code.co_names and all(a is b for a, b in zip(parts, code.co_consts)):
         return code
+    vars(np)[_NAMES["float64"]] = to_float64  # found by such code alone, these names stay
+    vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     made = code.replace(co_names=names, co_consts=parts)
     ORIGINAL[made] = code
     return made
@@ -128,7 +139,7 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
         owned, start = np.float64 if step.argval == "float64" else None, steps[at - 1]
     else:
         return False
-    if owned not in (float, np.float64) or owned.__name__ != step.argval:
+    if owned not in _MEANT or owned.__name__ != step.argval:
         return False
     begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno, step.positions.end_col_offset)
     around = [(p.end_lineno, p.end_col_offset, other.opname) for other in steps

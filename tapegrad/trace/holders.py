@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator
-from types import BuiltinFunctionType, CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import BuiltinFunctionType, CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.registry import CONSTRUCTORS
-from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
+from tapegrad.trace.interposition import GENERATORS, is_compiled, numpy_module, original, stand_in, uncompiled
 from tapegrad.tree.flatten import is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
@@ -104,6 +104,10 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple.__new__(kind, found)
     if value is np:
         return numpy_module()
+    if kind is WrapperDescriptorType and isinstance(holder, type):  # which binds it
+        return value
+    if is_compiled(kind):
+        return uncompiled(value)
     if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)

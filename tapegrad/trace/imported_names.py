@@ -20,15 +20,15 @@ from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, THROUGH
 from tapegrad.trace.conversions import conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
-from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.trace.interposition import is_compiled, original, stand_ins
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of
 from tapegrad.tree.flatten import is_empty
 
-MOST = 30_000  # functions, classes and what holds them that are followed from one
+MOST = 4000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
-FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.")
+FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "networkx.")
 _CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made
@@ -125,10 +125,10 @@ def replaced_few(x: Any) -> bool:
 
 def _reached(root: Any) -> Iterator[Any]:
     """Yield the holders that code leads to, of those that hold something that is replaced."""
-    stack: list[Any] = [root]
+    stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
     seen: set[int] = set(_interposed())
     while stack and len(seen) < MOST:
-        x = original(stack.pop())
+        x = original(stack.popleft())
         kind = type(x)  # the user's objects are asked for nothing
         if id(x) in seen or kind in _PLAIN:
             continue
@@ -145,7 +145,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.__dict__.get("__wrapped__"))
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
-            if (converts := conversion(x)) is not None:
+            if not is_foreign(x.__module__) and not str(x.__module__).startswith("mpmath.") and (converts := conversion(x)) is not None:
                 yield converts
             captured = _captured(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
@@ -154,6 +154,8 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, getattr(x, "__wrapped__", None)]
                 if replaced(x):
                     yield x
+        elif is_compiled(kind):
+            stack.append(x.py_func)
         elif issubclass(kind, ModuleType):
             if id(vars(x)) not in seen and replaced(vars(x)):
                 seen.add(id(vars(x)))
@@ -187,7 +189,8 @@ def _reached(root: Any) -> Iterator[Any]:
             stack.append(x.__wrapped__)
         elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):
             stack.append(kind)
-            if kind is SimpleNamespace or not is_foreign(kind.__module__):
+            # (networkx wraps its functions in objects)
+            if kind is SimpleNamespace or not is_foreign(kind.__module__) or kind.__module__ == "networkx.utils.backends":
                 stack.append(attributes(x))
                 if has_slots(kind) and replaced(x):
                     yield x

@@ -5,9 +5,10 @@ from __future__ import annotations
 import cmath
 import functools
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -134,9 +135,38 @@ class StandIn:
 
 def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
     """Return what stands in for a function, and calls another."""
-    own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__, "__module__": fn.__module__}
+    own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__, "__module__": getattr(fn, "__module__", "builtins")}
     kind: type[StandIn] = type("StandIn", (StandIn,), own)
     return kind(fn)
+
+
+def _of_float(fn: Callable[..., Any], meant: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+    """Return a stand-in for an operator taken from `float`, as `float.__pow__`: of traced numbers it is theirs."""
+    def shim(*args: Any) -> Any:
+        return meant(*args[::-1] if reflected else args) if not PROXIES.isdisjoint(map(type, args)) else fn(*args)
+    return shim
+
+
+def _operators() -> dict[Any, StandIn]:
+    """Return what stands in for the operators of `float`."""
+    found = {}
+    for name, fn in vars(float).items():
+        meant = name if hasattr(operator, name) else f"__{name[3:]}"
+        if type(fn) is WrapperDescriptorType and hasattr(operator, meant):
+            found[fn] = standing_for(fn, _of_float(fn, getattr(operator, meant), meant != name))
+    return found
+
+
+def is_compiled(kind: type) -> bool:
+    """True for the class of a function that numba compiles when it is called."""
+    return kind.__name__ == "CPUDispatcher" and kind.__module__.startswith("numba.")
+
+
+def uncompiled(fn: Any) -> StandIn:
+    """Return what stands in for such a function: of traced values it is the Python function that numba was given."""
+    def shim(*args: Any, **kwargs: Any) -> Any:
+        return (fn.py_func if running.tracers and holds_traced((args, tuple(kwargs.values()))) else fn)(*args, **kwargs)
+    return standing_for(fn, shim)
 
 
 def stand_ins() -> list[tuple[Any, type, type]]:
@@ -154,6 +184,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
         own = (torch.from_numpy, torch.from_dlpack, *sized)
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
+    STAND_IN.update(_operators())
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
             _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]), _replacing(np.random, [(CONSTRUCTORS, maker)]),
             *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]
@@ -198,8 +229,17 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
                 if issubclass(kind, (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
                 alone = alone and kind in ORDINARY
+            if not alone and not PROXIES.isdisjoint(map(type, shown := [*map(_shown, args)])):
+                return fn(*shown, **kwargs)
         return fn(*args, **kwargs)
     return shim
+
+
+def _shown(x: Any) -> Any:
+    """Return the array as which an object of a class in Python shows itself; others as they are."""
+    kind = type(x)
+    shows = kind not in PROXIES and not hasattr(kind, "__array_function__") and getattr(kind, "__array__", None)
+    return x.__array__() if type(shows) is FunctionType else x
 
 
 class Ufunc(StandIn):

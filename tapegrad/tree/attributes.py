@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tapegrad.numbers.systems import OWNERS
-from tapegrad.tree.copies import dict_of, slots_of
+from tapegrad.tree.copies import dict_of, own_attributes
 
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
 
@@ -33,9 +33,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
         return {}  # a subclass of int, dict …: its content is not in its attributes
     if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
         return {}  # made in C, and so not to be copied without its content
-    found = dict(dict_of(x))
-    found.update((name, getattr(x, name)) for base in cls.__mro__ for name in slots_of(base) if hasattr(x, name))
-    return found
+    return own_attributes(x)
 
 
 def holds_proxies(x: Any) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tapegrad.errors import MutationError, user_location
 
@@ -117,3 +117,19 @@ def slots_of(cls: type) -> list[str]:
     names = (slots,) if isinstance(slots, str) else slots
     found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
     return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+class KnownHash(NamedTuple):
+    """The hash of an object that keeps it: a number that is no input, for no traced integer is a hash."""
+
+    value: int
+
+
+def own_attributes(x: Any) -> dict[str, Any]:
+    """Return the attributes that an object keeps itself, in its slots too."""
+    found = dict(dict_of(x))
+    found.update((name, getattr(x, name)) for base in type(x).__mro__ for name in slots_of(base) if hasattr(x, name))
+    if type(type(x).__hash__) is FunctionType:
+        large = [name for name, part in found.items() if type(part) is int and part.bit_length() > 32]
+        found.update((name, KnownHash(found[name])) for name in large if hash(x) == found[name])
+    return found

@@ -23,7 +23,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import attributes_of, holds_proxies
-from tapegrad.tree.copies import code_of, current, dict_of
+from tapegrad.tree.copies import KnownHash, code_of, current, dict_of
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     Bound,
@@ -335,10 +335,10 @@ class Walk:
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
             return self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x)) else self.one_leaf(x, label)
-        if type(x) in _STATIC or type(x) is Text:
+        if type(x) in _STATIC or type(x) is Text or type(x) is KnownHash:
             if type(x) is type:
                 self.called.append(x)
-            return Static(x if type(x) is not Text else plain_text(x))
+            return Static(x.value if type(x) is KnownHash else x if type(x) is not Text else plain_text(x))
         if "_redirects_for" in type(x).__dict__:
             x = current(x)
         if id(x) in self.seen:
@@ -447,7 +447,7 @@ class Walk:
         if not is_container(x):
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
-                named = {**{Item(key): part for key, part in items}, **dict_of(x)}
+                named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}
                 return Extended(x, list(named)), ((part, f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name))
                                                   for name, part in named.items())
             attributes = attributes_of(x)

@@ -52,6 +52,8 @@ CASES = [
     unary("rgamma", sp.rgamma), Case("rgamma:pole", sp.rgamma, [(np.array([0.0, -1.0, -2.0, 1.5]),)], smooth=False),  # by reflection, once
     unary("digamma", sp.digamma, POSITIVE, torch.digamma), unary("digamma:psi", sp.psi, (-1.8, -1.2)),
     Case("polygamma", lambda x: sp.polygamma(2, x) + sp.polygamma(0, x), [(draw(3, low=0.5),), (1.5,)], torch=lambda x: torch.polygamma(2, x) + torch.digamma(x)),
+    Case("lambertw", lambda z: sp.lambertw(z).real + sp.lambertw(-z / 9, k=-1).real, [(draw(3, low=0.5, high=2.0),), (1.5,)]),
+    Case("lambertw:complex", lambda z: sp.lambertw(z, 1), [(draw(3) + 1j,)]),
     Case("zeta", lambda q: sp.zeta(2.5, q), [(draw(3, low=0.5, high=2.0),), (1.5,)]),
     binary("beta", sp.beta, POSITIVE, POSITIVE), binary("betaln", sp.betaln, POSITIVE, POSITIVE), binary("binom", sp.binom, (3.0, 5.0), (1.0, 2.0)),
     binary("poch", sp.poch, POSITIVE, POSITIVE), Case("gammaln:multigammaln", lambda a: sp.multigammaln(a, 3), [(draw(3, low=2.0, high=4.0),)]),

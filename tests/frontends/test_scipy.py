@@ -143,6 +143,33 @@ def test_a_frozen_distribution_holds_traced_parameters() -> None:
     check(lambda x, mu, sigma: ss.norm(loc=mu, scale=sigma).logpdf(x), REAL, 0.3, 1.2)
 
 
+def test_the_multivariate_normal_of_a_covariance_that_may_be_singular() -> None:
+    x, cov = np.array([0.4, -0.3]), np.array([[2.0, 0.3], [0.3, 1.0]])
+
+    def f(x: Any, cov: Any, allow: bool) -> Any:
+        return ss.multivariate_normal.logpdf(x, None, cov, allow)
+    for a, b in zip(tg.gradient(f, x, cov, True), tg.gradient(f, x, cov, False)):
+        assert a is b or np.allclose(a, b)
+    step = tg.value_and_grad(lambda s: ss.multivariate_normal.logpdf(x, np.zeros(2), s * cov, True), argnums=0, warmup=1)
+    for s in (1.0, 1.1, 1.2):
+        value, slope = step(s)
+        assert np.isclose(value, f(x, s * cov, True)) and np.isclose(slope, (f(x, (s + 1e-6) * cov, True) - f(x, (s - 1e-6) * cov, True)) / 2e-6)
+    with pytest.raises(tg.UnknownFunction, match="singular covariance"):
+        tg.gradient(f, x, np.ones((2, 2)), True)
+
+
+def test_fftpack() -> None:
+    import scipy.fftpack as old
+    x = np.linspace(0.2, 1.5, 6)
+    for name in ("dct", "idct", "dst", "idst"):
+        fn = getattr(old, name)
+        for type, norm in ((2, "ortho"), (3, None), (1, None), (4, "ortho")):
+            found = tg.trace(lambda x, fn=fn, type=type, norm=norm: fn(x, type, norm=norm), x)[0]
+            assert np.allclose(found, fn(x, type, norm=norm), rtol=1e-14)
+        found = tg.gradient(lambda x, fn=fn: np.sum(fn(x, 2, 8) ** 2), x)[0]
+        assert np.allclose(found, [np.sum(2 * fn(x, 2, 8) * fn(e, 2, 8)) for e in np.eye(6)])
+
+
 def test_the_multivariate_normal() -> None:
     f = ss.multivariate_normal
     check(lambda x, mean, cov: f.logpdf(x, mean, (cov + cov.T) / 2), draw(4, 3), U, S)

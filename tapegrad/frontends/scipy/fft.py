@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.fft._basic_backend as basic
 import scipy.fft._realtransforms_backend as real
+import scipy.fftpack as fftpack
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
@@ -82,8 +83,16 @@ def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., A
     return one, many
 
 
+def _unscaled(op: Op, inverse: bool) -> Callable[..., Any]:
+    """Return what scipy.fftpack's transform means: the inverse is the transpose, and no more."""
+    def meaning(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
+        return _along(op, False, x, TRANSPOSED.get(static(type), type) if inverse else type, n, axis, norm, None)
+    return meaning
+
+
 for _op in (ops.dct, ops.dst):
     for _prefix in ("", "i"):
         _one, _several = _spelled(_op, bool(_prefix))
         register(getattr(real, _prefix + _op.__name__), _one)
+        register(getattr(fftpack, _prefix + _op.__name__), _unscaled(_op, bool(_prefix)))
         register(getattr(real, f"{_prefix}{_op.__name__}n"), _several)

@@ -1,0 +1,239 @@
+"""float(x), np.float64(x) and type(x) in installed packages; functions that numba compiles; operators taken from float."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+SOURCE = '''
+import numpy
+import numpy as np
+from numpy import float64
+
+POWER = [float.__pow__, float.__rsub__]
+
+def single(x): return float(x) ** 2
+def several(xs): return sum([float(x) * k for k, x in enumerate(xs, 1)])
+def of_numpy(x): return np.sin(np.float64(x)) / numpy.float64(3.0)
+def by_name(x): return float64(x) * x
+def of_arrays(x): return np.float64(x * x).sum()
+def exact(x):
+    if type(x) is float: return 3.0 * x
+    return x.sum() if type(x) == np.ndarray else x * x
+def otherwise(x): return float(x) * (2.0 if isinstance(x, float) else 1.0)
+def whole(x, n): return float(n) * x + float("1.5") + float()
+def inner(x):
+    def twice(y): return 2 * float(y)
+    return twice(x) + (lambda y: float(y))(x)
+def operators(x): return POWER[0](x, 2.0) + POWER[1](x, 1.0) + POWER[0](2.0, x)
+class Point:
+    def __init__(self, x): self.x = float(x)
+    @property
+    def half(self): return float(self.x) / 2
+def point(x): return Point(x).half ** 2
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "installed_for_a_test.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield importlib.import_module("installed_for_a_test")
+    del sys.modules["installed_for_a_test"]
+
+
+def slope(f: Callable[[float], float], x: float) -> float:
+    return (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
+
+
+NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
+
+
+@NEEDED
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_arrays", "exact", "inner", "operators", "point"])
+def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
+    fn = getattr(package, name)
+
+    def f(x: Any) -> Any:
+        return fn(x * 1.5)
+    own = fn.__code__
+    value, (dx,) = tg.grad(f, 0.7)[0], tg.gradient(f, 0.7)
+    assert value == f(0.7)
+    assert np.isclose(dx, slope(f, 0.7), rtol=1e-6)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (0.7, 0.8, 0.9):
+        value, dx = step(x)
+        assert value == f(x) and np.isclose(dx, slope(f, x), rtol=1e-6)
+    assert fn.__code__ is own
+    assert np.isclose(tg.hessian(f)(0.7), (slope(f, 0.7 + 1e-3) - slope(f, 0.7 - 1e-3)) / 2e-3, rtol=1e-3, atol=1e-4)
+
+
+@NEEDED
+def test_lists_arrays_and_classes(package: ModuleType) -> None:
+    x = np.array([0.5, -1.5, 2.0])
+    assert np.array_equal(tg.gradient(lambda x: package.several(x), x)[0], [1.0, 2.0, 3.0])
+    assert np.array_equal(tg.gradient(lambda x: package.of_arrays(x), x)[0], 2 * x)
+    assert np.array_equal(tg.gradient(lambda x: package.exact(x), x)[0], np.ones(3))
+    value, dx = tg.grad(lambda x: package.single(x[0]), x.astype(np.float32), argnums=0)
+    assert type(value) is float and dx.dtype == np.float32 and dx[0] == 1.0
+    assert tg.gradient(lambda x: package.whole(x, 3), 2.0) == (3.0,)
+
+
+@NEEDED
+def test_types_are_what_they_are_in_the_program(package: ModuleType) -> None:
+    value, _ = tg.trace(lambda x: package.single(x), np.float64(2.0))
+    assert type(value) is float
+    step = tg.value_and_grad(lambda x: package.exact(x), argnums=0, warmup=1)
+    assert step(2.0) == (6.0, 3.0) and step(np.float64(2.0)) == (4.0, 4.0) and step(3.0) == (9.0, 3.0)
+
+
+def test_where_a_name_means_more_than_its_calls_it_is_left_alone(package: ModuleType) -> None:
+    with pytest.raises(tg.ConcretizationError, match="float asked for a plain float"):
+        tg.grad(lambda x: package.otherwise(x * 2), 1.0)
+
+
+def test_the_programs_own_are_refused() -> None:
+    with pytest.raises(tg.ConcretizationError, match="leave the float"):
+        tg.grad(lambda x: float(x) * 2, 1.0)
+
+
+@NEEDED
+def test_errors_are_those_of_float(package: ModuleType) -> None:
+    for x in (np.ones(2), 1j):
+        with pytest.raises(TypeError) as plain:
+            package.single(x)
+        with pytest.raises(TypeError) as traced:
+            tg.trace(lambda x: package.single(x), x)
+        assert str(traced.value) == str(plain.value)
+
+
+@NEEDED
+def test_threads_and_traces_inside_others(package: ModuleType) -> None:
+    found: list[Any] = []
+
+    def work(x: float) -> None:
+        for _ in range(20):
+            found.append(tg.gradient(lambda x: package.single(x) + tg.gradient(package.point, x)[0], x)[0] == 2 * x + 0.5)
+    threads = [threading.Thread(target=work, args=(x,)) for x in (1.0, 2.0, 3.0)]
+    own = package.single.__code__
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(found) and len(found) == 60
+    assert package.single.__code__ is own
+
+
+class CPUDispatcher:
+    """What numba makes of a function: compiled code, which knows no traced value, and the function."""
+
+    def __init__(self, fn: Any) -> None:
+        self.py_func, self.__doc__, self.calls = fn, fn.__doc__, 0
+
+    def __call__(self, *args: float) -> Any:
+        self.calls += 1
+        return self.py_func(*[np.asarray(arg).item() for arg in args])
+
+
+CPUDispatcher.__module__ = "numba.core.registry"
+
+
+@CPUDispatcher
+def compiled(x: Any, y: Any) -> Any:
+    return np.sin(x) * y + helper(y)
+
+
+@CPUDispatcher
+def helper(y: Any) -> Any:
+    return y * y
+
+
+def test_what_numba_compiles_is_traced_as_python() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return compiled(x, y) + compiled(1.0, 2.0)
+    assert np.allclose(tg.gradient(f, 0.5, 3.0), [np.cos(0.5) * 3.0, np.sin(0.5) + 6.0])
+    assert compiled.calls == 1  # of plain numbers
+    assert type(compiled) is CPUDispatcher and np.isclose(f(0.5, 3.0), tg.grad(f, 0.5, 3.0)[0])
+
+
+class Cell:
+    """An array in an object, which forwards what it does not know."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = np.array(array)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self.array, dtype=dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("dtype", "shape"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+
+def test_objects_that_show_themselves_as_arrays() -> None:
+    def f(x: Any) -> Any:
+        cell = Cell(x)
+        out = np.zeros((2, 2))
+        out[:] = cell
+        return np.sum(np.linalg.inv(cell)) + np.asarray(cell)[0, 1] ** 2 + np.array(cell).sum() + out[1, 1] ** 3
+    x = np.array([[2.0, 0.3], [0.1, 1.5]])
+    found = [(f(x + 1e-6 * e) - f(x - 1e-6 * e)) / 2e-6 for e in np.eye(4).reshape(4, 2, 2)]
+    assert np.allclose(tg.gradient(f, x)[0].ravel(), found, atol=1e-6)
+
+
+class Forwarding:
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Any) -> None:
+        object.__setattr__(self, "inner", inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.scale = 3.0
+
+
+def test_attributes_of_another_are_not_an_objects_own() -> None:
+    there = Forwarding(Holder())
+    assert tg.gradient(lambda x: x * there.scale, 2.0) == (3.0,)
+
+
+class Unit:
+    """Keeps its own hash."""
+
+    def __init__(self, powers: dict[str, int]) -> None:
+        self.powers = powers
+        self.known = hash(frozenset(powers.items()))
+
+    def __hash__(self) -> int:
+        return self.known
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unit) and self.powers == other.powers
+
+
+def test_a_hash_that_an_object_keeps_is_no_input() -> None:
+    metre, table = Unit({"m": 1}), {Unit({"m": 1}): 100.0}
+
+    def f(x: Any) -> Any:
+        return x * table[metre] * metre.powers["m"]
+    assert tg.gradient(f, 2.0) == (100.0,)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    assert [step(x) for x in (2.0, 3.0, 4.0)] == [(200.0, 100.0), (300.0, 100.0), (400.0, 100.0)]
