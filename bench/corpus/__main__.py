@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import Any
 
 from rich.console import Console
@@ -34,24 +35,20 @@ crashed: another error, no end within the limit, or a dead process; broken: the 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the corpus; return 1 if a gradient is wrong or a case crashed."""
     parser = argparse.ArgumentParser(prog="python -m bench.corpus", description=__doc__, epilog=FOOTNOTE)
-    parser.add_argument("--only", metavar="PATTERN", default="*", help="cases whose name holds this, or matches it (*filterpy*)")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases whose name holds one of these, or matches it (*filterpy*)")
     parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a case has (120)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time (1)")
     parser.add_argument("--plain", action="store_true", help="run the programs alone, without derivatives")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, and run none")
-    parser.add_argument("--save", action="store_true", help="write bench/results/corpus.json")
+    parser.add_argument("--save", action="store_true", help="write into bench/results/corpus.json, in place of what is there of these cases")
     options = parser.parse_args(argv)
     console = Console(width=None if sys.stdout.isatty() else 150)
-    cases = [case for case in load().values() if options.only in case.name or fnmatch.fnmatch(case.name, options.only)]
+    cases = [case for case in load().values() if any(only in case.name or fnmatch.fnmatch(case.name, only) for only in options.only)]
     if options.list:
         console.print(*(case.name for case in cases), sep="\n")
         return 0
     results = run(cases, options, console)
     show(results, console)
-    if options.save:
-        record = {**describe(), "packages": versions(cases), "counts": counts(results),
-                  "cases": [{key: anonymous(value) for key, value in result.items()} for result in results]}
-        (RESULTS / "corpus.json").write_text(json.dumps(record, indent=1) + "\n")
     return 1 if {"wrong", "crashed"} & counts(results).keys() else 0
 
 
@@ -62,9 +59,21 @@ def run(cases: Sequence[Case], options: argparse.Namespace, console: Console) ->
         task = progress.add_task("corpus", total=len(cases))
         for result in pool.map(lambda case: alone(case, options), cases):
             results.append(result)
+            if options.save:  # after each, so that a run that is broken off leaves what it has
+                keep(result)
             progress.update(task, advance=1, description=result["name"])
             console.print(line(result), soft_wrap=True)
     return results
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Put a result into the record, in place of an earlier one of its case; each has its own date."""
+    path = RESULTS / "corpus.json"
+    known = {old["name"]: old for old in json.loads(path.read_text())["cases"]} if path.exists() else {}
+    known[result["name"]] = {"date": date.today().isoformat(), **{key: anonymous(value) for key, value in result.items()}}
+    cases = [known[name] for name in sorted(known)]
+    record = {**describe(), "packages": versions({old["package"] for old in cases}), "counts": counts(cases), "cases": cases}
+    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
@@ -127,10 +136,10 @@ def counts(results: Iterable[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(result["status"] for result in results))
 
 
-def versions(cases: Sequence[Case]) -> dict[str, str]:
+def versions(packages: set[str]) -> dict[str, str]:
     """Return the version of each package that takes part."""
     found = {}
-    for package in sorted({case.package for case in cases} - {"script"}):
+    for package in sorted(packages - {"script"}):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
