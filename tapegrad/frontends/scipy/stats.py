@@ -211,6 +211,8 @@ def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1
         matrix = matrix * np.eye(n)
     at = at[..., None] if n == 1 and len(shape_of(at)) < 2 else at
     far = at if mean is None else at - as_array(mean)
+    if shape_of(far)[-1:] == (1,) != (n,):
+        far = ops.broadcast_to(far, (*shape_of(far)[:-1], n))
     if allow_singular:
         sizes = np.linalg.eigvalsh(matrix)
         if not np.min(sizes) > 1e6 * np.finfo(float).eps * np.max(np.abs(sizes)):  # SciPy's threshold
