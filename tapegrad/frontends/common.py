@@ -17,11 +17,11 @@ from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.numbers.text import Text
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import means
 from tapegrad.trace.views import peek
+from tapegrad.tree.attributes import is_foreign
 
 
 @means(np.asarray)
@@ -40,9 +40,11 @@ _SHOWN = PYTHON | {np.ndarray, np.float64}
 
 
 def shown_array(x: Any) -> Any:
-    """Return the array that an object of a class in Python shows itself as, which may be a traced one."""
-    shows = getattr(type(x), "__array__", None)
-    return x.__array__() if type(shows) is FunctionType and not isinstance(x, (Traced, Text)) and not is_tensor(x) else x
+    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
+    cls = type(x)
+    if isinstance(x, Traced) or is_tensor(x) or is_foreign(cls.__module__) or type(getattr(cls, "__array__", None)) is not FunctionType:
+        return x
+    return x.__array__()
 
 
 def numpys(y: Any) -> Any:

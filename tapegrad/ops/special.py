@@ -128,8 +128,11 @@ digamma = special("digamma", lambda _y, x: polygamma(_real("digamma", x, "a real
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
-lambertw = define("lambertw", lambda x, k: importlib.import_module("scipy.special").lambertw(x, k),
-                  (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True)
+def _lambertw(x: Any, k: Any) -> Any:
+    return importlib.import_module("scipy.special").lambertw(x, k)
+
+
+lambertw = define("lambertw", _lambertw, (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))

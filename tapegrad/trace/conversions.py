@@ -61,7 +61,7 @@ def _carries(x: Any) -> bool:
 
 
 _TRACED = {"float": to_float, "float64": to_float64, "type": to_type}
-_NAMES = {name: f"{name}, as tapegrad traces it" for name in _TRACED}
+_NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
 _MEANT = (float, np.float64, type)
 _INSTALLED = ("site-packages", "dist-packages")
 

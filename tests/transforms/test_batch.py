@@ -66,6 +66,7 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "value_by",
     "wins",
     "zeros",
+    "with_jacobian",
 }
 
 
