@@ -18,6 +18,7 @@ from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.systems import refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, overlap
+from tapegrad.ops.loop import Loop
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules.op import Op, Traced
@@ -230,7 +231,7 @@ class Tracer:
         if parts:
             ownership.tie(self, op.__name__, y, parts)
         elif op.lends:
-            ownership.note(self, y, given)
+            ownership.note(self, y if op.lends is True else y[:op.lends], given)
         return y
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
@@ -387,13 +388,14 @@ class Tracer:
 
     def independent(self, op: Operation) -> bool:
         """Return True if an operation depends on no input nor on chance, as an array does that the program made of constants.
+        What a loop returns depends on its runs: its value may be a sample, of a gradient that was found without them.
 
         Asked only where a plain value is wanted, so a search is soon enough.
         """
         stack, seen = [op], {op}
         while stack:
             top = stack.pop()
-            if isinstance(top, Input) or (isinstance(top, Call) and top.fn is draw):
+            if isinstance(top, Input) or (isinstance(top, Call) and (top.fn is draw or type(top.fn) is Loop)):
                 return False
             new = [used for used in operands(top) if used not in seen]
             seen.update(new)

@@ -6,13 +6,15 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import ZERO, conform, dense
 from tapegrad.ops import nest_result
+from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.rules.op import Traced
 from tapegrad.tape.spec import UNKNOWN
-from tapegrad.tape.tape import Call, Constant, Operation, Tape
+from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.dropping import Dropping
@@ -80,7 +82,10 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
                 if release:
                     op.val = op.pb = None
                     dropping.watch(call)
+            primal = len(new.ops)
             cot = record_sweep(shadow, start(result.val, seed), active, new, note)
+            if any(map(is_loop, tape.ops)):
+                _check_samples(new, primal)
             tracer.push = new.ops.append  # what the result is made of stays
             mark = len(new.ops)
             found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
@@ -91,6 +96,18 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
             tracer.close()
             leave()
     return new
+
+
+def _check_samples(tape: Tape, primal: int) -> None:
+    """Raise NoLoop where a rule of the sweep has looked at a value that is computed from what a loop returns: what one
+    of a sweep's does, of a tape that is a gradient already as well, are samples.
+    """
+    samples: set[Operation] = set()
+    for op in tape.ops:
+        if type(op) is Call and (is_loop(op) or any(arg in samples for arg in operands(op))):
+            samples.add(op)
+        elif type(op) is Guard and op.id > primal and op.fact not in FIXED and op.args[0] in samples:
+            raise NoLoop
 
 
 def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
