@@ -16,16 +16,18 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
 
-def loops(tape: Tape, optimise: Callable[[Tape], Tape]) -> Tape:
+def loops(tape: Tape, optimise: Callable[[Tape], Tape], guarded: bool = True) -> Tape:
     """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave
-    to the calls before them what is the same in all runs; of checkpoints the bodies.
+    to the calls before them what is the same in all runs; of checkpoints the bodies. Types of what the bodies take are
+    `guarded` before the loops.
     """
     if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
         return tape
 
-    def body(given: Tape) -> Tape:
-        return _unguarded(optimise(given))
-    return pruned(with_bodies(pruned(tape), body))
+    def inner(given: Tape) -> Tape:
+        body = optimise(given)
+        return _unguarded(body) if guarded else body
+    return pruned(with_bodies(pruned(tape), inner))
 
 
 def pruned(tape: Tape) -> Tape:

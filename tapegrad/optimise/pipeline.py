@@ -53,7 +53,7 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
 def _rounds(tape: Tape, passes: Sequence[Pass], report: Report | None = None) -> Tape:
     def inner(body: Tape) -> Tape:
         return _rounds(body, passes)
-    tape = loops(tape, inner)
+    tape = loops(tape, inner, guarded=specialise in passes)
     for _ in range(ROUNDS):
         before = tape
         for run in passes:

@@ -14,6 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad import ops
 from tapegrad.ops.loop import Loop, is_loop, put_results
+from tapegrad.optimise.dce import dce
 from tapegrad.optimise.pipeline import DEFAULT
 from tapegrad.optimise.repeat_detection import segments
 from tapegrad.optimise.roll import roll
@@ -522,3 +523,41 @@ def test_arrays_of_each_run_are_listed() -> None:
             x = x * row + np.ones(3)
         return np.sum(x)
     agrees(f, (np.ones(3),), (np.arange(3.0),))
+
+
+@pytest.mark.parametrize("rule", [lambda dy: (float(np.sum(dy)),), lambda dy: (np.sum(dy) if dy[0] > 0.5 else 0.0,)])
+def test_rules_that_look_at_what_a_loop_hands_them(rule: Any) -> None:
+    """The cotangents that a loop of the sweep returns are samples, as long as it does not run."""
+    @tg.primitive
+    def spread(x: Any) -> Any:
+        return np.ones(3) * x
+
+    tg.rrule(spread)(lambda x: (spread(x), rule))
+
+    def f(x: Any) -> Any:
+        parts = [spread(x * (1 + i) * 0.1) for i in range(12)]
+        total = 0.0
+        for part in parts:
+            total = total + part.sum() * 2
+        return total
+    expected = tg.grad(f, 0.5)
+    assert expected[1][1] == pytest.approx(46.8)
+    rolled = roll(tg.trace(f, 0.5)[1])
+    assert any(map(is_loop, rolled.ops))
+    step = tg.value_and_grad(f, warmup=1)
+    for run in (tg.flatgrad(rolled).play, tg.compile(tg.flatgrad(rolled)), step, step, step):
+        same(run(0.5), expected, 1e-12)
+
+
+def test_guards_of_a_loop_stay_where_no_pass_has_others() -> None:
+    def f(x: Any) -> Any:
+        total = 0.0
+        for _ in range(5):
+            total = total + (x if isinstance(x, float) else 2 * x)
+        return total
+    rolled = roll(tg.trace(f, np.float64(2.0))[1])
+    assert any(map(is_loop, rolled.ops))
+    for passes in ([], [dce]):
+        assert tg.optimise(rolled, passes=passes).play(np.float64(3.0)) == 15.0
+        with pytest.raises(tg.GuardError):
+            tg.optimise(rolled, passes=passes).play(np.float32(3.0))
