@@ -284,3 +284,27 @@ def test_a_replay_writes_to_no_argument_that_is_read_only() -> None:
     for way in (tape.play, tg.compile(tape), tg.optimise(tape).play):
         with pytest.raises(tg.GuardError, match="writeable"):
             way(locked)
+
+
+@pytest.mark.parametrize("options", [{}, {"passes": ()}, {"backend": "torch"}])
+def test_nests_in_results_hold_memory_of_their_own(options: Any) -> None:
+    """A value that is a dict, and the gradients that the gradient of a gradient tape returns."""
+    x = np.array([1.0, 2.0, 3.0])
+
+    def nested(x: Any) -> Any:
+        return {"one": np.ones(3), "x": x, "parts": (x[1:], x[1:]), "sin": np.sin(x)}
+    second = tg.flatgrad(tg.flatgrad(tg.trace(lambda x: x.sum(), x)[1]), seed=(1.0, (None, x)))
+    tapes = [second, tg.flatgrad(tg.trace(nested, x)[1], seed={"one": x, "x": x, "parts": (x[1:], x[1:]), "sin": x})]
+    for tape in tapes:
+        run = tg.compile(tape, **options)
+        given, expected = x.copy(), repr(run(x.copy()))
+        for _ in range(3):
+            found = run(given)
+            assert repr(found) == expected
+            leaves = [leaf for leaf in leaves_of(found) if np.ndim(leaf)]
+            for leaf in leaves:
+                leaf[:] += 100.0
+            np.testing.assert_array_equal(given, x)
+    names: dict[str, Any] = {}
+    exec(second.to_python(), names)
+    assert repr(names["function"](x)) == repr(second.play(x))

@@ -134,7 +134,8 @@ class Writer(Texts):
             self.array(op)
             return
         if op.fn is ops.pack:
-            self.named(op, nested(op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind, mirror=False))
+            given = op in self.packs
+            self.named(op, self.packed(op) if given else self.nest(op.kwargs["into"], list(map(self.strong, op.args))))
             return
         if type(op.fn) in SUBTAPES:
             SUBTAPES[type(op.fn)](self, op)
@@ -331,10 +332,15 @@ class Writer(Texts):
         """Write the nesting of the result around its parts."""
         into = op.kwargs["into"]
         if not isinstance(into, ValueAndGradients):
-            return nested(into, list(map(self.finished, op.args)), self.names.bind, mirror=False)
-        value = self.finished(op.args[0])
+            return self.nest(into, list(map(self.finished, op.args)))
         parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
-        return f"{value}, {nested_gradients(into.signature, parts, self.names.bind)}"
+        return self.nest(into, [self.finished(op.args[0]), *parts])
+
+    def nest(self, into: Any, texts: list[str]) -> str:
+        """Write a nesting around the texts of its parts."""
+        if isinstance(into, ValueAndGradients):
+            return f"({texts[0]}, {nested_gradients(into.signature, texts[1:], self.names.bind)})"
+        return nested(into, texts, self.names.bind, mirror=False)
 
     def finished(self, op: Any) -> str:
         """Write a result: in memory of its own, of the type that was recorded, in the order of rows and

@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.compile.numpy.call_source import comment, dense_strides, index_text, path_text, reads_float, turned_strides
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.numpy.writer import Shared
+from tapegrad.optimise.result_memory import packs_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape
 from tapegrad.transforms.walk import count_uses
 
@@ -38,6 +39,7 @@ class Texts:
         self.plan: Plan = make_plan(tape, shared.buffers, owned, varies)
         self.first = shared.memory  # the number of its first buffer
         self.turned = self.plan.turned()
+        self.packs = packs_of(tape)
         self.uses = count_uses(tape)
         self.slots: dict[Any, str] = {}  # places in buffers -> their names
         self.expr: dict[Operation, str] = {}
