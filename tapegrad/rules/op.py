@@ -116,7 +116,8 @@ class Op:
         self.vjp, self.raises, self.linear, self.pointwise, self.moves = vjp, raises, linear, pointwise, moves or view
         self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
-        self.lends = False  # what it runs is the user's: it may keep what it returns, or return what it was given
+        # what it runs is the user's: it may keep what it returns, or return what it was given; so many of its results
+        self.lends: int = False
         self.draws = False  # random numbers: whatever comes of them, the generator moves on
         # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
         self.is_kernel = False

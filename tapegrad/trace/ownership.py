@@ -122,6 +122,8 @@ def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any])
 
 def _share(a: Any, b: Any) -> bool:
     if isinstance(a, Traced) and isinstance(b, Traced):  # of an outer trace
+        while b._tracer is not a._tracer and isinstance(b._val, Traced):
+            b = b._val
         x, y = (None if v._view is None else v._view.storage for v in (a, b))
         return a is b or (x is not None and y is not None and (x is y or (x.family is not None and y in x.family)))
     return overlap(a, b._op.val if isinstance(b, Traced) else b)

@@ -12,18 +12,18 @@ from tapegrad.numbers.cotangents import conform, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import system
-from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.ops import is_complex, stack, with_jacobian
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.trace import proxy
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
 from tapegrad.trace.context import DEFAULT, Tracer
-from tapegrad.trace.guards import FIXED
+from tapegrad.trace.guards import FIXED, are_apart
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import collector, record
 from tapegrad.transforms import batch
@@ -66,20 +66,37 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
     if any(is_complex(leaves[k]) or system(plain(leaves[k])) is not None for k in wrt):
         wrt = []
     with collector:
-        if wrt and (tracer.once or tracer.economy) is not None and not tracer.replays and len(running.tracers) == 1:
+        once = (tracer.once or tracer.economy) is not None and not tracer.replays and len(running.tracers) == 1
+        if wrt and once and _are_own(tape, count):
             # a sweep at once, of the first order: nobody asks where the derivatives come from
             y, links = _at_once(tape, wrt, count)
         else:
             body, links = _with_derivatives(tape, wrt, count) if wrt else (tape, {})
             value = body.result.val  # type: ignore[union-attr]
-            y = list(place(tracer, Checkpoint(bare(body), "forwarddiff"), leaves, value))
+            bare(tape)  # nobody else holds the values
+            call = Checkpoint(bare(body), "forwarddiff")
+            call.lends = count  # derivatives are nobody's
+            y = list(place(tracer, call, leaves, value))
             if not wrt:
                 return y
-    for j in range(count):
+    values = y[:count]
+    for j, value in enumerate(values):
         parts = links.get(j, [])
         given = [part for k, at, _ in parts for part in (leaves[k], y[at])]
-        y[j] = with_jacobian(y[j], *given, each=tuple([each for *_, each in parts]))
+        y[j] = with_jacobian(value, *given, each=tuple([each for *_, each in parts]))
+    for j, value in enumerate(values):
+        if isinstance(value, Traced) and is_memory(plain(value)):
+            storage = views.place(y[j]).storage  # in the program it is one array: it shares what that shares
+            storage.held = views.place(value).storage.held
+            storage.relate(views.place(value).storage)
     return y
+
+
+def _are_own(tape: Tape, count: int) -> bool:
+    """Return whether each array among the results shares memory with no other, with no argument and no constant."""
+    known = [op.val for op in tape.ops if isinstance(op, (Input, Constant)) and is_memory(plain(op.val))]
+    results = [y for y in tape.result.val[:count] if is_memory(plain(y))]  # type: ignore[union-attr]
+    return are_apart(tuple(results)) and not any(overlap(y, x) for y in results for x in known)
 
 
 Links = dict[int, list[tuple[int, int, bool]]]
@@ -180,7 +197,7 @@ def _is_elementwise(tape: Tape, x: Operation) -> bool:
     """Return whether each number that depends on an input has its shape, and depends on the one in its place alone."""
     shape, depends = shape_of(x.val), {x}
     for op in tape.ops:
-        given = [arg for arg in op.args if arg in depends]
+        given = [arg for arg in operands(op) if arg in depends]
         if given and type(op) is Call and op is not tape.result and isinstance(op.fn, Op) and op.fn.differentiable:
             if rule_of(op.fn) is not elementwise or any(shape_of(y.val) != shape for y in (op, *given)):
                 return False

@@ -366,3 +366,15 @@ def test_what_a_second_run_would_do_again_is_refused() -> None:
 
 SHARED = Layer()
 TABLE = np.zeros(3)
+
+
+def test_views_of_arguments_are_known_in_traces_in_traces() -> None:
+    def f(x: Any) -> Any:
+        x = x.copy()
+        part = tg.checkpoint(lambda x: x[1:])(x)
+        part[0] = 9.0 * x[0]
+        return (x * x).sum() + part.sum()
+    for run in (lambda: tg.grad(f, X), lambda: tg.gradient(lambda x: tg.gradient(f, x)[0].sum(), X),
+                lambda: tg.vmap(lambda x: tg.gradient(f, x)[0])(np.stack([X, X])), lambda: tg.jvp(lambda x: tg.gradient(f, x)[0], (X,), (X,))):
+        with pytest.raises(tg.MutationError, match="share memory"):
+            run()

@@ -200,6 +200,9 @@ def test_a_saved_tape(tmp_path: Path) -> None:
     assert_same(tape.play(X), tg.grad(layers(plainly), X))
 
 
+TABLE = np.ones(3)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(tg.ArgumentError, match="forwarddiff of 3"):
         tg.forwarddiff(3)  # type: ignore[arg-type]
@@ -208,3 +211,50 @@ def test_what_is_refused() -> None:
     kept: list[Any] = []
     with pytest.raises(tg.MutationError, match="forwarddiff of <lambda>: it changes a list"):
         tg.gradient(lambda x: tg.forwarddiff(lambda x: (kept.append(x), x)[1])(x).sum(), X)
+
+
+def test_results_that_are_views() -> None:
+    """What shares memory in the program is not written to past the tape; what is sliced is as any other."""
+    def f(x: Any, wrap: Any) -> Any:
+        return (wrap(lambda x: (x[1:], x[::-1] * 2))(x)[0] ** 2).sum()
+    assert_same(tg.grad(lambda x: f(x, tg.forwarddiff), X), tg.grad(lambda x: f(x, plainly), X))
+
+    def of_argument(x: Any) -> Any:
+        x = x.copy()
+        part = tg.forwarddiff(lambda x: x[1:])(x)
+        part[0] = 9.0 * x[0]
+        return (x * x).sum() + part.sum()
+
+    def of_each_other(x: Any) -> Any:
+        def twice(x: Any) -> Any:
+            y = x * 2
+            return y, y[::-1]
+        a, b = tg.forwarddiff(twice)(x)
+        a[0] = 5.0
+        return (a * b).sum()
+
+    def of_a_global(x: Any) -> Any:
+        y = tg.forwarddiff(lambda x: (x * 2, TABLE))(x)[1]
+        y += x
+        return (y * x).sum()
+    for program in (of_argument, of_each_other, of_a_global):
+        for run in (tg.grad, tg.trace, tg.gradtape, lambda f, x: tg.hessian(f)(x), lambda f, x: tg.jvp(f, (x,), (x,))):
+            with pytest.raises(tg.MutationError):
+                run(program, X)
+    np.testing.assert_array_equal(TABLE, np.ones(3))
+
+
+def test_results_that_are_written_to() -> None:
+    def program(wrap: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            r = wrap(lambda x, y: x * y)(x, y)
+            r += 1
+            r[0] *= x[1]
+            return (r * y).sum()
+        return f
+    f, g = program(tg.forwarddiff), program(plainly)
+    close(tg.optimise(tg.flatgrad(tg.trace(f, X, X + 1)[1])).play(X, X + 1), tg.grad(g, X, X + 1), 1e-12, 1e-13)
+    step = tg.value_and_grad(f, warmup=1)
+    for _ in range(3):
+        close(step(X, X + 1), tg.grad(g, X, X + 1), 1e-12, 1e-13)
+    assert step.stats.hits == 2  # type: ignore[attr-defined]
