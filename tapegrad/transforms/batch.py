@@ -34,6 +34,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import typed_by_value
+from tapegrad.tree.flatten import is_leaf
 
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
 NOTE_LOOP = "loop over the members, stacked over axis 0"
@@ -264,6 +265,8 @@ class Pass:
         fn, spec = op.fn, spec_of(op.val)
         known = isinstance(fn, Op) and not (fn.draws or fn.loose or fn is hook) and raising(op, fn) is None
         if not known or not self.size or any(isinstance(arg, Nest) for arg in args) or any(x.parts for x in spec.parts):
+            return NotImplemented
+        if not (is_leaf(plain(op.val)) or spec.type in (tuple, list)):  # a dict is no array of members
             return NotImplemented
         each = of_each(fn, flags, [type(value_of(arg)) in PYTHON for arg in op.args], spec)
         try:

@@ -256,3 +256,27 @@ def test_a_tape_of_one_member() -> None:
     summed = tg.batchtape(tg.trace(lambda x: orbit(x).sum(), ROWS[0])[1], ROWS)
     close(tg.flatgrad(tg.roll(summed, saved=0), np.ones(3)).play(ROWS)[1][1],
           each(lambda x: tg.gradient(lambda x: orbit(x).sum(), x)[0], ROWS))
+
+
+@tg.primitive
+def named(x: Any) -> Any:
+    return {"twice": x * 2, "sum": x.sum()}
+
+
+@tg.rrule(named)
+def _(x: Any) -> Any:
+    return named(x), lambda dy: (2 * dy["twice"] + dy["sum"],)
+
+
+def test_a_dict_is_no_batch_of_dicts() -> None:
+    def one(x: Any) -> Any:
+        found = named(x)
+        return found["twice"] * found["sum"]
+
+    def loss(x: Any) -> Any:
+        return (tg.vmap(one)(x) ** 2).sum()
+
+    def plain(x: Any) -> Any:
+        return sum((one(row) ** 2).sum() for row in x)
+    close(tg.jvp(loss, (ROWS,), (ROWS,)), tg.jvp(plain, (ROWS,), (ROWS,)))
+    close(tg.gradient(loss, ROWS)[0], tg.gradient(plain, ROWS)[0])
