@@ -7,6 +7,7 @@ equation that they solve.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from inspect import signature
 from types import FunctionType, SimpleNamespace
@@ -24,6 +25,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
+from tapegrad.trace.steering import agree, steered
 
 _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
 
@@ -127,10 +129,40 @@ def _by_lsoda(given: dict[str, Any]) -> Any:
     return Found(t=times, y=ops.permute_dims(y[1:], axes=(1, 0)), sol=None, t_events=None, y_events=None, success=True)
 
 
+_SWITCH = Solver("slope", lambda slope, *rest: slope, lambda t, y, fun, args, first: fun(t, y, *args), "switch")
+
+
+class _Watched:
+    """A slope that is traced, and notes on the tape where it takes another branch than in the evaluation before, as
+    time goes: of a step that was rejected nothing is left when a shorter one is tried.
+    """
+
+    def __init__(self, fun: Any, backwards: bool) -> None:
+        self.fun, self.direction = fun, -1.0 if backwards else 1.0
+        self.before: deque[tuple[float, Any, Any, list[Any], bool]] = deque(maxlen=16)  # more than a step has stages
+        self.first = True
+
+    def __call__(self, t: Any, y: Any, *args: Any) -> Any:
+        with steered() as sides:
+            slope = self.fun(t, y, *args)
+        before, now = self.before, self.direction * plain(t)
+        while before and (before[-1][0] > now or (before[-1][0] == now and not before[-1][-1])):
+            before.pop()
+        then = before[-1] if before else None
+        if then is None or np.shape(plain(y)) == np.shape(plain(then[2])):  # not several, for a matrix of differences
+            before.append((now, t, y, sides, self.first))
+            self.first = False
+            if then is not None and not agree(then[3], sides):
+                return _SWITCH(as_array(slope), *then[1:3], t, y, self.fun, args, then[-1])
+        return slope
+
+
 @means(si.solve_ivp)
 def solve_ivp(*args: Any, **kwargs: Any) -> Any:
     """Run SciPy's Python code on traced values, the ends of the time among them."""
     given = _SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments
     if given.get("method") in ("LSODA", si.LSODA):
         return _by_lsoda({**given.pop("options", {}), **given})
-    return _solve_ivp(*args, **kwargs)
+    start, end = map(plain, given["t_span"])
+    given["fun"] = _Watched(given["fun"], bool(end < start))
+    return _solve_ivp(**given.pop("options", {}), **given)

@@ -1,0 +1,114 @@
+"""steering: what steers a program by numbers, or jumps itself, among the operations that a trace recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call, Guard, Operation, value_of
+from tapegrad.tree.copies import running
+
+_VALUES = frozenset(
+    ["bool", "int", "index", "float", "floor", "ceil", "trunc", "round", "hash"]
+)  # facts that steer a program by numbers
+_JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # though they have derivatives
+
+
+_ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at single points, which no integral sees
+_CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
+"""Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
+
+
+def steering(operations: Iterable[Operation]) -> Iterator[tuple[Any, list[Operation]]]:
+    """Yield what steers by numbers, or jumps itself, and by which operations it does."""
+    for op in operations:
+        if isinstance(op, Guard):
+            steers = op.fact in _VALUES
+        else:
+            steers = (
+                type(op) is Call
+                and type(op.fn) is Op
+                and op.fn not in _ALONE
+                and (not op.fn.differentiable or op.fn in _JUMPING or (op.fn in _CUT and _at_cut(op)))
+            )
+        if steers:
+            yield op, [arg for arg in op.args if isinstance(arg, Operation)]
+
+
+def side(op: Any, *values: Any) -> Any:
+    """Return on which side of its jumps an operation that steers is, at the values of its arguments: what stays the
+    same until it jumps.
+    """
+    if isinstance(op, Guard):
+        return op.expected
+    if op.fn is ops.remainder or op.fn is ops.fmod:
+        return ops.floor_divide(*values)
+    if op.fn in _CUT:
+        return ops.signbit(values[0] if op.fn is ops.atan2 else np.imag(values[0]))
+    if op.fn in _JUMPING:
+        return ops.sign(values[op.fn is ops.copysign])
+    return value_of(op)
+
+
+def _at_cut(op: Call) -> bool:
+    """True where the sign of another part decides on which side of a branch cut an op is; a program that is traced is
+    guarded, and asks again elsewhere.
+    """
+    x = value_of(op.args[_CUT[op.fn]])
+    if op.fn is not ops.atan2 and op.fn is not ops.angle and not ops.is_complex(x):
+        return False
+    if op.fn is ops.pow and not isinstance(op.args[1], Operation) and np.all(np.equal(np.round(op.args[1]), op.args[1])):
+        return False
+    return bool(np.any(np.real(x) < 0))
+
+
+def sides(operations: Iterable[Operation]) -> list[Any]:
+    """Return on which side of its jumps each operation that steers is."""
+    return [side(op, *map(value_of, op.args)) for op, _ in steering(operations)]
+
+
+def agree(here: Sequence[Any], there: Sequence[Any]) -> bool:
+    """Return whether what steers a program does so the same way twice."""
+    return len(here) == len(there) and all(map(same_side, here, there))
+
+
+def same_side(x: Any, y: Any) -> bool:
+    """Return whether an operation is on the same side of its jumps twice."""
+    x, y = plain(x), plain(y)
+    return x is y or bool(np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc"))
+
+
+@contextlib.contextmanager
+def steered() -> Iterator[list[Any]]:
+    """Collect, of the traces that run, on which sides the program below is. Where it is replayed on others, its tape is
+    refused.
+    """
+    found: list[Any] = []
+    begun = [(tracer, tracer.replays, len(tracer.tape.ops)) for tracer in running.tracers]
+    for tracer, _, _ in begun:
+        tracer.replays = True  # what int() and the like found is known by guards only
+    try:
+        yield found
+        for tracer, replays, start in begun:
+            for op, _ in steering(tracer.tape.ops[start:]):
+                found.append(side(op, *map(value_of, op.args)))
+                if replays and type(op) is Call:
+                    _guard_side(tracer, op)
+    finally:
+        for tracer, replays, _ in begun:
+            tracer.replays = replays
+
+
+def _guard_side(tracer: Any, op: Call) -> None:
+    """Guard on which side an operation is that no branch has asked."""
+    if (op.id, "bool") not in tracer.guarded:
+        x = side(op, *[tracer.proxy(arg, arg.val, tracer) if isinstance(arg, Operation) else arg for arg in op.args])
+        known = x._op if x is not op.val and hasattr(x, "_op") else op
+        val = plain(known.val)
+        tracer.guard(known, *(("content", val.tobytes()) if hasattr(val, "tobytes") else ("float", float(val))))
