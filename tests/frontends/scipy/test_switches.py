@@ -98,6 +98,13 @@ def test_a_jump_at_a_time_is_refused_and_cured_by_two_calls() -> None:
     assert tg.gradient(f, k)[0] == pytest.approx(-2.0 * e * e + e / k - (1.0 - e) / k**2, 1e-4)
 
 
+def test_a_jump_at_a_time_is_differentiated_in_steps_of_one_size() -> None:
+    def f(k: Any) -> Any:
+        return last(lambda t, y, k: [-k * y[0] + (1.0 if t > 1.0 else 0.0)], k, first_step=0.02, max_step=0.02, rtol=1.0)
+
+    assert tg.gradient(f, 0.7)[0] == pytest.approx(differences(f, 0.7), 1e-5)
+
+
 def test_what_starts_on_a_switch_is_differentiated() -> None:
     def f(k: Any) -> Any:
         return last(lambda t, y, k: k - 0.3 * np.sign(y), k, 0.0)
