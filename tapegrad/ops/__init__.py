@@ -1,10 +1,13 @@
 """The ops, one file per family; importing a family registers it."""
 
 from tapegrad.ops.activation import *
+from tapegrad.ops.bessel import *
 from tapegrad.ops.convolution import *
 from tapegrad.ops.create import *
 from tapegrad.ops.decompose import *
+from tapegrad.ops.distribution import *
 from tapegrad.ops.elementwise import *
+from tapegrad.ops.elliptic import *
 from tapegrad.ops.equations import *
 from tapegrad.ops.fft import *
 from tapegrad.ops.hook import *
@@ -14,6 +17,7 @@ from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *
 from tapegrad.ops.norm import *
 from tapegrad.ops.numeric import *
+from tapegrad.ops.polynomials import *
 from tapegrad.ops.promotion import *
 from tapegrad.ops.random import *
 from tapegrad.ops.reduce import *
@@ -26,4 +30,5 @@ from tapegrad.ops.special import *
 from tapegrad.ops.structure import *
 from tapegrad.ops.triangular import *
 from tapegrad.ops.trigonometric import *
+from tapegrad.ops.wave_functions import *
 from tapegrad.ops.write import *

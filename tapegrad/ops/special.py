@@ -43,7 +43,6 @@ from tapegrad.ops.elementwise import (
     real,
     sign,
     sin,
-    sqrt,
     trunc,
     where,
 )
@@ -93,6 +92,21 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
 
 
+def by_part(name: str, *derivatives: Callable[..., Any] | str) -> Op:
+    """Define an op of one of the several results of SciPy's function, `part`, by the derivative with respect to each
+    argument, a formula of the part and the arguments, or the argument's name where that is refused.
+    """
+    whole = _implementation(name)
+
+    def impl(*x: Any, part: int) -> Any:
+        return whole(*x)[part]
+
+    def partial(derivative: Callable[..., Any] | str) -> Callable[..., Any]:
+        formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
+        return lambda dy, _y, *x, part: dy * conj(formula(part, *x))
+    return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl))
+
+
 # -- gamma, beta and zeta functions
 
 
@@ -133,38 +147,13 @@ def _lambertw(x: Any, k: Any) -> Any:
 
 
 lambertw = define("lambertw", _lambertw, (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
+zetac = special("zetac", "x")
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
 binom = special("binom", lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
                 lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)))
 poch = special("poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m))
-
-
-def _gamma_density(a: Any, x: Any) -> Any:
-    return exp(xlogy(a - 1, x) - x - gammaln(a))
-
-
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    return exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
-
-
-def _t_density(df: Any, t: Any) -> Any:
-    return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
-
-
-gammainc = special("gammainc", "a", lambda _y, a, x: _gamma_density(a, x), on_torch="special.gammainc", strong=True)
-gammaincc = special("gammaincc", "a", lambda _y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc", strong=True)
-gammaincinv = special("gammaincinv", "a", lambda x, a, _y: 1 / _gamma_density(a, x))
-gammainccinv = special("gammainccinv", "a", lambda x, a, _y: -1 / _gamma_density(a, x))
-betainc = special("betainc", "a", "b", lambda _y, a, b, x: _beta_density(a, b, x))
-betaincc = special("betaincc", "a", "b", lambda _y, a, b, x: -_beta_density(a, b, x))
-betaincinv = special("betaincinv", "a", "b", lambda x, a, b, _y: 1 / _beta_density(a, b, x))
-chdtr = special("chdtr", "v", lambda _y, v, x: _gamma_density(v / 2, x / 2) / 2, on_torch=lambda v, x: torch.special.gammainc(v / 2, x / 2))
-chdtrc = special("chdtrc", "v", lambda _y, v, x: -_gamma_density(v / 2, x / 2) / 2,
-                 on_torch=lambda v, x: torch.special.gammaincc(v / 2, x / 2))
-stdtr = special("stdtr", "df", lambda _y, df, t: _t_density(df, t))
-stdtrit = special("stdtrit", "df", lambda t, df, _p: 1 / _t_density(df, t))
 
 # -- error functions and the normal distribution
 
@@ -179,6 +168,32 @@ ndtr = special("ndtr", lambda _y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="speci
 ndtri = special("ndtri", lambda y, _p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri")
 log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr")
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
+
+
+def _wofz_slope(z: Any) -> Any:
+    """Return w'(z): far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 + 3 / 4z^5 ...), where -2 z w + 2i / sqrt(pi) cancels."""
+    far = logical_and(greater(abs(z), 12.0), less_equal(0.0, imag(z)))
+    u = 1 / where(far, z, 12.0) ** 2
+    total: Any = 0.0
+    for k in range(12, 0, -1):  # the terms are (2k + 1)!! / 2^k u^(k + 1)
+        total = (k + 0.5) * u * (1 + total)
+    return where(far, -1j / SQRT_PI * u * (1 + total), -2 * z * wofz(z) + 2j / SQRT_PI)
+
+
+def _voigt(x: Any, s: Any, g: Any) -> tuple[Any, Any]:
+    """Return the slope of w at (x + i g) / (s sqrt 2), and what it is to be multiplied by."""
+    return _wofz_slope((x + 1j * g) / (s * math.sqrt(2))), 1 / (2 * SQRT_PI * s * s)
+
+
+def _voigt_by_width(y: Any, x: Any, s: Any, g: Any) -> Any:
+    # of degree -1 in all three: s V_s = -V - x V_x - g V_g
+    slope, factor = _voigt(x, s, g)
+    return -(y + factor * (x * real(slope) - g * imag(slope))) / s
+
+
+wofz = special("wofz", lambda _y, z: _wofz_slope(z))
+voigt_profile = special("voigt_profile", lambda _y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1], _voigt_by_width,
+                        lambda _y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
 
 # -- logistic functions
 
@@ -256,7 +271,11 @@ def _inv_boxcox1p(y: Any, lam: Any) -> Any:
     return torch.expm1(_grown(torch.log1p, y, lam))
 
 
-boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: log(x) ** 2 * _exprel_slope(lam * log(x)), on_torch=_boxcox)
+def boxcox_by_power(x: Any, lam: Any) -> Any:
+    return log(x) ** 2 * _exprel_slope(lam * log(x))
+
+
+boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: boxcox_by_power(x, lam), on_torch=_boxcox)
 boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1), lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
                    on_torch=_boxcox1p)
 inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
@@ -310,6 +329,17 @@ k1e = special("k1e", lambda y, x: y - k0e(x) - y / x, on_torch="special.scaled_m
 kn = special("kn", "n", lambda _y, n, x: -(kv(trunc(n) - 1, x) + kv(trunc(n) + 1, x)) / 2)
 kv = special("kv", "v", lambda _y, v, x: -(kv(v - 1, x) + kv(v + 1, x)) / 2)
 kve = special("kve", "v", lambda y, v, x: y - (kve(v - 1, x) + kve(v + 1, x)) / 2)
+
+wrightomega = special("wrightomega", lambda y, _z: y / (1 + y))
+
+# -- trigonometry of degrees
+
+DEGREE = math.pi / 180
+sindg = special("sindg", lambda _y, x: DEGREE * cosdg(x))
+cosdg = special("cosdg", lambda _y, x: -DEGREE * sindg(x))
+tandg = special("tandg", lambda y, _x: DEGREE * (1 + y * y))
+cotdg = special("cotdg", lambda y, _x: -DEGREE * (1 + y * y))
+radian = special("radian", DEGREE, DEGREE / 60, DEGREE / 3600)
 
 # -- integrals
 

@@ -11,7 +11,7 @@ import scipy.special as sp
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import OPS, Op, Traced
 from tapegrad.rules.registry import leave, means, register
 
 
@@ -27,18 +27,20 @@ def meaning_of(fn: Any, op: Op) -> Callable[..., Any]:
     return meaning if type(op.impl) is np.ufunc and op.impl not in vars(sp).values() else op
 
 
-for _fn in [
-    sp.gamma, sp.gammaln, sp.loggamma, sp.rgamma, sp.beta, sp.betaln, sp.binom, sp.poch, sp.gammainc, sp.gammaincc, sp.gammaincinv,
-    sp.gammainccinv, sp.betainc, sp.betaincc, sp.betaincinv, sp.chdtr, sp.chdtrc, sp.powm1, sp.stdtr, sp.stdtrit, sp.erf, sp.erfc,
-    sp.erfcx, sp.erfi, sp.erfinv, sp.erfcinv, sp.dawsn, sp.ndtr, sp.ndtri, sp.log_ndtr, sp.ndtri_exp, sp.expit, sp.logit, sp.log_expit,
-    sp.xlogy, sp.xlog1py, sp.entr, sp.rel_entr, sp.kl_div, sp.exp2, sp.exp10, sp.expm1, sp.log1p, sp.cbrt, sp.exprel, sp.cosm1, sp.hyp1f1,
-    sp.hyp2f1, sp.boxcox, sp.boxcox1p, sp.inv_boxcox, sp.inv_boxcox1p, sp.huber, sp.pseudo_huber, sp.j0, sp.j1, sp.y0, sp.y1, sp.jv,
-    sp.yv, sp.yn, sp.i0, sp.i1, sp.i0e, sp.i1e, sp.iv, sp.ive, sp.k0, sp.k1, sp.k0e, sp.k1e, sp.kn, sp.kv, sp.kve, sp.expi, sp.exp1,
-    sp.expn, sp.spence,
-]:
-    register(_fn, meaning_of(_fn, getattr(ops, _fn.__name__)))
-register(sp.round, meaning_of(sp.round, ops.rint))
-register(sp.psi, ops.digamma)
+_UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc)} | {sp.round: ops.rint, sp.psi: ops.digamma}
+for _fn, _op in _UFUNCS.items():
+    if _op is not None and _fn.nout == 1:
+        register(_fn, meaning_of(_fn, _op))
+
+
+def in_parts(fn: Any, op: Op) -> Callable[..., Any]:
+    """Return what a ufunc of several results is: the op, once for each."""
+    return lambda *x: tuple(op(*map(as_array, x), part=k) for k in range(fn.nout))
+
+
+for _fn, _op in _UFUNCS.items():
+    if _op is not None and _fn.nout > 1:
+        register(_fn, in_parts(_fn, _op))
 
 _OF_COUNTS = """
     bernoulli euler stirling2 chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt
