@@ -8,6 +8,7 @@ such function (the order of a Bessel function) is given by its name, and refused
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import math
 import sys
@@ -25,6 +26,7 @@ from tapegrad.ops.elementwise import (
     LN10,
     abs,
     conj,
+    constant,
     cos,
     elementwise,
     equal,
@@ -134,6 +136,7 @@ def _polygamma(x: Any, n: int) -> Any:
 
 
 gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
+gammasgn = constant("gammasgn", _implementation("gammasgn"), on_torch=tensors.on_host(_implementation("gammasgn")), batch=batching.elementwise)
 gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
@@ -340,6 +343,14 @@ cosdg = special("cosdg", lambda _y, x: -DEGREE * sindg(x))
 tandg = special("tandg", lambda y, _x: DEGREE * (1 + y * y))
 cotdg = special("cotdg", lambda y, _x: -DEGREE * (1 + y * y))
 radian = special("radian", DEGREE, DEGREE / 60, DEGREE / 3600)
+
+
+def _diric_slope(dy: Any, _y: Any, x: Any, n: int) -> Any:
+    # the quotient of sines is the mean of n cosines: no difference that cancels near multiples of 2 pi
+    return dy * -builtins.sum((((n - 1) / 2 - j) * sin(((n - 1) / 2 - j) * x) for j in range(n)), 0.0) / n
+
+
+diric = define("diric", _implementation("diric"), (_diric_slope,), pointwise=True, torch=tensors.on_host(_implementation("diric")))
 
 # -- integrals
 

@@ -13,12 +13,13 @@ import scipy.linalg as sl
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.scipy import linalg_structured as linalg_structured
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.triangular import transposed
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import leave, means, register
+from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, register
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:
@@ -290,15 +291,6 @@ for _op in (ops.expm, ops.logm, ops.sqrtm, ops.sinm, ops.cosm, ops.tanm, ops.sin
 # -- matrices made of vectors and blocks
 
 
-@means(sl.toeplitz)
-def toeplitz(c: Any, r: Any = None) -> Any:
-    column = np.atleast_1d(as_array(c))
-    row = ops.conj(column) if r is None else np.atleast_1d(as_array(r))
-    m, n = shape_of(column)[-1], shape_of(row)[-1]
-    behind = np.arange(m)[:, None] - np.arange(n)
-    return ops.take(ops.concat(column, row[..., 1:], axis=-1), np.where(behind < 0, m - 1 - behind, behind), axis=-1)
-
-
 @means(sl.hankel)
 def hankel(c: Any, r: Any = None) -> Any:
     column = np.atleast_1d(as_array(c))
@@ -324,6 +316,48 @@ def block_diag(*arrs: Any) -> Any:
         m, n = m + rows, n + columns
     return ops.scatter(*parts, shape=(m, n), ranks=(2,) * len(blocks))
 
+
+
+# -- facts of a matrix, which the trace is specialised to
+
+
+@means(sl.issymmetric, constant=True)
+def issymmetric(a: Any, atol: Any = None, rtol: Any = None) -> Any:
+    return bool(_close(as_array(a), transposed(as_array(a)), atol, rtol))
+
+
+@means(sl.ishermitian, constant=True)
+def ishermitian(a: Any, atol: Any = None, rtol: Any = None) -> Any:
+    return bool(_close(as_array(a), adjoint(as_array(a)), atol, rtol))
+
+
+def _close(a: Any, b: Any, atol: Any, rtol: Any) -> Any:
+    return ops.all(ops.equal(a, b)) if atol is None and rtol is None else np.allclose(a, b, atol=atol or 0.0, rtol=rtol or 0.0)
+
+
+@means(sl.bandwidth, constant=True)
+def bandwidth(a: Any) -> Any:
+    x = as_array(a)
+    i, j = np.indices(shape_of(x))
+    there = ops.not_equal(x, 0)
+    return tuple(static(ops.max(ops.where(there, side, 0))) if side.size else 0 for side in (i - j, j - i))
+
+
+# -- what is written in Python, and made of the functions above
+
+AS_WRITTEN.update(getattr(sl, name) for name in """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frechet fiedler
+    fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant solve_discrete_lyapunov
+    subspace_angles""".split() if hasattr(sl, name))
+
+_FACTORS = "no rule is known here of these factors"
+for _names, _why, _try in (
+        ("schur rsf2csf hessenberg qz ordqz ldl cossin rq", _FACTORS, "qr, lu, eig, svd or cholesky"),
+        ("qr_delete qr_insert qr_update qr_multiply", _FACTORS, "qr of the matrix that is meant"),
+        ("cholesky_banded", _FACTORS, "cholesky of the matrix in full, or solveh_banded"),
+        ("funm", "SciPy makes it of Schur's form", "expm, logm, sqrtm or another function of that kind, or eig"),
+        ("matrix_balance", "it scales by powers of two, which it chooses", "the matrix as it is"),
+        ("clarkson_woodruff_transform", "it draws a matrix, and writes in place", "a product with a matrix of your own")):
+    refuse(*(getattr(sl, name) for name in _names.split() if hasattr(sl, name)), why=_why, try_=_try, derivative=True)
 
 leave(sl.dft, sl.hadamard, sl.helmert, sl.hilbert, sl.invhilbert, sl.invpascal, sl.pascal, why="takes counts, and returns plain values")
 leave(sl.find_best_blas_type, sl.get_blas_funcs, sl.get_lapack_funcs, why="takes dtypes")

@@ -9,10 +9,11 @@ import numpy as np
 import scipy.special as sp
 
 from tapegrad import ops
+from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.rules.op import OPS, Op, Traced
-from tapegrad.rules.registry import leave, means, register
+from tapegrad.rules.registry import AS_WRITTEN, FOREIGN, leave, means, refuse, register
 
 
 def meaning_of(fn: Any, op: Op) -> Callable[..., Any]:
@@ -27,7 +28,25 @@ def meaning_of(fn: Any, op: Op) -> Callable[..., Any]:
     return meaning if type(op.impl) is np.ufunc and op.impl not in vars(sp).values() else op
 
 
-_UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc)} | {sp.round: ops.rint, sp.psi: ops.digamma}
+_NO_RULE = "the derivative by it is no function of SciPy's"
+_ELSE = "a central difference inside @tg.rrule"
+# what has a derivative that nothing here computes: why, and the names
+_REFUSED = {
+    _NO_RULE: """zetac mathieu_a mathieu_b pro_cv obl_cv ellip_harm ellip_harm_2 ellip_normal chndtridf nctdtr nctdtridf nctdtrinc nctdtrit
+        ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc factorial2 factorialk""",
+    "its values satisfy the equation only for a characteristic value, and only roughly for the second kind":
+        "pro_ang1_cv pro_rad1_cv pro_rad2_cv obl_ang1_cv obl_rad1_cv obl_rad2_cv pro_rad2 obl_rad2",
+    "it returns a sequence of orders, computed by a loop in C":
+        "lmbda lqn lqmn riccati_jn riccati_yn pbdn_seq pbdv_seq pbvv_seq pro_cv_seq obl_cv_seq mathieu_even_coef mathieu_odd_coef",
+    "roots and coefficients by the parameters of a weight have no rule": """roots_jacobi roots_sh_jacobi roots_gegenbauer roots_genlaguerre
+        j_roots js_roots cg_roots la_roots jacobi sh_jacobi gegenbauer genlaguerre""",
+}
+for _why, _names in _REFUSED.items():
+    refuse(*dict.fromkeys(getattr(sp, name) for name in _names.split() if hasattr(sp, name)), why=_why, try_=_ELSE, derivative=True)
+AS_WRITTEN.update(getattr(sp, name) for name in "assoc_laguerre comb h1vp h2vp ivp jvp kvp perm softplus yvp".split() if hasattr(sp, name))
+
+_UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc) and fn not in FOREIGN} | {
+    sp.round: ops.rint, sp.psi: ops.digamma}
 for _fn, _op in _UFUNCS.items():
     if _op is not None and _fn.nout == 1:
         register(_fn, meaning_of(_fn, _op))
@@ -41,6 +60,37 @@ def in_parts(fn: Any, op: Op) -> Callable[..., Any]:
 for _fn, _op in _UFUNCS.items():
     if _op is not None and _fn.nout > 1:
         register(_fn, in_parts(_fn, _op))
+
+
+def _spherical(fn: Any, op: Op) -> None:
+    @means(fn)
+    def spherical(n: Any, z: Any, derivative: bool = False) -> Any:
+        return op(as_array(n), as_array(z), **keywords(derivative=bool(derivative)))
+
+
+for _name in ("spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"):
+    _spherical(getattr(sp, _name), OPS[_name])
+
+
+@means(sp.kelvin)
+def kelvin(x: Any) -> Any:
+    y = as_array(x)
+    return tuple(a(y) + 1j * b(y) for a, b in ((ops.ber, ops.bei), (ops.ker, ops.kei), (ops.berp, ops.beip), (ops.kerp, ops.keip)))
+
+
+@means(sp.diric)
+def diric(x: Any, n: Any) -> Any:
+    return ops.diric(as_array(x), n=static(n))
+
+
+@means(sp.factorial)
+def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
+    if exact or extend != "zero":
+        raise UnknownFunction("tapegrad knows no exact factorial, nor one of complex numbers", user_location(), "scipy.special.gamma(n + 1)")
+    x = as_array(n)
+    inside = ops.logical_not(ops.less(x, 0))
+    return ops.where(inside, ops.gamma(ops.where(inside, x, 0.0) + 1), 0.0)
+
 
 _OF_COUNTS = """
     bernoulli euler stirling2 chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt
