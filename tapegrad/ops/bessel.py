@@ -1,4 +1,4 @@
-"""Relatives of Bessel's functions, by their argument: Hankel's, Kelvin's, Airy's, Struve's and spherical ones, and integrals.
+"""Relatives of Bessel's functions, by their argument: Hankel's, Kelvin's, Airy's, Struve's, spherical ones; integrals.
 
 Orders are refused. Derivatives: DLMF 9.2, 10.6, 10.51, 10.61, 11.4.
 """
@@ -100,7 +100,7 @@ def _nested(u: Any, divisors: range) -> Any:
 
 
 def _quotient(x: Any, sign: float) -> Any:
-    """Return (1 - J_0(x)) / x, or (I_0(x) - 1) / x for a sign of 1: near 0 by the series, where the difference cancels."""
+    """Return (1 - J_0(x)) / x, or (I_0(x) - 1) / x for a sign of 1: near 0 by the series."""
     near = less(abs(x), 1.0)
     u, far = where(near, x, 0.0), where(near, 1.0, x)
     exact = (i0(far) - 1) / far if sign > 0 else (1 - j0(far)) / far
@@ -133,7 +133,9 @@ shichi = by_part("shichi", lambda part, z: cosh(z) / z if part else spherical_in
 
 
 def _modified_fresnel(sign: int) -> Op:
-    """Define F(x), the integral of exp(i t^2) from x on, and K(x) = exp(-i (x^2 + pi / 4)) F(x) / sqrt(pi); or their conjugates."""
+    """Define F(x), the integral of exp(i t^2) from x on, and K(x) = exp(-i (x^2 + pi / 4)) F(x) / sqrt(pi);
+    or their conjugates.
+    """
     turn = complex(math.sqrt(0.5), -sign * math.sqrt(0.5)) / SQRT_PI
 
     def slope(part: int, x: Any) -> Any:

@@ -1,8 +1,8 @@
 """Distribution functions and their inverses, and the incomplete gamma and beta functions that they are of.
 
-By their parameters too: those derivatives are integrals over the part of the line where the integrand keeps its sign, and
-so nothing cancels. Parameters that SciPy cuts to whole numbers have the derivative 0. An inverse has that of the
-function it solves, divided: dx / dp = 1 / F_x, dx / da = -F_a / F_x.
+By their parameters too: those derivatives are integrals over the part of the line where the integrand keeps its
+sign, and so nothing cancels. Parameters that SciPy cuts to whole numbers have the derivative 0. An inverse has
+that of the function it solves, divided: dx / dp = 1 / F_x, dx / da = -F_a / F_x.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 def _t_density(df: Any, t: Any) -> Any:
     return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
 
-# -- incomplete integrals weighted by log t: the double exponential rule of H. Takahasi and M. Mori (1974) on a half line
+# -- incomplete integrals weighted by log t: the double exponential rule of H. Takahasi and M. Mori (1974)
 
 _STEP = 1 / 16
 _TAU = np.arange(-72, 73) * _STEP

@@ -99,7 +99,7 @@ def _e_slope(m: Any) -> Any:
 
 
 def _of_amplitude(m: Any, phi: Any, complete: Any, second: bool) -> Any:
-    """Return the derivative by m of an incomplete integral: of what is left of phi, and a complete one for each half turn."""
+    """Return the derivative by m of an incomplete integral: of the rest of phi, and a whole one per half turn."""
     turns = rint(phi / math.pi)
     s, c = sin(phi), cos(phi)
     width = 1 - m * s * s

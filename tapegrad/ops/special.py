@@ -145,12 +145,13 @@ digamma = special("digamma", lambda _y, x: polygamma(_real("digamma", x, "a real
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
+
+
 def _lambertw(x: Any, k: Any) -> Any:
     return importlib.import_module("scipy.special").lambertw(x, k)
 
 
 lambertw = define("lambertw", _lambertw, (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
-zetac = special("zetac", "x")
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
@@ -174,7 +175,7 @@ ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 
 def _wofz_slope(z: Any) -> Any:
-    """Return w'(z): far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 + 3 / 4z^5 ...), where -2 z w + 2i / sqrt(pi) cancels."""
+    """Return w'(z): far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), where -2 z w + 2i / sqrt(pi) cancels."""
     far = logical_and(greater(abs(z), 12.0), less_equal(0.0, imag(z)))
     u = 1 / where(far, z, 12.0) ** 2
     total: Any = 0.0

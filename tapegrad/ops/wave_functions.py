@@ -27,9 +27,14 @@ mathieu_a = special("mathieu_a", "m", "q")
 mathieu_b = special("mathieu_b", "m", "q")
 mathieu_cem = _of_order_two("mathieu_cem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_a(m, q)) * y, DEGREE)
 mathieu_sem = _of_order_two("mathieu_sem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_b(m, q)) * y, DEGREE)
-for _name, _value in (("mathieu_modcem1", mathieu_a), ("mathieu_modcem2", mathieu_a), ("mathieu_modsem1", mathieu_b), ("mathieu_modsem2", mathieu_b)):
-    globals()[_name] = _of_order_two(_name, "m q", lambda y, _p, m, q, x, value=_value: (value(m, q) - 2 * q * cosh(2 * x)) * y)
 
+
+def _modified(name: str, value: Callable[..., Any]) -> Op:
+    return _of_order_two(name, "m q", lambda y, _p, m, q, x: (value(m, q) - 2 * q * cosh(2 * x)) * y)
+
+
+mathieu_modcem1, mathieu_modcem2 = _modified("mathieu_modcem1", mathieu_a), _modified("mathieu_modcem2", mathieu_a)
+mathieu_modsem1, mathieu_modsem2 = _modified("mathieu_modsem1", mathieu_b), _modified("mathieu_modsem2", mathieu_b)
 pbdv = _of_order_two("pbdv", "v", lambda y, _p, v, x: (x * x / 4 - v - 0.5) * y)
 pbvv = _of_order_two("pbvv", "v", lambda y, _p, v, x: (x * x / 4 - v - 0.5) * y)
 pbwa = _of_order_two("pbwa", "a", lambda y, _p, a, x: (a - x * x / 4) * y)
@@ -49,10 +54,7 @@ def _oblate_radial(y: Any, p: Any, m: Any, c: Any, value: Any, x: Any) -> Any:
 
 pro_cv = special("pro_cv", "m", "n", "c")
 obl_cv = special("obl_cv", "m", "n", "c")
-for _name, _value, _curvature in (
-        ("pro_ang1", pro_cv, _prolate), ("pro_rad1", pro_cv, _prolate), ("pro_rad2", pro_cv, _prolate),
-        ("obl_ang1", obl_cv, _oblate_angular), ("obl_rad1", obl_cv, _oblate_radial), ("obl_rad2", obl_cv, _oblate_radial)):
-    globals()[_name] = _of_order_two(_name, "m n c", lambda y, p, m, n, c, x, value=_value, curvature=_curvature:
-                                     curvature(y, p, m, c, value(m, n, c), x))
-    globals()[f"{_name}_cv"] = _of_order_two(f"{_name}_cv", "m n c cv", lambda y, p, m, _n, c, cv, x, curvature=_curvature:
-                                             curvature(y, p, m, c, cv, x))
+pro_ang1 = _of_order_two("pro_ang1", "m n c", lambda y, p, m, n, c, x: _prolate(y, p, m, c, pro_cv(m, n, c), x))
+pro_rad1 = _of_order_two("pro_rad1", "m n c", lambda y, p, m, n, c, x: _prolate(y, p, m, c, pro_cv(m, n, c), x))
+obl_ang1 = _of_order_two("obl_ang1", "m n c", lambda y, p, m, n, c, x: _oblate_angular(y, p, m, c, obl_cv(m, n, c), x))
+obl_rad1 = _of_order_two("obl_rad1", "m n c", lambda y, p, m, n, c, x: _oblate_radial(y, p, m, c, obl_cv(m, n, c), x))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.cases import decompose, elementwise, fft, filters, index, linalg, nn, numeric, random, reduce, scipy, shape, sort, sparse, write
+from tests.cases import decompose, elementwise, fft, filters, index, linalg, nn, numeric, random, reduce, scipy, shape, sort, sparse, special, write
 from tests.cases.case import Case
 
 FAMILIES: dict[str, list[Case]] = {
     "elementwise": elementwise.CASES, "reduce": reduce.CASES, "sort": sort.CASES, "shape": shape.CASES, "index": index.CASES, "write": write.CASES,
     "linalg": linalg.CASES, "decompose": decompose.CASES, "fft": fft.CASES, "numeric": numeric.CASES, "random": random.CASES, "scipy": scipy.CASES,
-    "filters": filters.CASES, "sparse": sparse.CASES, "nn": nn.CASES,
+    "filters": filters.CASES, "sparse": sparse.CASES, "special": special.CASES, "nn": nn.CASES,
 }
 CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 
+import tapegrad.frontends.scipy.linalg_structured  # noqa: F401  (banded and Toeplitz matrices)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.frontends.scipy import linalg_structured as linalg_structured
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.solver import Solver

@@ -1,4 +1,4 @@
-"""scipy.linalg's banded, tridiagonal and Toeplitz matrices: systems are solved by SciPy's solvers, and so are the adjoint ones."""
+"""scipy.linalg's banded, tridiagonal and Toeplitz matrices: systems are solved by SciPy's solvers, adjoint ones too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _conjugate_transpose(lower: int, upper: int, ab: Any) -> Any:
     return ops.stack(*[ops.conj(_moved(ab[lower + upper - r], lower - r)) for r in range(lower + upper + 1)], axis=0)
 
 
-_BANDED = Solver("solve_banded", lambda lower, upper, ab, b: sl.solve_banded((lower, upper), ab, b),
+_BANDED: Solver = Solver("solve_banded", lambda lower, upper, ab, b: sl.solve_banded((lower, upper), ab, b),
                  lambda x, lower, upper, ab, b: _product(x, lower, upper, ab) - b,
                  adjoint=lambda x, dx, lower, upper, ab, b: _BANDED(upper, lower, _conjugate_transpose(lower, upper, ab), dx))
 
@@ -102,7 +102,8 @@ def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = 
 
 def _eigenvectors(only: bool, call: str) -> None:
     if not only:
-        raise UnknownFunction("tapegrad knows no eigenvectors of a banded matrix", user_location(), f"{call}, or numpy.linalg.eigh of the matrix in full")
+        raise UnknownFunction("tapegrad knows no eigenvectors of a banded matrix", user_location(),
+                              f"{call}, or numpy.linalg.eigh of the matrix in full")
 
 
 @means(sl.eig_banded)
@@ -131,7 +132,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return ops.take(ops.concat(column, row[..., 1:], axis=-1), np.where(behind < 0, m - 1 - behind, behind), axis=-1)
 
 
-_TOEPLITZ = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((c, r), b), lambda x, c, r, b: ops.matmul(toeplitz(c, r), x) - b,
+_TOEPLITZ: Solver = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((c, r), b), lambda x, c, r, b: ops.matmul(toeplitz(c, r), x) - b,
                    adjoint=lambda x, dx, c, r, b: _TOEPLITZ(*_turned(c, r), dx))
 
 
@@ -151,6 +152,9 @@ def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
     return _TOEPLITZ(*_column_and_row(c_or_cr), as_array(b))
 
 
+_PRODUCT = Solver("matmul_toeplitz", lambda c, r, x: sl.matmul_toeplitz((c, r), x), lambda c, r, x: ops.matmul(toeplitz(c, r), x), "composite")
+
+
 @means(sl.matmul_toeplitz)
 def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
-    return ops.matmul(toeplitz(*_column_and_row(c_or_cr)), as_array(x))
+    return _PRODUCT(*_column_and_row(c_or_cr), as_array(x))

@@ -10,7 +10,7 @@ import scipy.special as sp
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.rules.op import OPS, Op, Traced
 from tapegrad.rules.registry import AS_WRITTEN, FOREIGN, leave, means, refuse, register
@@ -89,7 +89,7 @@ def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
         raise UnknownFunction("tapegrad knows no exact factorial, nor one of complex numbers", user_location(), "scipy.special.gamma(n + 1)")
     x = as_array(n)
     inside = ops.logical_not(ops.less(x, 0))
-    return ops.where(inside, ops.gamma(ops.where(inside, x, 0.0) + 1), 0.0)
+    return value_by("scipy.special.factorial", ops.where(inside, ops.gamma(ops.where(inside, x, 0.0) + 1), 0.0), x)
 
 
 _OF_COUNTS = """
