@@ -6,11 +6,17 @@ and 30.14. By orders and parameters, derivatives are refused.
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.ops.elementwise import cos, cosh
-from tapegrad.ops.special import DEGREE, by_part, special
+import numpy as np
+
+from tapegrad.numbers import tensors
+from tapegrad.ops.elementwise import cos, cosh, elementwise
+from tapegrad.ops.special import DEGREE, _refused, by_part, special
 from tapegrad.rules.op import Op
 
 
@@ -23,8 +29,18 @@ def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], uni
     return op
 
 
-mathieu_a = special("mathieu_a", "m", "q")
-mathieu_b = special("mathieu_b", "m", "q")
+
+def _value(name: str, function: str) -> Op:
+    """Define an op of characteristic values: by q, the mean of 2 cos 2x under the square of its function."""
+    def impl(m: Any, q: Any) -> Any:
+        found = getattr(importlib.import_module("scipy.special"), function)
+        degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
+        return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
+    slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"), on_torch=tensors.on_host(impl))
+    return special(name, "m", lambda _y, m, q: slope(m, q))
+
+
+mathieu_a, mathieu_b = _value("mathieu_a", "mathieu_cem"), _value("mathieu_b", "mathieu_sem")
 mathieu_cem = _of_order_two("mathieu_cem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_a(m, q)) * y, DEGREE)
 mathieu_sem = _of_order_two("mathieu_sem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_b(m, q)) * y, DEGREE)
 

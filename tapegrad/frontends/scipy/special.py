@@ -32,7 +32,7 @@ _NO_RULE = "the derivative by it is no function of SciPy's"
 _ELSE = "a central difference inside @tg.rrule"
 # what has a derivative that nothing here computes: why, and the names
 _REFUSED = {
-    _NO_RULE: """zetac mathieu_a mathieu_b pro_cv obl_cv ellip_harm ellip_harm_2 ellip_normal chndtridf nctdtr nctdtridf nctdtrinc nctdtrit
+    _NO_RULE: """zetac pro_cv obl_cv ellip_harm ellip_harm_2 ellip_normal chndtridf nctdtr nctdtridf nctdtrinc nctdtrit
         ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc factorial2 factorialk""",
     "its values satisfy the equation only for a characteristic value, and only roughly for the second kind":
         "pro_ang1_cv pro_rad1_cv pro_rad2_cv obl_ang1_cv obl_rad1_cv obl_rad2_cv pro_rad2 obl_rad2",
@@ -43,7 +43,9 @@ _REFUSED = {
 }
 for _why, _names in _REFUSED.items():
     refuse(*dict.fromkeys(getattr(sp, name) for name in _names.split() if hasattr(sp, name)), why=_why, try_=_ELSE, derivative=True)
-AS_WRITTEN.update(getattr(sp, name) for name in "assoc_laguerre comb h1vp h2vp ivp jvp kvp perm softplus yvp".split() if hasattr(sp, name))
+AS_WRITTEN.update([sp.assoc_laguerre, sp.comb, sp.h1vp, sp.h2vp, sp.ivp, sp.jvp, sp.kvp, sp.perm, sp.yvp])
+if hasattr(sp, "softplus"):
+    AS_WRITTEN.add(sp.softplus)
 
 _UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc) and fn not in FOREIGN} | {
     sp.round: ops.rint, sp.psi: ops.digamma}
