@@ -179,27 +179,35 @@ def _moving(fn: Any, sums: bool = False) -> None:
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         if fn.__name__ == "toarray" and (kwargs.get("out") is not None or any(part is not None for part in args[1:])):
             raise refused("A.toarray with out=", "it writes into an array that is not traced", "out[...] = A.toarray()")
-        x = summed(self) if sums else self
+        args, kwargs = fixed(args), {key: fixed(arg) for key, arg in kwargs.items()}
+        x = summed(self) if sums and _adds(fn(ones(self), *args, **kwargs)) else self
         probe = positions(x)
-        y = placed(fn(probe, *fixed(args), **{key: fixed(arg) for key, arg in kwargs.items()}), x.data, probe.data)
+        y = placed(fn(probe, *args, **kwargs), x.data, probe.data)
         if self.format == "dia" and ss.issparse(y):
             _note_zeros(y)
         return y
+
+
+def _adds(found: Any) -> bool:
+    """True where of ones some were added up."""
+    return bool(np.any((found.data if ss.issparse(found) else np.asarray(found)) > 1))
 
 
 def _changing(fn: Any) -> None:
     """A method that gives a matrix other places."""
     @means(fn)
     def change(self: Any, *args: Any) -> None:
-        x = summed(self)
-        probe = positions(x)
+        x = summed(self) if fn.__name__ == "sum_duplicates" else self
+        probe, before = positions(x), positions(x).data
         fn(probe, *fixed(args))
-        vars(self).update(vars(placed(probe, x.data)))
+        data = self.data if x is self and np.array_equal(probe.data, before) else stored(x.data, probe.data)
+        vars(self).update(vars(like(probe, data)))
 
 
 MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc", _csc_base: "tocsr", _coo_base: "transpose reshape", _dia_base: "tocsr transpose",
          _bsr_base: "tocoo tocsr tocsc transpose"}
-SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", _csr_base: "tobsr", IndexMixin: "__getitem__", _dia_base: "diagonal",
+SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", _csr_base: "tobsr _getrow _getcol", _csc_base: "_getrow _getcol",
+          IndexMixin: "__getitem__", _dia_base: "diagonal",
           _bsr_base: "diagonal", _coo_base: "toarray tocsr tocsc todia diagonal __getitem__"}
 CHANGED = {_cs_matrix: "sum_duplicates sort_indices resize", _coo_base: "sum_duplicates resize"}
 for _fn in methods(MOVED):
@@ -219,7 +227,9 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     tracer = running.tracers[-1]
     if traced._tracer is not tracer if traced is not None else getattr(self, "_tapegrad_made", 0) != number_of(tracer):
         raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
-    x = summed(self)
+    trial = ones(self)
+    fn(trial, *key, np.zeros(shape)[()])
+    x = summed(self) if _adds(trial) else self
     n = np.prod(shape_of(x.data), dtype=int)
     values = values.toarray() if ss.issparse(values) else as_array(values)
     new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
@@ -281,15 +291,15 @@ def _joining(fn: Any) -> None:
     """A function of blocks, in a list or in rows, that puts them side by side."""
     @means(fn)
     def join(blocks: Any, *args: Any, **kwargs: Any) -> Any:
-        datas = [np.zeros(1)[:0]]
+        def each(blocks: Any, of: Callable[[Any], Any]) -> list[Any]:
+            return [x and each(x, of) if x is None or isinstance(x, (list, tuple)) else of(x if ss.issparse(x) else ss.coo_array(x)) for x in blocks]
+        sums, datas = _adds(fn(each(blocks, ones), *args, **kwargs)), [np.zeros(1)[:0]]
 
         def part(x: Any) -> Any:
-            if x is None or isinstance(x, (list, tuple)):
-                return x and [part(each) for each in x]
-            x = summed(x if ss.issparse(x) else ss.coo_array(x))
+            x = summed(x) if sums else x
             datas.append(ops.reshape(x.data, (-1,)))
             return positions(x, 1 + sum(shape_of(data)[0] for data in datas[:-1]))
-        found = fn([part(x) for x in blocks], *args, **kwargs)
+        found = fn(each(blocks, part), *args, **kwargs)
         kind = np.result_type(*map(dtype_of, datas[1:]))
         return placed(found, ops.concat(*[x if dtype_of(x) == kind else ops.astype(x, dtype=kind) for x in datas[1:]], axis=0))
 
@@ -384,6 +394,11 @@ def binary(self: Any, other: Any, op: str) -> Any:
     return _note_zeros(y)
 
 
+@means(*methods({_csc_base: "nonzero"}))
+def nonzero(self: Any) -> Any:
+    return self.tocsr().nonzero()  # in the same order
+
+
 @means(*methods({_bsr_base: "_binopt"}))
 def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
     return self.tocsr()._binopt(other.tocsr(), op).tobsr(self.blocksize)
@@ -415,7 +430,8 @@ def _total(fn: Any) -> None:
         if axis is None:
             return np.sum(x.data, dtype=dtype)
         kept = 1 - (axis[0] if isinstance(axis, tuple) else axis) % 2
-        y = ops.scatter(x.data, x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=dtype_of(x.data))
+        kind = np.sum(np.zeros(0, dtype_of(x.data))).dtype  # in which NumPy adds up booleans and narrow integers
+        y = ops.scatter(ops.astype(x.data, dtype=kind), x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=kind)
         y = y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
         return y if isinstance(self, ss.sparray) else OfMatrix(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))
 

@@ -186,6 +186,66 @@ SUMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+STORED: dict[str, Callable[[Any, Any], Any]] = {
+    "sorted": lambda A, x: A.sorted_indices(),
+    "sort_indices": lambda A, x: _changed(A.copy(), lambda B: B.sort_indices()),
+    "sum_duplicates": lambda A, x: _changed(A.copy(), lambda B: B.sum_duplicates()),
+    "resize": lambda A, x: _changed(A.copy(), lambda B: B.resize(3, 3)),
+    "setitem": lambda A, x: _changed(A.copy(), lambda B: B.__setitem__((0, 0), x[0])),
+    "rows": lambda A, x: A[1:3],
+    "columns": lambda A, x: A[:, [0, 1]],
+    "hstack": lambda A, x: ss.hstack([A, A]),
+    "vstack": lambda A, x: ss.vstack([A, A.T]),
+}
+
+
+def _changed(A: Any, change: Callable[[Any], Any]) -> Any:
+    change(A)
+    return A
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("kind", [ss.csr_array, ss.csc_array])
+def test_what_is_stored_twice_stays_so_where_scipy_leaves_it(kind: Any, name: str) -> None:
+    at, starts = np.array([1, 0, 0, 1, 1, 0, 2]), np.array([0, 2, 5, 7, 7])
+
+    def f(data: Any) -> Any:
+        return (STORED[name](kind((data, at, starts), shape=(4, 4)), data).data ** 2).sum()
+    x = np.arange(1.0, 8.0)
+    assert tg.value_and_grad(f, argnums=0)(x)[0] == f(x)
+    np.testing.assert_allclose(tg.gradient(f, x)[0], differences(f, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "dia", "bsr"])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8])
+def test_sums_of_narrow_numbers_are_wide(dtype: Any, kind: str) -> None:
+    A = getattr(ss, f"{kind}_array")((np.ones((4, 4)) * (1 if dtype is bool else 100)).astype(dtype))
+    for axis in (0, 1):
+        compiled = tg.compile(lambda A, axis=axis: A.sum(axis=axis))
+        for _ in range(2):
+            assert compiled(A).dtype == A.sum(axis=axis).dtype
+            np.testing.assert_array_equal(compiled(A), A.sum(axis=axis))
+
+
+def test_data_are_an_alias_after_they_are_sorted_already() -> None:
+    def f(x: Any) -> Any:
+        A = ss.csr_array(DENSE) * x[0]
+        data = A.data
+        A.sum_duplicates()
+        A.sort_indices()
+        data[0] = x[1] ** 2
+        return A.sum()
+    x = np.array([1.5, 2.5])
+    np.testing.assert_allclose(tg.gradient(f, x)[0], differences(f, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_rows_columns_and_places_of_a_matrix(kind: str) -> None:
+    A = getattr(ss, f"{kind}_matrix")(DENSE)
+    check(lambda A: (A.getrow(1).power(2) - A.getcol(0).T).sum(), A)
+    check(lambda A: A.toarray()[A.nonzero()] ** 2 @ np.arange(A.nnz), A)
+
+
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 def test_what_is_dense(kind: str, name: str) -> None:
