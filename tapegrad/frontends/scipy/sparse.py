@@ -235,7 +235,8 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
     probe = positions(x)
     fn(probe, *key, new[()])
-    spread = ops.broadcast_to(values, shape) if shape_of(values) != shape else values
+    alike = [n for n in shape_of(values) if n != 1] == [n for n in shape if n != 1]  # axes of length 1 do not count
+    spread = (ops.reshape if alike else ops.broadcast_to)(values, shape) if shape_of(values) != shape else values
     kind = dtype_of(self.data)
     spread = ops.astype(spread, dtype=kind) if dtype_of(spread) != kind else spread
     both = ops.concat(ops.reshape(x.data, (-1,)), ops.reshape(spread, (-1,)), axis=0)

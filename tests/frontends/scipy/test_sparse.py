@@ -227,6 +227,16 @@ def test_sums_of_narrow_numbers_are_wide(dtype: Any, kind: str) -> None:
             np.testing.assert_array_equal(compiled(A), A.sum(axis=axis))
 
 
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "csr_matrix", "csc_matrix"])
+def test_axes_of_length_1_do_not_count_where_a_column_is_written(kind: str) -> None:
+    for column in (np.ravel, lambda x: x[:, None]):
+        def f(x: Any, column: Any = column) -> Any:
+            A = made(kind, np.ones((3, 3))) * x[0]
+            A[:, 1] = column(x)
+            return A @ x @ X
+        np.testing.assert_allclose(tg.gradient(lambda x: f(x), X)[0], differences(f, X), rtol=1e-6)
+
+
 def test_data_are_an_alias_after_they_are_sorted_already() -> None:
     def f(x: Any) -> Any:
         A = ss.csr_array(DENSE) * x[0]
