@@ -60,7 +60,8 @@ def _gammainc_by_a(a: Any, x: Any) -> Any:
     dtype, (a, x) = _wide(a, x)
     with np.errstate(all="ignore"):
         mean, here = sp.digamma(a), np.log(x)  # of log t, under the density of all t > 0
-        below = here < mean
+        # near 0 the upper integral is of many orders of magnitude; the lower one cancels little there
+        below = (here < mean) | ((x < 0.5) & (a < 1))
         front = np.exp(sp.xlogy(a, x) - x - sp.gammaln(a))
         slope = np.where(below, a - x, x - a + 1)
         scale = 1 / (np.abs(slope) + np.sqrt(np.where(below, a, x)) + np.where(below, 0.0, 1e-3))

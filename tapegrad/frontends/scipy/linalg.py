@@ -345,7 +345,10 @@ def bandwidth(a: Any) -> Any:
 
 # -- what is written in Python, and made of the functions above
 
-AS_WRITTEN.update(getattr(sl, name) for name in ["cdf2rdf", "companion", "convolution_matrix", "diagsvd", "expm_cond", "expm_frechet", "fiedler", "fiedler_companion", "khatri_rao", "leslie", "null_space", "orth", "orthogonal_procrustes", "pinvh", "polar", "solve_circulant", "solve_discrete_lyapunov", "subspace_angles"] if hasattr(sl, name))
+_IN_PYTHON = """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frechet fiedler
+    fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant solve_discrete_lyapunov
+    subspace_angles"""
+AS_WRITTEN.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl, name))
 
 _FACTORS = "no rule is known here of these factors"
 for _names, _why, _try in (
