@@ -94,11 +94,23 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
 
 
-def by_part(name: str, *derivatives: Callable[..., Any] | str) -> Op:
+def in_double(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """Return a function of several results that computes in double precision, where SciPy's own loop for single
+    precision gives nan.
+    """
+    def computed(*x: Any) -> tuple[Any, ...]:
+        dtype = np.result_type(*x)
+        if dtype.kind != "f" or dtype.itemsize >= 8:
+            return fn(*x)
+        return tuple([part.astype(dtype) for part in fn(*[np.asarray(part, float) for part in x])])
+    return computed
+
+
+def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = False) -> Op:
     """Define an op of one of the several results of SciPy's function, `part`, by the derivative with respect to each
     argument, a formula of the part and the arguments, or the argument's name where that is refused.
     """
-    whole = _implementation(name)
+    whole = in_double(_implementation(name)) if double else _implementation(name)
 
     def impl(*x: Any, part: int) -> Any:
         return whole(*x)[part]

@@ -25,9 +25,8 @@ def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], uni
     def slope(part: int, *x: Any) -> Any:
         second = op(*x, part=1)
         return unit * (curvature(op(*x, part=0), second, *x) if part else second)
-    op = by_part(name, *parameters.split(), slope)
+    op = by_part(name, *parameters.split(), slope, double=True)
     return op
-
 
 
 def _value(name: str, function: str) -> Op:
