@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from tapegrad import ops
 from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import means
+from tapegrad.trace.interposition import shown_array
 from tapegrad.trace.views import peek
-from tapegrad.tree.attributes import is_foreign
 
 
 @means(np.asarray)
@@ -37,14 +35,6 @@ def as_array(x: Any) -> Any:
 
 
 _SHOWN = PYTHON | {np.ndarray, np.float64}
-
-
-def shown_array(x: Any) -> Any:
-    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
-    cls = type(x)
-    if isinstance(x, Traced) or is_tensor(x) or is_foreign(cls.__module__) or type(getattr(cls, "__array__", None)) is not FunctionType:
-        return x
-    return x.__array__()
 
 
 def numpys(y: Any) -> Any:

@@ -125,30 +125,27 @@ sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_r
 # -- a sparse system of equations
 
 
-class _Factors(threading.local):
-    """The factors of the last matrices of a thread: the sweep solves by those of the program."""
-
-    def __init__(self) -> None:
-        self.known: list[tuple[Any, ...]] = []
-
-    def of(self, *stored: Any) -> Any:
-        """Return what `splu` makes of the matrix with these columns."""
-        for *then, factors in self.known:
-            if stored[0].dtype == then[0].dtype and all(map(np.array_equal, stored, then)):
-                return factors
-        n = len(stored[2]) - 1
-        factors = ssl.splu(ss.csc_array(stored, shape=(n, n), copy=True))
-        self.known = [*self.known[-1:], (*(part.copy() for part in stored), factors)]
-        return factors
+def _factors(*stored: Any) -> Any:
+    """Return what `splu` makes of the matrix with these columns. A thread keeps those of the last two matrices: the
+    sweep solves by those of the program.
+    """
+    here = vars(_factors).setdefault("threads", threading.local())  # with the function, which an exported module has too
+    known = getattr(here, "known", [])
+    for *then, factors in known:
+        if stored[0].dtype == then[0].dtype and all(map(np.array_equal, stored, then)):
+            return factors
+    n = len(stored[2]) - 1
+    factors = ssl.splu(ss.csc_array(stored, shape=(n, n), copy=True))
+    here.known = [*known[-1:], (*(part.copy() for part in stored), factors)]
+    return factors
 
 
-_factors = _Factors()
 _ADJOINT = {"N": "H", "H": "N"}
 
 
 def _solve(data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
     kind = np.result_type(data, b, np.float32)
-    return _factors.of(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
+    return _factors(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
 
 
 def _solve_adjoint(dy: Any, data: Any, indices: Any, indptr: Any, trans: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.ops.elementwise import cos, cosh, elementwise
-from tapegrad.ops.special import DEGREE, _refused, by_part, special
+from tapegrad.ops.special import DEGREE, _refused, by_part, in_double, special
 from tapegrad.rules.op import Op
 
 
@@ -67,8 +67,16 @@ def _oblate_radial(y: Any, p: Any, m: Any, c: Any, value: Any, x: Any) -> Any:
     return (-2 * x * p + (value - (c * x) ** 2 - m * m / (1 + x * x)) * y) / (1 + x * x)
 
 
-pro_cv = special("pro_cv", "m", "n", "c")
-obl_cv = special("obl_cv", "m", "n", "c")
+def _constant(name: str) -> Op:
+    """Define an op of characteristic values, in double precision: SciPy's loops for single may have no end."""
+    whole = in_double(lambda *x: (getattr(importlib.import_module("scipy.special"), name)(*x),))
+
+    def impl(*x: Any) -> Any:
+        return whole(*x)[0]
+    return elementwise(name, impl, *(_refused(name, argument) for argument in "mnc"), on_torch=tensors.on_host(impl))
+
+
+pro_cv, obl_cv = _constant("pro_cv"), _constant("obl_cv")
 pro_ang1 = _of_order_two("pro_ang1", "m n c", lambda y, p, m, n, c, x: _prolate(y, p, m, c, pro_cv(m, n, c), x))
 pro_rad1 = _of_order_two("pro_rad1", "m n c", lambda y, p, m, n, c, x: _prolate(y, p, m, c, pro_cv(m, n, c), x))
 obl_ang1 = _of_order_two("obl_ang1", "m n c", lambda y, p, m, n, c, x: _oblate_angular(y, p, m, c, obl_cv(m, n, c), x))

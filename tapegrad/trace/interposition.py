@@ -22,6 +22,7 @@ from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.proxy import apply, plain, record_unary
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of
 
@@ -229,17 +230,18 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
                 if issubclass(kind, (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
                 alone = alone and kind in ORDINARY
-            if not alone and not PROXIES.isdisjoint(map(type, shown := [*map(_shown, args)])):
+            if not alone and not PROXIES.isdisjoint(map(type, shown := [*map(shown_array, args)])):
                 return fn(*shown, **kwargs)
         return fn(*args, **kwargs)
     return shim
 
 
-def _shown(x: Any) -> Any:
-    """Return the array as which an object of a class in Python shows itself; others as they are."""
-    kind = type(x)
-    shows = kind not in PROXIES and not hasattr(kind, "__array_function__") and getattr(kind, "__array__", None)
-    return x.__array__() if type(shows) is FunctionType else x
+def shown_array(x: Any) -> Any:
+    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
+    cls = type(x)
+    if cls in PROXIES or is_tensor(x) or is_foreign(cls.__module__) or hasattr(cls, "__array_function__"):
+        return x
+    return x.__array__() if type(getattr(cls, "__array__", None)) is FunctionType else x
 
 
 class Ufunc(StandIn):

@@ -40,7 +40,7 @@ def dominant(seed: int = 0) -> Any:
 
 def gradient(d: Any, x: Any) -> Any:
     """Return a gradient by what a matrix stores."""
-    return tg.gradient(lambda d: np.sum(np.sin(of(d) @ x)), d)[0]
+    return tg.gradient(lambda d: np.sum(np.real(np.sin(of(d) @ x))), d)[0]
 
 
 X, WIDE = draw(4), draw(4, 3)

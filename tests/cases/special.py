@@ -30,7 +30,12 @@ def at(name: str, *args: Any, part: int | None = None, smooth: bool = False, **k
         y = fn(*(next(given) if type(arg) is float else arg for arg in fixed))
         return y if part is None else y[part]
     floats = [arg for arg in args if type(arg) is float]
-    return Case(name if part is None else f"{name}:{part}", call, [tuple(map(spread, floats)), tuple(floats)], smooth=smooth, **kwargs)
+    samples = [tuple(floats)] if name in NUMBERS else [tuple(map(spread, floats)), tuple(floats)]
+    return Case(name if part is None else f"{name}:{part}", call, samples, smooth=smooth, **kwargs)
+
+
+# SciPy's loops over single precision have no end here, or take counts for fractions; a factorial of complex numbers takes an option
+NUMBERS = {"pro_ang1", "pro_rad1", "obl_ang1", "obl_rad1", "bdtr", "bdtrc", "bdtri", "factorial"}
 
 
 POINTS: list[tuple[Any, ...]] = [

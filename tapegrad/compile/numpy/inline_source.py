@@ -8,6 +8,7 @@ import ast
 import base64
 import dis
 import functools
+import importlib
 import inspect
 import math
 import textwrap
@@ -19,6 +20,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import layout_of
+from tapegrad.numbers.lazy import Lazy
 from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
@@ -65,6 +67,8 @@ class Vendor:
         if isinstance(value, ModuleType):
             self.imports.add(f"import {value.__name__}")
             return value.__name__
+        if type(value) is Lazy:
+            return self.expression(importlib.import_module(value.__dict__["__lazy__"]))
         if value is is_tensor or value is is_tensor_type or value is holds_tensor:
             return "(lambda x: False)"
         if value is Traced or value is TensorArray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, shown_array, static
+from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
@@ -26,6 +26,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
 from tapegrad.trace import views
+from tapegrad.trace.interposition import shown_array
 from tapegrad.tree.flatten import leaves_of
 from tapegrad.tree.sparse import is_sparse
 
