@@ -313,7 +313,7 @@ class EscapedProxy(TapeError, RuntimeError):
     refuses = True
 
 
-def unknown(func: Any, name: str = "") -> UnknownFunction:
+def unknown(func: Callable[..., Any], name: str = "") -> UnknownFunction:
     """Return the error that a call of a function without an op raises."""
     if not name:
         module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")

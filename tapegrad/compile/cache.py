@@ -352,7 +352,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
-    def make(visit: Visit, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+    def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer, found=visit.find(fn, args, kwargs), replays=visit.looks)
         result = recorded_result(tape)
         if not visit.keeps(tape):
@@ -400,7 +400,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
     def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
         return shortened(roll(primal), differentiated) or differentiated(primal)
 
-    def make(visit: Visit, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+    def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         nonlocal economical
         economy = Economy()
         with collector:

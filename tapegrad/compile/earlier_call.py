@@ -30,7 +30,7 @@ class EarlierCall:
 
     __slots__ = ("given", "leaves", "names", "unchanged")
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walks: list[Walk] = []
         signature, self.leaves, _ = flatten_call(fn, args, kwargs, walks)
         self.unchanged = Unchanged(walks)

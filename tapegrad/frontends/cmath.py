@@ -12,11 +12,12 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends import math
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means
 
 
-def _number(y: Any, x: Any) -> Any:
+def _number(y: Array, x: Array) -> Any:
     """Return a complex number as Python's. Of a finite argument cmath raises where that is not finite: no tape of
     another number serves there.
     """
@@ -26,12 +27,12 @@ def _number(y: Any, x: Any) -> Any:
     return y
 
 
-def _complex(x: Any) -> Any:
+def _complex(x: Array) -> Any:
     return ops.astype(x, dtype=np.dtype(complex))  # with the zero's sign, which x + 0j has not
 
 
 def _of_complex(fn: Callable[[Any], Any], op: Op) -> Callable[[Any], Any]:
-    def meaning(x: Any) -> Any:
+    def meaning(x: Array) -> Any:
         fn(plain(x))  # raises what it raises
         return _number(op(_complex(x)), x)
     return meaning
@@ -54,17 +55,17 @@ def log(x: Any, base: Any = None) -> Any:
 
 
 @means(cmath.phase)
-def phase(x: Any) -> Any:
+def phase(x: Array) -> Any:
     return ops.item(ops.angle(_complex(x)))
 
 
 @means(cmath.polar)
-def polar(x: Any) -> Any:
+def polar(x: Array) -> Any:
     return math.number(ops.abs(_complex(x))), phase(x)
 
 
 @means(cmath.rect)
-def rect(r: Any, phi: Any) -> Any:
+def rect(r: Array, phi: Any) -> Any:
     return r * _number(ops.exp(1j * phi), phi)
 
 

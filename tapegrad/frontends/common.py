@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import means
@@ -23,7 +24,7 @@ from tapegrad.trace.views import peek
 
 
 @means(np.asarray)
-def as_array(x: Any) -> Any:
+def as_array(x: Array) -> Any:
     """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
         if type(x) is OfMatrix:
@@ -37,7 +38,7 @@ def as_array(x: Any) -> Any:
 _SHOWN = PYTHON | {np.ndarray, np.float64}
 
 
-def numpys(y: Any) -> Any:
+def numpys(y: Array) -> Any:
     """Return what came of Python's numbers alone as NumPy's number: so do its functions."""
     return ops.scalar(y) if isinstance(y, Traced) and type(plain(y)) in PYTHON else y
 
@@ -61,7 +62,7 @@ def keywords(**kwargs: Any) -> dict[str, Any]:
     return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
 
 
-def value_by(function: str, y: Any, *args: Any, part: int | None = None, **kwargs: Any) -> Any:
+def value_by(function: str, y: Array, *args: Any, part: int | None = None, **kwargs: Any) -> Any:
     """Return `y`, written in ops, with the value that a library's function of a dotted name gives, to the last bit."""
     if not isinstance(y, Traced):
         return y
@@ -73,7 +74,7 @@ def value_by(function: str, y: Any, *args: Any, part: int | None = None, **kwarg
 Axes = tuple[int, ...]
 
 
-def rows(x: Any) -> Axes:
+def rows(x: Array) -> Axes:
     """Return the order that NumPy's own new arrays have, C's."""
     return tuple(range(np.ndim(x)))
 
@@ -83,7 +84,7 @@ def columns(x: Any) -> Axes:
     return rows(x)[::-1] if x.flags.fnc else rows(x)
 
 
-def kept(x: Any) -> Axes:
+def kept(x: Array) -> Axes:
     """Return the order that a copy of an array has (order="K")."""
     strides = np.empty_like(x).strides
     return tuple(sorted(rows(x), key=lambda axis: -strides[axis]))
@@ -104,7 +105,7 @@ def laid(order: Callable[[Any], Axes], by: int = 0) -> Callable[[Callable[..., A
     return decorate
 
 
-def _lay(y: Any, axes: Axes | None) -> Any:
+def _lay(y: Array, axes: Axes | None) -> Any:
     """Return an array with its axes in an order in memory, as it is if they are."""
     found = plain(y)
     if type(found) is not np.ndarray or found.ndim < 2:

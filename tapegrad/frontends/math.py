@@ -11,6 +11,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
 from tapegrad.trace.interposition import as_python
@@ -66,7 +67,7 @@ def recorded(op: Op, name: str, *args: Any) -> Any:
 
 
 @means(math.fabs)
-def fabs(x: Any) -> Any:
+def fabs(x: Array) -> Any:
     return ops.abs(x if isinstance(plain(x), float) else x * 1.0)
 
 
@@ -83,7 +84,7 @@ def hypot(*coordinates: Any) -> Any:
 
 
 @means(math.dist)
-def dist(p: Any, q: Any) -> Any:
+def dist(p: Array, q: Array) -> Any:
     return hypot(*[a - b for a, b in zip(p, q, strict=True)])
 
 
@@ -101,18 +102,18 @@ def prod(iterable: Any, *, start: Any = 1) -> Any:
 
 
 @means(math.isclose, constant=True)
-def isclose(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
+def isclose(a: Array, b: Array, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
     if a == b:
         return True
     return abs(a - b) != math.inf and abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
 
 
 @means(math.remainder)
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: Array, y: Array) -> Any:
     return recorded(ops.ieee_remainder, "remainder", x, y)
 
 
 if hasattr(math, "sumprod"):  # Python 3.12
     @means(math.sumprod)  # type: ignore[attr-defined]
-    def sumprod(p: Any, q: Any, /) -> Any:
+    def sumprod(p: Array, q: Array, /) -> Any:
         return fsum([a * b for a, b in zip(p, q, strict=True)])

@@ -12,6 +12,7 @@ from mpmath import ctx_mp_python, mp
 
 from tapegrad import ops
 from tapegrad.numbers.exact import register_mpmath
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import INTERPOSED, OWNERS, system
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.registry import FOREIGN, refused
@@ -63,15 +64,15 @@ def log(x: Any, b: Any = None) -> Any:
 
 
 @means("atan2")
-def atan2(y: Any, x: Any) -> Any:
+def atan2(y: Array, x: Array) -> Any:
     return ops.atan2(y, x)
 
 
 @means("hypot")
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: Array, y: Array) -> Any:
     return ops.hypot(x, y)
 
 
 @means("power")
-def power(x: Any, y: Any) -> Any:
+def power(x: Array, y: Array) -> Any:
     return x ** y

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import register
 
@@ -26,18 +27,18 @@ def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[...
     return decorate
 
 
-def _listed(x: Any) -> Any:
+def _listed(x: Array) -> Any:
     return list(x) if not isinstance(x, (str, int, float)) and hasattr(x, "__iter__") else x
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: Array) -> Any:
     if isinstance(x, list):
         return [_plain(part) for part in x]
     return plain(x) if isinstance(x, Traced) else x
 
 
 @means(statistics.mean)
-def mean(data: Any) -> Any:
+def mean(data: Array) -> Any:
     return math.fsum(data) / len(data)
 
 
@@ -47,7 +48,7 @@ def fmean(data: Any, weights: Any = None) -> Any:
 
 
 @means(statistics.geometric_mean)
-def geometric_mean(data: Any) -> Any:
+def geometric_mean(data: Array) -> Any:
     return math.exp(mean([math.log(x) for x in data]))
 
 
@@ -57,42 +58,42 @@ def harmonic_mean(data: Any, weights: Any = None) -> Any:
     return math.fsum(weights) / math.fsum([w / x for x, w in zip(data, weights)])
 
 
-def _squares(data: Any, center: Any) -> Any:
+def _squares(data: Array, center: Any) -> Any:
     center = mean(data) if center is None else center
     return math.fsum([(x - center) ** 2 for x in data])
 
 
 @means(statistics.variance)
-def variance(data: Any, xbar: Any = None) -> Any:
+def variance(data: Array, xbar: Any = None) -> Any:
     return _squares(data, xbar) / (len(data) - 1)
 
 
 @means(statistics.pvariance)
-def pvariance(data: Any, mu: Any = None) -> Any:
+def pvariance(data: Array, mu: Any = None) -> Any:
     return _squares(data, mu) / len(data)
 
 
 @means(statistics.stdev)
-def stdev(data: Any, xbar: Any = None) -> Any:
+def stdev(data: Array, xbar: Any = None) -> Any:
     return math.sqrt(variance(data, xbar))
 
 
 @means(statistics.pstdev)
-def pstdev(data: Any, mu: Any = None) -> Any:
+def pstdev(data: Array, mu: Any = None) -> Any:
     return math.sqrt(pvariance(data, mu))
 
 
-def _products(x: Any, y: Any) -> Any:
+def _products(x: Array, y: Array) -> Any:
     a, b = mean(x), mean(y)
     return math.fsum([(p - a) * (q - b) for p, q in zip(x, y)])
 
 
 if hasattr(statistics, "covariance"):  # Python 3.10
     @means(statistics.covariance)
-    def covariance(x: Any, y: Any) -> Any:
+    def covariance(x: Array, y: Array) -> Any:
         return _products(x, y) / (len(x) - 1)
 
-    def correlation(x: Any, y: Any, *, method: str = "linear") -> Any:
+    def correlation(x: Array, y: Array, *, method: str = "linear") -> Any:
         if method == "ranked":  # of places, which are constant almost everywhere
             return statistics.correlation(_plain(x), _plain(y), method=method)  # type: ignore[call-arg]
         return _products(x, y) / math.sqrt(_products(x, x) * _products(y, y))
@@ -100,7 +101,7 @@ if hasattr(statistics, "covariance"):  # Python 3.10
     means(statistics.correlation)(correlation)
 
     @means(statistics.linear_regression)
-    def linear_regression(x: Any, y: Any, *, proportional: bool = False) -> Any:
+    def linear_regression(x: Array, y: Array, *, proportional: bool = False) -> Any:
         if proportional:
             slope, intercept = math.fsum([p * q for p, q in zip(x, y)]) / math.fsum([p * p for p in x]), 0.0
         else:

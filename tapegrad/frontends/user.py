@@ -10,6 +10,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
@@ -18,7 +19,7 @@ from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, is_leaf
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: Array) -> Any:
     """Return `x`, constant to every gradient.
 
     >>> import tapegrad as tg

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
@@ -20,19 +21,19 @@ class Absorbing:
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Array) -> Any:
         return other
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Array) -> Any:
         return other
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Array) -> Any:
         return -other
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Array) -> Any:
         return other
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Array) -> Any:
         return self
 
     __rmul__ = __truediv__ = __matmul__ = __rmatmul__ = __mul__
@@ -88,7 +89,7 @@ class Scatter:
     __slots__ = ("base", "build", "index", "path", "piece", "rest", "x")
     __array_ufunc__ = None
 
-    def __init__(self, build: Callable[..., Any], x: Any, piece: Any, index: tuple[Any, ...], path: Path = (),
+    def __init__(self, build: Callable[..., Any], x: Array, piece: Array, index: tuple[Any, ...], path: Path = (),
                  rest: Scatter | None = None, base: Any = ZERO) -> None:
         self.build, self.x, self.piece, self.index, self.path, self.rest, self.base = build, x, piece, index, path, rest, base
 
@@ -139,7 +140,7 @@ class Accumulator:
         self.array = array
 
     @classmethod
-    def of(cls, dy: Any, y: Any) -> Accumulator:
+    def of(cls, dy: Any, y: Array) -> Accumulator:
         """Return the accumulator that `dy` is, or a new one with a copy of it.
 
         The buffer lies in memory as `y` does, so that a path of views of the one can be followed in the other.
@@ -205,7 +206,7 @@ def _on_torch(xs: Iterable[Any]) -> bool:
     return False
 
 
-def copied(x: Any) -> Any:
+def copied(x: Array) -> Any:
     """Return a value as an array in memory of its own; a tensor's as a TensorArray."""
     return TensorArray(unwrap(x).clone()) if _on_torch((x,)) else np.array(x)
 
@@ -250,7 +251,7 @@ def dtype_of(x: Any) -> Any:
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
-def has_dtype(x: Any, dtype: Any) -> bool:
+def has_dtype(x: Array, dtype: DType) -> bool:
     """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64:
     `None == np.dtype(float)`.
 
@@ -261,7 +262,7 @@ def has_dtype(x: Any, dtype: Any) -> bool:
     return found is not None and bool(found == dtype)
 
 
-def largest_fraction(x: Any) -> float:
+def largest_fraction(x: Array) -> float:
     """Return the size from which on all floating-point numbers of a number's type are integers."""
     return 1.0 / float(np.finfo(x.dtype).eps) if isinstance(x, np.floating) else 2.0 ** 52
 
@@ -318,7 +319,7 @@ def project(dx: Any, x: Any) -> Any:
     return dx
 
 
-def _of_system(dx: Any, x: Any, given: Any) -> Any:
+def _of_system(dx: Cotangent, x: Array, given: Any) -> Any:
     """Return a cotangent in the number system of its input: what comes of exact numbers to a float is a float,
     to an integer it stays exact.
     """

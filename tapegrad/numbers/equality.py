@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Array
+
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
 _SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
 
@@ -58,14 +60,14 @@ def alike(a: Any, b: Any) -> bool:
         return False
 
 
-def changes(x: Any) -> bool:
+def changes(x: Array) -> bool:
     """True for what may be another thing at the next call, though it is the same object: Python hashes no such
     thing, or it is used up.
     """
     return isinstance(x, (Iterator, Mapping)) or (type(x).__hash__ is None and not isinstance(x, slice))
 
 
-def snapshot(x: Any) -> Any:
+def snapshot(x: Array) -> Any:
     """Return a copy of what is in a thing that changes, to be compared by `alike`; of what cannot be copied,
     something that nothing is like.
     """

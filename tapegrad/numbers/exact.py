@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import PRECISION, System, add, functions
 
 
@@ -35,7 +36,7 @@ add(Fraction, System(
     {"real": "real"}, {"conjugate": "conjugate"}))
 
 
-def _decimal(x: Any, kind: Any = Decimal) -> Decimal:
+def _decimal(x: Array, kind: Any = Decimal) -> Decimal:
     """Return a number as a Decimal: integers and floats exactly, a quotient to the digits of the context."""
     if isinstance(x, (int, float, Decimal)):
         return Decimal(x)
@@ -82,12 +83,12 @@ def _mpmaths(name: str) -> Any:
     return function
 
 
-def _real(x: Any, kind: Any) -> Any:
+def _real(x: Array, kind: Any) -> Any:
     """Return a number as one of an mpmath context's real ones: floats exactly, a quotient to its digits."""
     return kind.context.convert(x)
 
 
-def _complex(x: Any, kind: Any) -> Any:
+def _complex(x: Array, kind: Any) -> Any:
     return kind.context.mpc(kind.context.convert(x))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tapegrad.numbers.kinds import Array
 
 
 def plain(value: Any) -> Any:
@@ -18,7 +21,7 @@ def plain(value: Any) -> Any:
 PYTHON = frozenset([float, int, complex, bool])
 
 
-def is_python(x: Any) -> bool:
+def is_python(x: Array) -> bool:
     """True for what is neither an array nor one of NumPy's numbers, nor a proxy of one."""
     return not isinstance(plain(x), (np.ndarray, np.generic))
 
@@ -90,7 +93,7 @@ def name_of(fn: Any) -> str:
     return getattr(fn, "__name__", type(fn).__name__)
 
 
-def spelled(fn: Any) -> str:
+def spelled(fn: Callable[..., Any]) -> str:
     """Return the name of a foreign function as programs write it.
 
     >>> spelled(np.linalg.inv), spelled(np.ndarray.sum)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import ORDINARY
 
 OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in ("", "r")
@@ -99,7 +100,7 @@ def forget() -> None:
 
 
 @lru_cache(maxsize=4096)
-def _found(cls: Any) -> System | None:
+def _found(cls: type) -> System | None:
     for base in cls.__mro__:
         if base in SYSTEMS:
             return SYSTEMS[base]
@@ -108,7 +109,7 @@ def _found(cls: Any) -> System | None:
     return None
 
 
-def system_of(cls: Any) -> System | None:
+def system_of(cls: type) -> System | None:
     """Return the adapter for a class of numbers, None where it is Python's, NumPy's or torch's, or no number. A
     subclass with operators of its own is another kind of number.
     """
@@ -116,7 +117,7 @@ def system_of(cls: Any) -> System | None:
 
 
 @lru_cache(maxsize=4096)
-def _is_unknown(cls: Any) -> bool:
+def _is_unknown(cls: type) -> bool:
     """True for a class of numbers that no adapter is registered for."""
     known = (int, float, complex, np.ndarray, np.generic, enum.Enum)
     return issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer") and system_of(cls) is None
@@ -137,7 +138,7 @@ def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> lis
     return [known for kind in kinds if (known := system_of(kind)) is not None]
 
 
-def refuse_unknown(x: Any, name: str) -> System | None:
+def refuse_unknown(x: Array, name: str) -> System | None:
     """Return the adapter that a number has; refuse one of a kind that nobody has registered: rules
     would mix floats into it.
     """
@@ -162,7 +163,7 @@ def as_kind(x: Any, kind: Any) -> Any:
     return converted(x, kind)
 
 
-def promoted(args: tuple[Any, ...], y: Any) -> tuple[Any, ...]:
+def promoted(args: tuple[Any, ...], y: Array) -> tuple[Any, ...]:
     """Return the arguments of a call whose value is of a number system with floats among them as numbers of that
     system, as its operators take them: a formula that computes with such an argument alone would round.
     """
@@ -181,7 +182,7 @@ def converted(x: Any, kind: Any) -> Any:
     return kind(x) if known is None else known.convert(x, kind)
 
 
-def is_complex_number(x: Any) -> bool:
+def is_complex_number(x: Array) -> bool:
     """True for a complex number that is neither NumPy's nor torch's."""
     if isinstance(x, complex):
         return True
@@ -192,21 +193,21 @@ def is_complex_number(x: Any) -> bool:
 # -- what means the same in every system
 
 
-def number_of(x: Any, known: System, *others: Any) -> Any:
+def number_of(x: Array, known: System, *others: Any) -> Any:
     """Return a number that a formula wrote down as one of the kind of the others."""
     if system_of(type(x)) is not None:
         return x
     return known.convert(x, next(type(other) for other in others if system_of(type(other)) is known))
 
 
-def _where(condition: Any, a: Any, b: Any) -> Any:
+def _where(condition: Array, a: Array, b: Array) -> Any:
     known = system_of(type(a)) or system_of(type(b))
     if known is None:
         return a if condition else b
     return number_of(a, known, b) if condition else number_of(b, known, a)
 
 
-def _like(x: Any, value: Any) -> Any:
+def _like(x: Array, value: Array) -> Any:
     return converted(value, type(x))
 
 
@@ -235,7 +236,7 @@ _OPERATOR = OPERATORS | {"__div__", "__rdiv__", "__eq__", "__ne__", "__lt__", "_
                          "mpf_convert_rhs", "mpf_convert_lhs", "mpc_convert_lhs"}
 
 
-def computes(frame: FrameType, x: Any) -> bool:
+def computes(frame: FrameType, x: Array) -> bool:
     """True for a frame of a class of numbers that asks what kind of operand a traced number is: it is to leave
     the operator to that one.
     """

@@ -66,12 +66,12 @@ class TensorArray:
             raise AttributeError(name)
         return functools.partial(meaning, self) if callable(key) else meaning(self)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs:
             return self.meanings[ufunc](*inputs)
         return self.meanings[np.ufunc](ufunc, method, *inputs, **kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.meanings[func](*args, **kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
 
@@ -72,7 +73,7 @@ def read(x: Any, index: tuple[Any, ...]) -> Any:
     return x[tuple(None if part is Ellipsis else part for part in parts)].squeeze(extra)
 
 
-def _hidden_gap(x: Any, parts: list[Any]) -> int | None:
+def _hidden_gap(x: Array, parts: list[Any]) -> int | None:
     """Return which axis a new one in place of the ellipsis would be, where it stands between
     two arrays and for no axis at all.
 

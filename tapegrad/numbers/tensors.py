@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.numbers.lazy import torch
 
 # What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
@@ -84,7 +85,7 @@ def numpy_dtype(dtype: Any) -> Any:
 
 
 @functools.cache
-def torch_dtype(dtype: Any) -> Any:
+def torch_dtype(dtype: DType) -> Any:
     """Return torch's dtype of the same name as NumPy's; the widest it has for a long double.
 
     >>> torch_dtype(np.float32), torch_dtype(int)
@@ -234,7 +235,7 @@ def share_memory(a: Any, b: Any) -> bool:
     return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
 
 
-def overlap(a: Any, b: Any) -> bool:
+def overlap(a: Array, b: Array) -> bool:
     """True if two arrays, or two tensors, may share memory; what is neither shares none.
 
     >>> x = np.zeros(3)
@@ -248,12 +249,12 @@ def overlap(a: Any, b: Any) -> bool:
     return is_tensor(a) and is_tensor(b) and share_memory(a, b)
 
 
-def is_memory(x: Any) -> bool:
+def is_memory(x: Array) -> bool:
     """True for an array or a tensor: what can be written to in place."""
     return isinstance(x, np.ndarray) or is_tensor(x)
 
 
-def is_writable(x: Any) -> bool:
+def is_writable(x: Array) -> bool:
     """True unless it is an array that may only be read."""
     return bool(getattr(getattr(x, "flags", None), "writeable", True))
 
@@ -336,7 +337,7 @@ class Loop(NamedTuple):
     results: tuple[Any, ...]
 
 
-def elementwise(ufunc: Any, fn: Callable[..., Any] | str, numbers: bool = False) -> Callable[..., Any]:
+def elementwise(ufunc: np.ufunc, fn: Callable[..., Any] | str, numbers: bool = False) -> Callable[..., Any]:
     """Make a function of torch convert its arguments and results as a ufunc does.
 
     `numbers` says that it takes Python's numbers as they are; else they become 0-d tensors.
@@ -370,7 +371,7 @@ def elementwise(ufunc: Any, fn: Callable[..., Any] | str, numbers: bool = False)
     return run
 
 
-def _loop(ufunc: Any, kinds: tuple[Any, ...]) -> Loop:
+def _loop(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> Loop:
     dtypes = ufunc.resolve_dtypes((*map(_stand_in, kinds), *(None,) * ufunc.nout))
     found = tuple(_back(dtype, kinds) for dtype in dtypes)
     return Loop(found[:ufunc.nin], found[ufunc.nin:])
@@ -395,7 +396,7 @@ def duplicates(leaves: list[Any]) -> list[Any]:
     roots: dict[int, Any] = {}
     made: dict[int, Any] = {}
 
-    def copied(x: Any) -> Any:
+    def copied(x: Array) -> Any:
         if type(x) is not np.ndarray:
             return duplicate(x) if is_tensor(x) else x
         root = x
@@ -467,7 +468,7 @@ def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
     return run
 
 
-def dims(x: Any, axis: Any) -> tuple[int, ...]:
+def dims(x: Array, axis: Axis) -> tuple[int, ...]:
     """Return the axes that NumPy's `axis` means, counted from the front."""
     ndim = x.ndim
     axes = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)

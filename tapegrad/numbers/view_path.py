@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.kinds import Array
 
 
 class Step(NamedTuple):
@@ -39,7 +40,7 @@ def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
     view[at] = value
 
 
-def add_at(x: Any, piece: Any, index: tuple[Any, ...], path: Path = ()) -> None:
+def add_at(x: Array, piece: Array, index: tuple[Any, ...], path: Path = ()) -> None:
     """Add in place at an index of a view, as often as an integer array repeats a place."""
     view, at = reach(x, index, path) if path or type(x) is not np.ndarray else (x, index)
     if type(view) is not np.ndarray and hasattr(type(view), "_add_at"):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, exp, expm1, greater, is_complex, less_equal, log1p, logical_and, maximum, minimum, tanh, where
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
@@ -29,13 +30,13 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     A slope that is the same `by_value`, of y instead of x, keeps no x, as torch does not.
     """
-    def by_x(d2: Any, _g: Any, dy: Any, x: Any, **how: Any) -> Any:
+    def by_x(d2: Any, _g: Any, dy: Cotangent, x: Array, **how: Any) -> Any:
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
                   (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True, torch=_beside(backward))
 
-    def of_reals(x: Any, **how: Any) -> Any:
+    def of_reals(x: Array, **how: Any) -> Any:
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
@@ -45,7 +46,7 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
 def _beside(kernel: Formula) -> Formula:
     """Let torch's kernel take a cotangent of another dtype or shape than its input."""
-    def run(dy: Any, x: Any, **how: Any) -> Any:
+    def run(dy: Cotangent, x: Array, **how: Any) -> Any:
         if not tensors.is_tensor(dy) or not tensors.is_tensor(x) or dy.dtype is not x.dtype or dy.shape != x.shape:
             dy, x = torch.broadcast_tensors(*tensors.together((dy, x), number=True))
         return kernel(dy, x, **how)
@@ -56,7 +57,7 @@ def _aten(name: str) -> Any:
     return getattr(torch.ops.aten, name)
 
 
-def _between(x: Any, low: float, high: float) -> Any:
+def _between(x: Array, low: float, high: float) -> Any:
     return minimum(maximum(x, low), high)
 
 
@@ -92,15 +93,15 @@ hardswish = activation("hardswish", lambda x: x * _between(x + 3, 0.0, 6.0) / 6,
 # -- exponential on the left: elu, and by its parameters selu and celu
 
 
-def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
+def _elu(x: Array, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
     return scale * where(greater(x, 0), x, alpha * expm1(rate * minimum(x, 0)))
 
 
-def _elu_slope(x: Any, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
+def _elu_slope(x: Array, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
     return scale * where(greater(x, 0), 1.0, alpha * rate * exp(rate * minimum(x, 0)))
 
 
-def _elu_curvature(x: Any, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
+def _elu_curvature(x: Array, alpha: float = 1.0, scale: float = 1.0, rate: float = 1.0) -> Any:
     return where(greater(x, 0), 0.0, scale * alpha * rate * rate * exp(rate * minimum(x, 0)))
 
 
@@ -111,19 +112,19 @@ elu = activation("elu", _elu, _elu_slope, _elu_curvature,
 # -- smooth ones
 
 
-def _is_steep(x: Any, beta: float, threshold: float) -> Any:
+def _is_steep(x: Array, beta: float, threshold: float) -> Any:
     return greater(x * beta, threshold)
 
 
-def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def _softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(_is_steep(x, beta, threshold), x, log1p(exp(minimum(x * beta, threshold))) / beta)
 
 
-def _softplus_slope(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def _softplus_slope(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(_is_steep(x, beta, threshold), 1.0, expit(x * beta))
 
 
-def _softplus_curvature(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def _softplus_curvature(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Any:
     s = expit(x * beta)
     return where(_is_steep(x, beta, threshold), 0.0, beta * s * (1 - s))
 
@@ -136,23 +137,23 @@ softplus = activation("softplus", _softplus, _softplus_slope, _softplus_curvatur
 _BETA, _KAPPA = math.sqrt(2 / math.pi), 0.044715
 
 
-def _bend(x: Any) -> tuple[Any, Any, Any]:
+def _bend(x: Array) -> tuple[Any, Any, Any]:
     """Return t = tanh(u), u' and u'' for gelu's approximation."""
     return tanh(_BETA * (x + _KAPPA * x * x * x)), _BETA * (1 + 3 * _KAPPA * x * x), 6 * _BETA * _KAPPA * x
 
 
-def _gelu(x: Any, approximate: str = "none") -> Any:
+def _gelu(x: Array, approximate: str = "none") -> Any:
     return x * ndtr(x) if approximate == "none" else 0.5 * x * (1 + _bend(x)[0])
 
 
-def _gelu_slope(x: Any, approximate: str = "none") -> Any:
+def _gelu_slope(x: Array, approximate: str = "none") -> Any:
     if approximate == "none":
         return ndtr(x) + x * exp(-0.5 * x * x) / SQRT_TAU
     t, du, _ = _bend(x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du
 
 
-def _gelu_curvature(x: Any, approximate: str = "none") -> Any:
+def _gelu_curvature(x: Array, approximate: str = "none") -> Any:
     if approximate == "none":
         return (2 - x * x) * exp(-0.5 * x * x) / SQRT_TAU
     t, du, d2u = _bend(x)
@@ -163,12 +164,12 @@ gelu = activation("gelu", _gelu, _gelu_slope, _gelu_curvature, lambda x, approxi
                   lambda dy, x, approximate="none": _aten("gelu_backward")(dy, x, approximate=approximate))
 
 
-def _silu_slope(x: Any) -> Any:
+def _silu_slope(x: Array) -> Any:
     s = expit(x)
     return s * (1 + x * (1 - s))
 
 
-def _silu_curvature(x: Any) -> Any:
+def _silu_curvature(x: Array) -> Any:
     s = expit(x)
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
@@ -177,12 +178,12 @@ silu = activation("silu", lambda x: x * expit(x), _silu_slope, _silu_curvature,
                   lambda x: torch.nn.functional.silu(x), lambda dy, x: _aten("silu_backward")(dy, x))
 
 
-def _mish_slope(x: Any) -> Any:
+def _mish_slope(x: Array) -> Any:
     t = tanh(_softplus(x))
     return t + x * expit(x) * (1 - t * t)
 
 
-def _mish_curvature(x: Any) -> Any:
+def _mish_curvature(x: Array) -> Any:
     t, s = tanh(_softplus(x)), expit(x)
     dt = s * (1 - t * t)
     return 2 * dt + x * dt * (1 - s - 2 * t * s)

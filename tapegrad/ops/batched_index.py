@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.view_path import Path, follow
 from tapegrad.rules.batching import Members, rule_of
 from tapegrad.rules.op import OPS, Traced
@@ -26,11 +27,11 @@ class Place(NamedTuple):
     parts: tuple[Any, ...]
     order: tuple[int, ...] | None
 
-    def read(self, y: Any) -> Any:
+    def read(self, y: Array) -> Any:
         """Bring what was read into the order of the members."""
         return y if self.order is None else OPS["permute_dims"](y, axes=self.order)
 
-    def to_write(self, value: Any) -> Any:
+    def to_write(self, value: Array) -> Any:
         """Bring what is to be written into the index's own order."""
         return value if self.order is None else OPS["permute_dims"](value, axes=tuple(np.argsort(self.order).tolist()))
 
@@ -94,7 +95,7 @@ def _spread(part: Any, one: Any, flag: bool, extent: int, size: int) -> Any:
     return OPS["reshape"](part, (size, *(1,) * (extent - len(shape)), *shape)) if flag else part
 
 
-def _followed(members: Members, x: Any, through: Path) -> tuple[Any, Any, bool] | None:
+def _followed(members: Members, x: Array, through: Path) -> tuple[Any, Any, bool] | None:
     """Return the view that a path leads to: for all members, for one, and whether it is batched."""
     one, batched = plain(members.args[0]), members.batched[0]
     for step in through:
@@ -114,7 +115,7 @@ def _followed(members: Members, x: Any, through: Path) -> tuple[Any, Any, bool] 
     return x, one, batched
 
 
-def read_members(members: Members, x: Any, *index: Any, through: Path = ()) -> Any:
+def read_members(members: Members, x: Array, *index: Any, through: Path = ()) -> Any:
     """Batch `getitem`."""
     found = _followed(members, x, through)
     if found is None:
@@ -124,7 +125,7 @@ def read_members(members: Members, x: Any, *index: Any, through: Path = ()) -> A
     return NotImplemented if place is None else place.read(members.op.run(x, *place.parts))
 
 
-def take_members(members: Members, x: Any, indices: Any, axis: int = 0) -> Any:
+def take_members(members: Members, x: Array, indices: Array, axis: int = 0) -> Any:
     """Batch `take`."""
     ndim = members.ndim(0)
     if not ndim:
@@ -137,7 +138,7 @@ def take_members(members: Members, x: Any, indices: Any, axis: int = 0) -> Any:
     return NotImplemented if place is None else place.read(OPS["getitem"].run(x, *place.parts))
 
 
-def item_members(members: Members, x: Any, *index: Any) -> Any:
+def item_members(members: Members, x: Array, *index: Any) -> Any:
     """Batch `item`: a flat index, one for each axis, or none of an array with one element."""
     if not members.only(0):
         return NotImplemented
@@ -153,7 +154,7 @@ def places(shape: tuple[int, ...], index: tuple[Any, ...], through: Path) -> Any
     return follow(np.arange(int(np.prod(shape))).reshape(shape), through)[index]
 
 
-def write_members(members: Members, x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+def write_members(members: Members, x: Array, value: Array, *index: Any, through: Path = ()) -> Any:
     """Batch `setitem`."""
     whole, shape, size = members.full(0, x), members.shape(0), members.size
     parts, flags = members.args[2:], members.batched[2:]
@@ -194,7 +195,7 @@ def _writing(
     return place, np.shape(np.broadcast_to(0.0, shape)[ones]), False
 
 
-def _value(members: Members, i: int, value: Any, place: Place, target: tuple[int, ...]) -> Any:
+def _value(members: Members, i: int, value: Array, place: Place, target: tuple[int, ...]) -> Any:
     """Return what is to be written, or added, at a place: of that shape for one member."""
     if not members.ndim(i) and not members.batched[i]:
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import OPS
 
@@ -21,7 +22,7 @@ def linear_members(members: Members, x: Any, w: Any, b: Any = None) -> Any:
     return y if b is None else OPS["add"].run(y, members.aligned(2, b, len(members.result) - 1))
 
 
-def linear_weight_members(members: Members, dy: Any, x: Any) -> Any:
+def linear_weight_members(members: Members, dy: Cotangent, x: Array) -> Any:
     """Batch `linear_weight`: a product for each member."""
     rows = [
         OPS["reshape"](members.full(i, part), (members.size, math.prod(members.shape(i)[:-1]), members.shape(i)[-1]))
@@ -30,7 +31,7 @@ def linear_weight_members(members: Members, dy: Any, x: Any) -> Any:
     return OPS["matmul"].run(OPS["permute_dims"](rows[0], axes=(0, 2, 1)), rows[1])
 
 
-def images(members: Members, x: Any, *rest: Any, **how: Any) -> Any:
+def images(members: Members, x: Array, *rest: Any, **how: Any) -> Any:
     """Batch a convolution by weights that are shared: the images of all members are one batch of images."""
     if not members.only(0):
         return NotImplemented
@@ -40,7 +41,7 @@ def images(members: Members, x: Any, *rest: Any, **how: Any) -> Any:
     return OPS["reshape"](members.op.run(whole, *rest, **how), members.result)
 
 
-def _merged(members: Members, i: int, x: Any) -> Any:
+def _merged(members: Members, i: int, x: Array) -> Any:
     """Return the log-probabilities or targets of all members as those of one batch of images."""
     shape = members.shape(i)
     alone = (
@@ -51,7 +52,7 @@ def _merged(members: Members, i: int, x: Any) -> Any:
     )
 
 
-def nll_loss_members(members: Members, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+def nll_loss_members(members: Members, logp: Array, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
     """Batch `nll_loss`: the losses of all rows, then the mean or the sum of each member's."""
     if members.ndim(0) < 1 or not members.size:
         return NotImplemented
@@ -62,13 +63,13 @@ def nll_loss_members(members: Members, logp: Any, target: Any, ignore: int = -10
     return total / _counts(members, 1, target, ignore) if reduction == "mean" else total
 
 
-def _counts(members: Members, i: int, target: Any, ignore: int) -> Any:
+def _counts(members: Members, i: int, target: Array, ignore: int) -> Any:
     kept = OPS["not_equal"].run(OPS["reshape"](members.full(i, target), (members.size, -1)), ignore)
     return OPS["sum"](kept, axis=1)
 
 
 def nll_loss_backward_members(
-    members: Members, dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean"
+    members: Members, dy: Cotangent, logp: Array, target: Array, ignore: int = -100, reduction: str = "mean"
 ) -> Any:
     """Batch `nll_loss_backward`."""
     if members.ndim(1) < 1 or not members.size:

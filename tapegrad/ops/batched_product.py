@@ -10,11 +10,12 @@ import math
 import string
 from typing import Any
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import OPS
 
 
-def matmul_members(members: Members, a: Any, b: Any) -> Any:
+def matmul_members(members: Members, a: Array, b: Array) -> Any:
     """Batch `matmul`."""
     matmul, reshape, size, (m, n) = members.op.run, OPS["reshape"], members.size, (members.ndim(0), members.ndim(1))
     if members.only(0):
@@ -51,11 +52,11 @@ def matmul_members(members: Members, a: Any, b: Any) -> Any:
     return reshape(matmul(a, b), members.result)
 
 
-def _transposed(x: Any, ndim: int) -> Any:
+def _transposed(x: Array, ndim: int) -> Any:
     return OPS["permute_dims"](x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def dot_members(members: Members, a: Any, b: Any) -> Any:
+def dot_members(members: Members, a: Array, b: Array) -> Any:
     """Batch `dot`: a product of matrices, or of an axis of one array with an axis of another."""
     m, n = members.ndim(0), members.ndim(1)
     if not m or not n:
@@ -66,7 +67,7 @@ def dot_members(members: Members, a: Any, b: Any) -> Any:
     return _contracted(members, a, b, [m - 1], [max(n - 2, 0)])
 
 
-def tensordot_members(members: Members, a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot_members(members: Members, a: Array, b: Array, axes: Any = 2) -> Any:
     """Batch `tensordot`."""
     m, n = members.ndim(0), members.ndim(1)
     if isinstance(axes, int):
@@ -75,7 +76,7 @@ def tensordot_members(members: Members, a: Any, b: Any, axes: Any = 2) -> Any:
     return _contracted(members, a, b, [i % m for i in of_a], [i % n for i in of_b])
 
 
-def _contracted(members: Members, a: Any, b: Any, of_a: list[int], of_b: list[int]) -> Any:
+def _contracted(members: Members, a: Array, b: Array, of_a: list[int], of_b: list[int]) -> Any:
     """Sum the products over pairs of axes."""
     tensordot, m, n = OPS["tensordot"].run, members.ndim(0), members.ndim(1)
     if members.only(0):
@@ -93,7 +94,7 @@ def _contracted(members: Members, a: Any, b: Any, of_a: list[int], of_b: list[in
     return OPS["reshape"](OPS["matmul"].run(rows, columns), members.result)
 
 
-def vdot_members(members: Members, a: Any, b: Any) -> Any:
+def vdot_members(members: Members, a: Array, b: Array) -> Any:
     """Batch `vdot`: of all elements, in C's order."""
     count = math.prod(members.shape(0))
     rows = [OPS["reshape"](x, (members.size, count) if flag else (count,)) for x, flag in zip((a, b), members.batched)]
@@ -117,11 +118,11 @@ def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -
     return members.op.run(f"{','.join(terms)}->{spare}{output}", *xs, **kwargs)
 
 
-def solve_members(members: Members, a: Any, b: Any, *rest: Any, **how: Any) -> Any:
+def solve_members(members: Members, a: Array, b: Array, *rest: Any, **how: Any) -> Any:
     """Batch `solve`, of triangular systems too: one factorisation for all right-hand sides of a shared matrix."""
     m, n, size = members.ndim(0), members.ndim(1), members.size
 
-    def solve(a: Any, b: Any) -> Any:
+    def solve(a: Array, b: Array) -> Any:
         return members.op.run(a, b, *rest, **how)
 
     if n == 1:

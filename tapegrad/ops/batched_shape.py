@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.batching import Members, moved
 from tapegrad.rules.op import OPS
 
@@ -15,7 +16,7 @@ def permuted(members: Members, x: Any, axes: Any = None) -> Any:
     return members.op.run(x, axes=(0, *(range(ndim, 0, -1) if axes is None else moved(tuple(axes), ndim))))
 
 
-def broadcast(members: Members, x: Any, shape: Any) -> Any:
+def broadcast(members: Members, x: Array, shape: Any) -> Any:
     """Batch `broadcast_to`."""
     return (
         members.op.run(members.aligned(0, x, len(members.result) - 1), members.result)
@@ -24,7 +25,7 @@ def broadcast(members: Members, x: Any, shape: Any) -> Any:
     )
 
 
-def rolled(members: Members, x: Any, shift: Any, axis: Any = None) -> Any:
+def rolled(members: Members, x: Array, shift: Any, axis: Axis = None) -> Any:
     """Batch `roll`."""
     if not members.only(0) or not members.ndim(0):
         return NotImplemented
@@ -36,7 +37,7 @@ def rolled(members: Members, x: Any, shift: Any, axis: Any = None) -> Any:
     )
 
 
-def tiled(members: Members, x: Any, reps: Any) -> Any:
+def tiled(members: Members, x: Array, reps: Any) -> Any:
     """Batch `tile`."""
     if not members.only(0):
         return NotImplemented
@@ -45,17 +46,17 @@ def tiled(members: Members, x: Any, reps: Any) -> Any:
     return members.op.run(members.aligned(0, x, ndim), (*(1,) * (ndim + 1 - len(counts)), *counts))
 
 
-def padded(members: Members, x: Any, widths: Any, *value: Any) -> Any:
+def padded(members: Members, x: Array, widths: Any, *value: Any) -> Any:
     """Batch `pad`."""
     return members.op.run(x, ((0, 0), *widths), *value) if members.only(0) else NotImplemented
 
 
-def like(members: Members, x: Any, **how: Any) -> Any:
+def like(members: Members, x: Array, **how: Any) -> Any:
     """Batch what makes an array like another."""
     return NotImplemented if how.get("shape") is not None else members.op.run(x, **how)
 
 
-def filled(members: Members, shape: Any, value: Any, **how: Any) -> Any:
+def filled(members: Members, shape: Any, value: Array, **how: Any) -> Any:
     """Batch `full`."""
     if not members.only(1):
         return NotImplemented
@@ -63,7 +64,7 @@ def filled(members: Members, shape: Any, value: Any, **how: Any) -> Any:
     return made
 
 
-def filled_like(members: Members, x: Any, fill_value: Any, **how: Any) -> Any:
+def filled_like(members: Members, x: Array, fill_value: Array, **how: Any) -> Any:
     """Batch `full_like`."""
     if how.get("shape") is not None:
         return NotImplemented
@@ -71,11 +72,11 @@ def filled_like(members: Members, x: Any, fill_value: Any, **how: Any) -> Any:
     return members.op.run(members.full(0, x), value, **how)
 
 
-def kept(members: Members, x: Any, to: Any) -> Any:
+def kept(members: Members, x: Array, to: Any) -> Any:
     """Batch what makes a number one of another kind: an array has the dtype of the kind that it should."""
     return x
 
 
-def valued(members: Members, x: Any, value: Any) -> Any:
+def valued(members: Members, x: Array, value: Array) -> Any:
     """Batch what gives its second argument, in the type of the first."""
     return value

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, cosh, exp, imag, less, maximum, real, sin, sqrt, where
 from tapegrad.ops.special import SQRT_PI, _implementation, _real, _refused, by_part, i0, j0, jv, k0, rgamma, special, y0
 from tapegrad.rules.op import Op
@@ -28,7 +29,7 @@ log_wright_bessel = special("log_wright_bessel", "a", "b", lambda y, a, b, x: ex
 # -- Struve's functions
 
 
-def _struve_term(v: Any, x: Any) -> Any:
+def _struve_term(v: Array, x: Array) -> Any:
     return (x / 2) ** v * rgamma(v + 1.5) / SQRT_PI
 
 
@@ -38,7 +39,7 @@ modstruve = special("modstruve", "v", lambda _y, v, x: (modstruve(v - 1, x) + mo
 # -- Kelvin's functions: ber x + i bei x = J_0(z), z = x e^(3 pi i / 4), whose second derivative needs no division by x
 
 
-def _ber_curvature(x: Any) -> Any:
+def _ber_curvature(x: Array) -> Any:
     z = x * complex(-math.sqrt(0.5), math.sqrt(0.5))
     return 0.5j * (jv(0.0, z) - jv(2.0, z))
 
@@ -55,11 +56,11 @@ keip = special("keip", lambda y, x: ker(x) - y / x)
 # -- Airy's functions: Ai, Ai', Bi, Bi'; scaled, by exp(2/3 z^(3/2)), or exp(-2/3 |Re z^(3/2)|) for Bi
 
 
-def _airy_slope(part: int, z: Any) -> Any:
+def _airy_slope(part: int, z: Array) -> Any:
     return z * airy(z, part=part - 1) if part % 2 else airy(z, part=part + 1)
 
 
-def _airye_slope(part: int, z: Any) -> Any:
+def _airye_slope(part: int, z: Array) -> Any:
     plain = z * airye(z, part=part - 1) if part % 2 else airye(z, part=part + 1)
     if part < 2:
         return plain + sqrt(z) * airye(z, part=part)
@@ -76,7 +77,7 @@ def _spherical(name: str, below: int, above: int) -> Op:
     """Define an op by the factors of the neighbours in (2n + 1) f_n' = below n f_(n-1) + above (n + 1) f_(n+1)."""
     impl = _implementation(name)
 
-    def slope(dy: Any, _y: Any, n: Any, z: Any, derivative: bool = False) -> Any:
+    def slope(dy: Cotangent, _y: Array, n: Any, z: Array, derivative: bool = False) -> Any:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))
         return dy * conj((below * n * first + above * (n + 1) * second) / (2 * n + 1))
     op = define(name, impl, (_refused(name, "n"), slope), pointwise=True, torch=tensors.on_host(impl))
@@ -91,7 +92,7 @@ spherical_kn = _spherical("spherical_kn", -1, -1)
 # -- integrals of them
 
 
-def _nested(u: Any, divisors: range) -> Any:
+def _nested(u: Array, divisors: range) -> Any:
     """Return 1 + u / d² (1 + u / d'² (1 + ...))."""
     total: Any = 1.0
     for d in reversed(divisors):
@@ -99,7 +100,7 @@ def _nested(u: Any, divisors: range) -> Any:
     return total
 
 
-def _quotient(x: Any, sign: float) -> Any:
+def _quotient(x: Array, sign: float) -> Any:
     """Return (1 - J_0(x)) / x, or (I_0(x) - 1) / x for a sign of 1: near 0 by the series."""
     near = less(abs(x), 1.0)
     u, far = where(near, x, 0.0), where(near, 1.0, x)
@@ -115,7 +116,7 @@ itstruve0 = special("itstruve0", lambda _y, x: struve(0.0, x))
 itmodstruve0 = special("itmodstruve0", lambda _y, x: modstruve(0.0, x))
 
 
-def _struve_quotient(_y: Any, x: Any) -> Any:
+def _struve_quotient(_y: Array, x: Array) -> Any:
     near = less(abs(x), 1.0)
     u, far = where(near, x, 0.0), where(near, 1.0, x)
     return where(near, -2 / math.pi * _nested(-u * u, range(3, 29, 2)), -struve(0.0, far) / far)
@@ -138,7 +139,7 @@ def _modified_fresnel(sign: int) -> Op:
     """
     turn = complex(math.sqrt(0.5), -sign * math.sqrt(0.5)) / SQRT_PI
 
-    def slope(part: int, x: Any) -> Any:
+    def slope(part: int, x: Array) -> Any:
         return -2j * sign * x * op(x, part=1) - turn if part else -exp(1j * sign * x * x)
     op = by_part("modfresnelp" if sign > 0 else "modfresnelm", slope)
     return op

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import Op
@@ -65,8 +66,8 @@ class Checkpoint(Op):
     def _play(self, *values: Any) -> Any:
         return type(self).player(self, values)
 
-    def _vjp(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
-        def checkpoint_pullback(dy: Any) -> tuple[Any, ...]:
+    def _vjp(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def checkpoint_pullback(dy: Cotangent) -> tuple[Any, ...]:
             return type(self).puller(self, y, values, dy)  # type: ignore[no-any-return]
         return checkpoint_pullback
 

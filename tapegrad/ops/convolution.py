@@ -19,6 +19,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_layer import images
 from tapegrad.ops.elementwise import conj
@@ -47,10 +48,10 @@ class _Windows:
         """Return the output's sizes in space."""
         return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(space, self.kernel, self.stride, self.padding, self.dilation))
 
-    def padded(self, x: Any) -> Any:
+    def padded(self, x: Array) -> Any:
         return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in self.padding)))
 
-    def cropped(self, x: Any) -> Any:
+    def cropped(self, x: Array) -> Any:
         index: tuple[Any, ...] = (Ellipsis, *(slice(p, n - p) for p, n in zip(self.padding, x.shape[2:])))
         return x[index]
 
@@ -81,7 +82,7 @@ def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: 
     return y if b is None else y + b.reshape(-1, *(1,) * len(space))
 
 
-def _conv_input(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _conv_input(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(w.shape[2:], stride, padding, dilation, groups)
     weights, pieces = on.grouped(w, 0), on.grouped(dy)
     dx = on.padded(np.zeros(shape, np.result_type(dy, w)))
@@ -96,7 +97,7 @@ def _in_line(x: Any, n: int) -> Any:
     return x.reshape(*x.shape[:n], math.prod(x.shape[n:]))
 
 
-def _conv_weight(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _conv_weight(dy: Cotangent, x: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(shape[2:], stride, padding, dilation, groups)
     padded, pieces = on.padded(x), _in_line(on.grouped(dy), 3)
     dw = np.zeros(shape, np.result_type(dy, x))
@@ -129,7 +130,7 @@ def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Siz
 
 
 @_by_parts
-def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _input_on_torch(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, w = _alike(dy, w)
     stride, padding, dilation = _everywhere(dy.ndim - 2, stride, padding, dilation)
     reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
@@ -139,7 +140,7 @@ def _input_on_torch(dy: Any, w: Any, *, shape: Sizes, stride: Sizes = (), paddin
 
 
 @_by_parts
-def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _weight_on_torch(dy: Cotangent, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
     dy, x = _alike(dy, x)
     like = x.new_empty(()).expand(shape)  # its shape alone is asked for
     how = _everywhere(n := dy.ndim - 2, stride, padding, dilation)
@@ -149,13 +150,13 @@ def _weight_on_torch(dy: Any, x: Any, *, shape: Sizes, stride: Sizes = (), paddi
     return torch.ops.aten.convolution_backward(dy, x, like, None, *how, False, (0,) * n, groups, (False, True, False))[1]
 
 
-def _within(y: Any, like: Any) -> Any:
+def _within(y: Array, like: Array) -> Any:
     """Return the part of a convolution that a smaller output has: the input may go on for further windows."""
     shape = shape_of(like)
     return y if shape_of(y) == shape else y[tuple(map(slice, shape))]
 
 
-def _by_bias(dy: Any, _y: Any, _x: Any, _w: Any, _b: Any, **_: Any) -> Any:
+def _by_bias(dy: Cotangent, _y: Array, _x: Array, _w: Any, _b: Array, **_: Any) -> Any:
     return sum(dy, axis=(0, *range(2, len(shape_of(dy)))))
 
 

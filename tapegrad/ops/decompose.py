@@ -21,6 +21,7 @@ from tapegrad.errors import MissingRule, user_location
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops import decomposition_tangents as tangents
 from tapegrad.ops.batched_product import solve_members
@@ -50,30 +51,30 @@ from tapegrad.rules.registry import define
 # -- parts of matrices
 
 
-def _eye(x: Any) -> Any:
+def _eye(x: Array) -> Any:
     return np.eye(shape_of(x)[-1], dtype=bool)
 
 
-def _diag(x: Any) -> Any:
+def _diag(x: Array) -> Any:
     """Return the matrices with these diagonals."""
     return where(_eye(x), x[..., None, :], 0.0)
 
 
-def _off_diagonal(x: Any) -> Any:
+def _off_diagonal(x: Array) -> Any:
     return where(_eye(x), 0.0, x)
 
 
-def _hermitian(x: Any) -> Any:
+def _hermitian(x: Array) -> Any:
     """Return the Hermitian matrices that have these lower triangles."""
     low = tril(halved(x))
     return low + adjoint(low)
 
 
-def _skew(x: Any) -> Any:
+def _skew(x: Array) -> Any:
     return x - adjoint(x)
 
 
-def _over(dy: Any, x: Any) -> Any:
+def _over(dy: Cotangent, x: Array) -> Any:
     """Let a number for each matrix of a stack broadcast against `x`."""
     return dy if len(shape_of(x)) == 2 else dy[..., None, None]
 
@@ -82,7 +83,7 @@ def _filled(dy: Any, y: Any) -> Any:
     return np.zeros(shape_of(y), dtype_of(y)) if type(dy) is ZeroTangent else dy
 
 
-def _on_triangle(dx: Any, upper: bool) -> Any:
+def _on_triangle(dx: Cotangent, upper: bool) -> Any:
     """Return the cotangent of the triangle that was read, where `dx` is that of the Hermitian matrix it stands for."""
     return (triu if upper else tril)(halved(dx + adjoint(dx)))
 
@@ -94,7 +95,7 @@ ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
 
 
-def _refuse_gauge(part: Any, dy: Any, what: str) -> None:
+def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
     """Raise MissingRule if a cotangent has a part, by more than rounding, along what the decomposition leaves free."""
     part, dy = plain(part), plain(dy)
     if isinstance(part, np.ndarray) and part.size and np.abs(part).max() > 1e-8 + 1e-3 * np.abs(dy).max():
@@ -102,7 +103,7 @@ def _refuse_gauge(part: Any, dy: Any, what: str) -> None:
                           "a function of what is determined: absolute values, projectors v @ v^H, U @ diag(s) @ Vh")
 
 
-def _leading(u: Any, du: Any, k: int) -> tuple[Any, Any]:
+def _leading(u: Array, du: Any, k: int) -> tuple[Any, Any]:
     """Return the first `k` columns of a unitary matrix, and a cotangent of them that stands for all columns'.
 
     The others span the complement: as dU = U Ω with Ω skew-Hermitian, they turn by minus the
@@ -121,8 +122,8 @@ def _leading(u: Any, du: Any, k: int) -> tuple[Any, Any]:
 # -- solutions and inverses
 
 
-def _solve_vjp(y: Any, a: Any, b: Any) -> Callable[[Any], Any]:
-    def solve_pullback(dy: Any) -> tuple[Any, Any]:
+def _solve_vjp(y: Array, a: Array, b: Array) -> Callable[[Any], Any]:
+    def solve_pullback(dy: Cotangent) -> tuple[Any, Any]:
         if len(shape_of(b)) == 1 == len(shape_of(y)):
             db = solve(adjoint(a), dy)
             return -db[:, None] * conj(y), db
@@ -134,7 +135,7 @@ def _solve_vjp(y: Any, a: Any, b: Any) -> Callable[[Any], Any]:
     return solve_pullback
 
 
-def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+def _pinv_cotangent(dy: Cotangent, y: Array, x: Array, rcond: Any = None, hermitian: bool = False) -> Any:
     # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares
     # problems: at constant rank
     if hermitian:
@@ -146,7 +147,7 @@ def _pinv_cotangent(dy: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool 
     return _on_triangle(dx, upper=False) if hermitian else dx
 
 
-def _refuse_cut(x: Any, rcond: Any) -> None:
+def _refuse_cut(x: Array, rcond: Any) -> None:
     """Raise MissingRule where a cut-off leaves out singular values that are not zero: the matrix that is inverted is
     then another, of lower rank, which turns as the directions that were left out do.
     """
@@ -161,7 +162,7 @@ def _refuse_cut(x: Any, rcond: Any) -> None:
                           "a smaller rcond, or U, s, Vh = np.linalg.svd(a), and what is wanted of these")
 
 
-def _pinv_tangent(ts: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+def _pinv_tangent(ts: Any, y: Array, x: Array, rcond: Any = None, hermitian: bool = False) -> Any:
     if hermitian:
         x, ts = _hermitian(x), [_hermitian(ts[0])]
     if rcond is not None:
@@ -169,7 +170,7 @@ def _pinv_tangent(ts: Any, y: Any, x: Any, rcond: Any = None, hermitian: bool = 
     return tangents.pinv(ts, y, x)
 
 
-def _pinv(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
+def _pinv(x: Array, rcond: Any = None, hermitian: bool = False) -> Any:
     return np.linalg.pinv(x, rcond, hermitian)
 
 
@@ -193,7 +194,7 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
 
 
 _solved = tensors.matrix_function("linalg.solve")
-def _solve_tangent(ts: Any, y: Any, a: Any, b: Any) -> Any:
+def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
     da, db = ts
     if da is None:
         return solve(a, db)
@@ -210,8 +211,8 @@ pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_ta
               batch=batching.stacked(2), torch=_pinv_tensor)
 
 
-def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
-    def lstsq_pullback(dy: Any) -> tuple[Any, ...]:
+def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
+    def lstsq_pullback(dy: Cotangent) -> tuple[Any, ...]:
         (x, residuals, _, _), (dx, dr, _, ds) = y, dy
         vector = len(shape_of(b)) == 1
         x, dx, rhs = (z[..., None] if vector and type(z) is not ZeroTangent else z for z in (x, dx, b))
@@ -234,12 +235,12 @@ def _lstsq_vjp(y: Any, a: Any, b: Any, *rcond: Any) -> Callable[[Any], Any]:
     return lstsq_pullback
 
 
-def _cutoff(a: Any, rcond: Any = None) -> Any:
+def _cutoff(a: Array, rcond: Any = None) -> Any:
     eps = float(np.finfo(float).eps)
     return eps * builtins.max(shape_of(a)) if rcond is None else eps if plain(rcond) < 0 else rcond
 
 
-def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
+def _lstsq_tensors(a: Array, b: Array, rcond: Any = None) -> Any:
     # by the SVD, as LAPACK's gelsd that NumPy calls: torch has that on the CPU alone
     a, b = tensors.together((a, b), number=True)
     (m, n), rhs = a.shape, b[:, None] if b.ndim == 1 else b
@@ -256,7 +257,7 @@ def _lstsq_tensors(a: Any, b: Any, rcond: Any = None) -> Any:
     return x[:, 0] if b.ndim == 1 else x, residuals, rank, s
 
 
-def _lstsq_tangent(ts: Any, y: Any, a: Any, b: Any, *rcond: Any) -> Any:
+def _lstsq_tangent(ts: Any, y: Array, a: Array, b: Array, *rcond: Any) -> Any:
     cutoff = _cutoff(a, *rcond)
     if rcond:
         _refuse_cut(a, cutoff)
@@ -269,13 +270,13 @@ lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lsts
 # -- determinants
 
 
-def _all_but_one(x: Any) -> Any:
+def _all_but_one(x: Array) -> Any:
     """Return for each element of a row the product of the others."""
     before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
     return before * flip(cumulative_prod(flip(x, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
 
 
-def _cofactors(x: Any) -> Any:
+def _cofactors(x: Array) -> Any:
     try:
         return np.linalg.det(x)[..., None, None] * np.linalg.inv(x).mT
     except np.linalg.LinAlgError:  # Stewart (1998), On the adjugate matrix: by the SVD, for singular matrices too
@@ -283,7 +284,7 @@ def _cofactors(x: Any) -> Any:
         return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * np.conj(u * _all_but_one(s)[..., None, :] @ vh)
 
 
-def _cofactors_cotangent(dy: Any, _y: Any, x: Any) -> Any:
+def _cofactors_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
     # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on
     # it, Π' = Π s_k without i and j
     u, s, vh = svd(x)
@@ -293,14 +294,14 @@ def _cofactors_cotangent(dy: Any, _y: Any, x: Any) -> Any:
     return u @ adjoint(moved) @ vh
 
 
-def _slogdet_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _slogdet_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
     (phase, _), (turn, total) = y, dy
     if type(turn) is not ZeroTangent and is_complex(x):  # log det = log |det| + i angle, and the sign is exp(i angle)
         total = total + 1j * imag(conj(phase) * turn)
     return total if type(total) is ZeroTangent else _over(total, x) * adjoint(inv(x))
 
 
-def _cofactors_tensor(x: Any) -> Any:
+def _cofactors_tensor(x: Array) -> Any:
     try:
         return det.torch(x)[..., None, None] * inv.torch(x).mT
     except np.linalg.LinAlgError:
@@ -318,12 +319,12 @@ slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tange
 # -- triangular factors
 
 
-def _cholesky_cotangent(dy: Any, y: Any, _x: Any, upper: bool = False) -> Any:
+def _cholesky_cotangent(dy: Cotangent, y: Array, _x: Array, upper: bool = False) -> Any:
     return adjoint(cholesky_pullback(adjoint(dy), adjoint(y))) if upper else cholesky_pullback(dy, y)
 
 
-def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
-    def qr_pullback(dy: Any) -> tuple[Any]:
+def _qr_vjp(y: Array, x: Array, mode: str = "reduced") -> Callable[[Any], Any]:
+    def qr_pullback(dy: Cotangent) -> tuple[Any]:
         # Walter and Lehmann (2010), Algorithmic differentiation of linear algebra functions, arXiv:1001.1654
         (q, dq), (r, dr) = ((qr(x)[0], ZERO), (y, dy)) if mode == "r" else zip(y, dy)
         k, n = min(shape_of(x)[-2:]), shape_of(x)[-1]
@@ -337,7 +338,7 @@ def _qr_vjp(y: Any, x: Any, mode: str = "reduced") -> Callable[[Any], Any]:
     return qr_pullback
 
 
-def _cholesky_tangent(ts: Any, y: Any, _x: Any, upper: bool = False) -> Any:
+def _cholesky_tangent(ts: Any, y: Array, _x: Array, upper: bool = False) -> Any:
     # dL = L Φ(L⁻¹ dA L⁻ᴴ): Murray, as in ops.triangular
     half = tril(halved(adjoint(ts[0]) if upper else ts[0]))
     factor, inverse = (adjoint(y), adjoint(inv(y))) if upper else (y, inv(y))
@@ -355,7 +356,7 @@ qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
 # -- eigenvalues and singular values
 
 
-def _gaps(w: Any) -> Any:
+def _gaps(w: Array) -> Any:
     """Return w_j - w_i, and 1 where i = j."""
     return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
@@ -369,8 +370,8 @@ def _turned(turn: Any, dv: Any, gaps: Any) -> Any:
     return where(free, np.nan, ratio(turn, gaps))
 
 
-def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
-    def eigh_pullback(dy: Any) -> tuple[Any]:
+def _eigh_vjp(y: Array, x: Array, UPLO: str = "L") -> Callable[[Any], Any]:
+    def eigh_pullback(dy: Cotangent) -> tuple[Any]:
         (w, v), (dw, dv) = y, dy
         core = ZERO if type(dw) is ZeroTangent else _diag(dw)
         if type(dv) is not ZeroTangent:
@@ -382,13 +383,13 @@ def _eigh_vjp(y: Any, x: Any, UPLO: str = "L") -> Callable[[Any], Any]:
     return eigh_pullback
 
 
-def _eigvalsh_cotangent(dy: Any, _y: Any, x: Any, UPLO: str = "L") -> Any:
+def _eigvalsh_cotangent(dy: Cotangent, _y: Array, x: Array, UPLO: str = "L") -> Any:
     v = eigh(x, UPLO=UPLO)[1]
     return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
 
 
-def _eig_vjp(y: Any, x: Any) -> Callable[[Any], Any]:
-    def eig_pullback(dy: Any) -> tuple[Any]:
+def _eig_vjp(y: Array, x: Array) -> Callable[[Any], Any]:
+    def eig_pullback(dy: Cotangent) -> tuple[Any]:
         # Boeddeker et al. (2017), eq. 4.77; eigenvectors have length 1, and do not grow
         (w, v), (dw, dv) = y, dy
         core = ZERO if type(dw) is ZeroTangent else _diag(dw)
@@ -402,8 +403,8 @@ def _eig_vjp(y: Any, x: Any) -> Callable[[Any], Any]:
     return eig_pullback
 
 
-def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]:
-    def svd_pullback(dy: Any) -> tuple[Any]:
+def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], Any]:
+    def svd_pullback(dy: Cotangent) -> tuple[Any]:
         # Townsend (2016), Differentiating the singular value decomposition; Wan and Zhang (2019),
         # arXiv:1909.02659, for the phases
         (u, s, vh), (du, ds, dvh) = y, dy
@@ -434,7 +435,7 @@ def _svd_vjp(y: Any, x: Any, full_matrices: bool = True) -> Callable[[Any], Any]
     return svd_pullback
 
 
-def _svdvals_cotangent(dy: Any, _y: Any, x: Any) -> Any:
+def _svdvals_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
     u, _, vh = svd(x, full_matrices=False)
     return u * dy[..., None, :] @ vh
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.elementwise import conj, equal, imag, is_complex, real, where
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.linalg import diagonal, tril, triu
@@ -23,7 +24,7 @@ from tapegrad.rules.op import OPS
 Tangents = Sequence[Any]
 
 
-def _eye(x: Any) -> Any:
+def _eye(x: Array) -> Any:
     return np.eye(shape_of(x)[-1], dtype=bool)
 
 
@@ -33,18 +34,18 @@ def _over_gaps(turn: Any, gaps: Any) -> Any:
     return where(eye, 0.0, turn / where(eye, 1.0, where(equal(gaps, 0), np.nan, gaps)))
 
 
-def _diagonals(x: Any) -> Any:
+def _diagonals(x: Array) -> Any:
     """Return the matrices with these diagonals."""
     return where(_eye(x), x[..., None, :], 0.0)
 
 
-def _read(t: Any, upper: bool) -> Any:
+def _read(t: Array, upper: bool) -> Any:
     """Return the tangent of the Hermitian matrix that a triangle stands for."""
     half = (triu if upper else tril)(halved(t))
     return half + adjoint(half)
 
 
-def _complement(u: Any, du: Any) -> Any:
+def _complement(u: Array, du: Any) -> Any:
     """Return the tangents of all columns of a unitary matrix from those of the first ones: dU = U Ω with Ω
     skew-Hermitian.
     """
@@ -54,20 +55,20 @@ def _complement(u: Any, du: Any) -> Any:
     return concat(du, -u[..., :k] @ (adjoint(du) @ u[..., k:]), axis=-1)
 
 
-def eigh(ts: Tangents, y: Any, _x: Any, UPLO: str = "L") -> Any:
+def eigh(ts: Tangents, y: Array, _x: Array, UPLO: str = "L") -> Any:
     """Return the tangents of the eigenvalues and eigenvectors of a Hermitian matrix."""
     w, v = y
     turn = adjoint(v) @ (_read(ts[0], UPLO.upper() == "U") @ v)
     return real(diagonal(turn)), v @ _over_gaps(turn, w[..., None, :] - w[..., :, None])
 
 
-def eigvalsh(ts: Tangents, _y: Any, x: Any, UPLO: str = "L") -> Any:
+def eigvalsh(ts: Tangents, _y: Array, x: Array, UPLO: str = "L") -> Any:
     """Return the tangent of the eigenvalues of a Hermitian matrix."""
     v = OPS["eigh"](x, UPLO=UPLO)[1]
     return real(sum(conj(v) * (_read(ts[0], UPLO.upper() == "U") @ v), axis=-2))
 
 
-def eig(ts: Tangents, y: Any, _x: Any) -> Any:
+def eig(ts: Tangents, y: Array, _x: Array) -> Any:
     """Return the tangents of eigenvalues, and of eigenvectors that keep their length."""
     w, v = y
     turn = OPS["solve"](v, ts[0] @ v)
@@ -75,7 +76,7 @@ def eig(ts: Tangents, y: Any, _x: Any) -> Any:
     return diagonal(turn), dv - v * real(sum(conj(v) * dv, axis=-2))[..., None, :]
 
 
-def svd(ts: Tangents, y: Any, _x: Any, full_matrices: bool = True) -> Any:
+def svd(ts: Tangents, y: Array, _x: Array, full_matrices: bool = True) -> Any:
     """Return the tangents of singular vectors and values; a phase is that of U."""
     (u, s, vh), t = y, ts[0]
     k = shape_of(s)[-1]
@@ -103,7 +104,7 @@ def svdvals(ts: Tangents, _y: Any, x: Any) -> Any:
     return real(sum(conj(u) * (ts[0] @ adjoint(vh)), axis=-2))
 
 
-def qr(ts: Tangents, y: Any, x: Any, mode: str = "reduced") -> Any:
+def qr(ts: Tangents, y: Array, x: Array, mode: str = "reduced") -> Any:
     """Return the tangents of Q and R."""
     q, r = (OPS["qr"](x)[0], y) if mode == "r" else y
     t, (m, n) = ts[0], shape_of(x)[-2:]
@@ -124,14 +125,14 @@ def qr(ts: Tangents, y: Any, x: Any, mode: str = "reduced") -> Any:
     return dr if mode == "r" else (_complement(q, dq), dr)
 
 
-def slogdet(ts: Tangents, y: Any, x: Any) -> Any:
+def slogdet(ts: Tangents, y: Array, x: Array) -> Any:
     """Return the tangents of the sign and the logarithm: tr(A⁻¹ dA); the sign turns by its imaginary part.
     """
     total = sum(conj(adjoint(OPS["inv"](x))) * ts[0], axis=(-2, -1))
     return y[0] * (1j * imag(total)) if is_complex(x) else ZERO, real(total)
 
 
-def pinv(ts: Tangents, y: Any, x: Any) -> Any:
+def pinv(ts: Tangents, y: Array, x: Array) -> Any:
     """Return the tangent of a pseudo-inverse, at constant rank."""
     t = ts[0]
     h = adjoint(t)
@@ -140,7 +141,7 @@ def pinv(ts: Tangents, y: Any, x: Any) -> Any:
     return inner - (inner @ x) @ y - y @ (t @ y) + outer - y @ (x @ outer)
 
 
-def lstsq(ts: Tangents, y: Any, a: Any, b: Any, cutoff: Any) -> Any:
+def lstsq(ts: Tangents, y: Array, a: Any, b: Array, cutoff: Any) -> Any:
     """Return the tangents of a least-squares solution, its residuals and the singular values, at constant rank."""
     (x, residuals, _, _), (t, tb) = y, ts[:2]
     vector = len(shape_of(b)) == 1

@@ -15,21 +15,22 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, elementwise, equal, exp, floor, less, log, log1p, sign, sqrt, where
 from tapegrad.ops.special import SQRT_TAU, _refused, betaln, boxcox_by_power, digamma, erf, gammaln, ive, ndtri, special, xlog1py, xlogy
 from tapegrad.rules.op import Op
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def _gamma_density(a: Array, x: Array) -> Any:
     return exp(xlogy(a - 1, x) - x - gammaln(a))
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def _beta_density(a: Array, b: Array, x: Array) -> Any:
     return exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
 
 
-def _t_density(df: Any, t: Any) -> Any:
+def _t_density(df: Any, t: Array) -> Any:
     return exp(gammaln((df + 1) / 2) - gammaln(df / 2) - (df + 1) / 2 * log1p(t * t / df)) / sqrt(df * math.pi)
 
 # -- incomplete integrals weighted by log t: the double exponential rule of H. Takahasi and M. Mori (1974)
@@ -72,7 +73,7 @@ def _gammainc_by_a(a: Any, x: Any) -> Any:
     return np.where((a > 0) & (x >= 0), y, np.nan).astype(dtype)[()]
 
 
-def _beta_integral(a: Any, b: Any, x: Any, y: Any) -> Any:
+def _beta_integral(a: Array, b: Array, x: Any, y: Any) -> Any:
     """Return the derivative by a of I_x(a, b), y being 1 - x."""
     sp = importlib.import_module("scipy.special")
     mean, here, front = sp.digamma(a) - sp.digamma(a + b), np.where(x < 0.5, np.log(x), np.log1p(-y)), -sp.betaln(a, b)
@@ -88,7 +89,7 @@ def _beta_integral(a: Any, b: Any, x: Any, y: Any) -> Any:
 
 
 def _betainc_by(first: bool) -> Callable[..., Any]:
-    def run(a: Any, b: Any, x: Any) -> Any:
+    def run(a: Array, b: Array, x: Array) -> Any:
         dtype, (a, b, x) = _wide(a, b, x)
         with np.errstate(all="ignore"):
             found = _beta_integral(a, b, x, 1 - x) if first else -_beta_integral(b, a, 1 - x, x)
@@ -146,7 +147,7 @@ pdtrik = special("pdtrik", lambda k, _p, m: _where_positive(k, -1 / gammainc_by_
                  lambda k, _p, m: _where_positive(k, -_gamma_density(k + 1, m) / gammainc_by_a(k + 1, m)))
 
 
-def _noncentral_density(x: Any, df: Any, nc: Any) -> Any:
+def _noncentral_density(x: Array, df: Any, nc: Any) -> Any:
     return exp(-(sqrt(x) - sqrt(nc)) ** 2 / 2) * (x / nc) ** ((df - 2) / 4) * ive(df / 2 - 1, sqrt(nc * x)) / 2
 
 
@@ -172,7 +173,7 @@ btdtrib = special("btdtrib", lambda b, a, _p, x: -betainc_by_a(a, b, x) / betain
                   lambda b, a, _p, x: -_beta_density(a, b, x) / betainc_by_b(a, b, x))
 
 
-def _binomial_slope(k: Any, n: Any, p: Any) -> Any:
+def _binomial_slope(k: Any, n: Any, p: Array) -> Any:
     k, n = floor(k), floor(n)
     return where(less(k, n), -_beta_density(k + 1, where(less(k, n), n - k, 1.0), p), 0.0)
 
@@ -182,11 +183,11 @@ bdtrc = special("bdtrc", 0, 0, lambda _y, k, n, p: -_binomial_slope(k, n, p))
 bdtri = special("bdtri", 0, 0, lambda p, k, n, _y: 1 / _binomial_slope(k, n, p))
 
 
-def _binomial_by_n(k: Any, n: Any, p: Any) -> Any:
+def _binomial_by_n(k: Any, n: Any, p: Array) -> Any:
     return -betainc_by_b(k + 1, n - k, p)
 
 
-def _binomial_by_k(k: Any, n: Any, p: Any) -> Any:
+def _binomial_by_k(k: Any, n: Any, p: Array) -> Any:
     return betainc_by_b(k + 1, n - k, p) - betainc_by_a(k + 1, n - k, p)
 
 
@@ -197,7 +198,7 @@ bdtrin = special("bdtrin", lambda n, k, _y, p: -_binomial_by_k(k, n, p) / _binom
                  lambda n, k, _y, p: _beta_density(k + 1, n - k, p) / _binomial_by_n(k, n, p))
 
 
-def _negative_slope(k: Any, n: Any, p: Any) -> Any:
+def _negative_slope(k: Any, n: Any, p: Array) -> Any:
     return _beta_density(floor(n), floor(k) + 1, p)
 
 
@@ -213,7 +214,7 @@ nbdtrin = special("nbdtrin", lambda n, k, _y, p: -betainc_by_b(n, k + 1, p) / be
 # -- F and Student's t, which are beta distributions of what x is transformed to
 
 
-def _f_slopes(m: Any, n: Any, x: Any) -> tuple[Any, Any, Any]:
+def _f_slopes(m: Array, n: Any, x: Array) -> tuple[Any, Any, Any]:
     """Return the derivatives of F's distribution function by both degrees of freedom, and by x."""
     total = n + m * x
     z, density = m * x / total, _beta_density(m / 2, n / 2, m * x / total) / (total * total)
@@ -234,7 +235,7 @@ fdtridfd = special("fdtridfd", lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 0, 
                    lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 2, 1))
 
 
-def _t_by_df(df: Any, t: Any) -> Any:
+def _t_by_df(df: Any, t: Array) -> Any:
     near = less(t * t, df)  # of the two forms the one whose argument is not near 1
     by_parameter = where(near, betainc_by_b(0.5, df / 2, t * t / (df + t * t)), -betainc_by_a(df / 2, 0.5, df / (df + t * t)))
     return sign(t) * by_parameter / 4 - t * _t_density(df, t) / (2 * df)
@@ -247,7 +248,7 @@ stdtridf = special("stdtridf", lambda df, _p, t: 1 / _t_by_df(df, t), lambda df,
 # -- the normal distribution, and others
 
 
-def _normal(z: Any) -> Any:
+def _normal(z: Array) -> Any:
     return exp(-z * z / 2) / SQRT_TAU
 
 
@@ -258,13 +259,13 @@ owens_t = special("owens_t", lambda _y, h, a: -_normal(h) * erf(a * h / math.sqr
                   lambda _y, h, a: exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)))
 
 
-def _tukey_slope(y: Any, lam: Any) -> Any:
+def _tukey_slope(y: Array, lam: Any) -> Any:
     inside = less(abs(y - 0.5), 0.5)
     f = where(inside, y, 0.5)
     return where(inside, 1 / (f ** (lam - 1) + (1 - f) ** (lam - 1)), 0.0)
 
 
-def _tukey_by_power(y: Any, lam: Any) -> Any:
+def _tukey_by_power(y: Array, lam: Any) -> Any:
     inside = less(abs(y - 0.5), 0.5)
     f = where(inside, y, 0.5)
     return _tukey_slope(y, lam) * (boxcox_by_power(1 - f, lam) - boxcox_by_power(f, lam))

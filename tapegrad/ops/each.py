@@ -14,6 +14,7 @@ import numpy as np
 from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import Absorbing, accumulate, conform, dense, dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import holds_tensor
 from tapegrad.ops.index import getitem
@@ -96,11 +97,11 @@ class Each(Op):
 
     # -- what is made of it
 
-    def _partial(self, i: int, dy: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
+    def _partial(self, i: int, dy: Cotangent, y: Array, *args: Any, **kwargs: Any) -> Any:
         return self._pulled([i], dy, y, args, kwargs)[0]
 
-    def _vjp(self, y: Any, *args: Any, **kwargs: Any) -> Callable[[Any], tuple[Any, ...]]:
-        def each_pullback(dy: Any) -> tuple[Any, ...]:
+    def _vjp(self, y: Array, *args: Any, **kwargs: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def each_pullback(dy: Cotangent) -> tuple[Any, ...]:
             values = [plain(unwrap(x)) for x in args]
             wanted = [i for i, x in enumerate(values) if is_leaf(x) and has_gradient(x)]
             found = dict(zip(wanted, self._pulled(wanted, dy, y, args, kwargs)))

@@ -26,6 +26,7 @@ import numpy as np
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.promotion import exactly, number_like
@@ -45,7 +46,7 @@ def conj(x: Any) -> Any:
     return conjugate(x) if is_complex(x) else x
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x: Array) -> bool:
     """True for a complex number, array or proxy of one."""
     kind = getattr(dtype_of(x), "kind", None)
     return kind == "c" if kind is not None else is_complex_number(plain(x))
@@ -127,7 +128,7 @@ floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, oper
                         batch=batching.elementwise)
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: Array, b: Array) -> Any:
     # Decimal's remainder has the sign of `a`, and a quotient is rounded
     if system(a) is not None or system(b) is not None:
         return rint((a - a % b) / b)
@@ -140,7 +141,7 @@ fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), me
 square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
 
 
-def _by_base(_y: Any, x: Any, p: Any) -> Any:
+def _by_base(_y: Array, x: Array, p: Any) -> Any:
     if type(p) is int and p == 2:
         # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
@@ -151,14 +152,14 @@ def _by_base(_y: Any, x: Any, p: Any) -> Any:
     return where(flat, 0.0, p * x ** where(flat, 1, p - 1))
 
 
-def _by_exponent(y: Any, x: Any, _p: Any) -> Any:
+def _by_exponent(y: Array, x: Array, _p: Any) -> Any:
     if system(y) is not None:
         return _exactly_by_exponent(y, number_like(y, x))  # the logarithm of an integer would be a float
     base = where(equal(x, 0), 1, x)
     return where(equal(x, 0), 0.0, y * log(base + 0j if is_complex(y) and not is_complex(x) else base))
 
 
-def _exactly_by_exponent(y: Any, x: Any) -> Any:
+def _exactly_by_exponent(y: Array, x: Array) -> Any:
     try:
         factor = log(where(equal(x, 0), 1, x))
     except ArithmeticError:  # Decimal raises of a negative number, where others have nan
@@ -174,18 +175,18 @@ float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent,
 # -- powers, exponentials, logarithms
 
 
-def _ln2(y: Any) -> Any:
+def _ln2(y: Array) -> Any:
     return LN2 if system(y) is None else log(number_like(y, 2))
 
 
-def _ln10(y: Any) -> Any:
+def _ln10(y: Array) -> Any:
     return LN10 if system(y) is None else log(number_like(y, 10))
 
 
 sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)
 
 
-def _cbrt(x: Any) -> Any:
+def _cbrt(x: Array) -> Any:
     y = torch.sgn(x) * torch.abs(x) ** (1 / 3)
     better = y - (y * y * y - x) / (3 * y * y)  # a step of Newton's: 1 / 3 is rounded
     return torch.where(torch.isfinite(better), better, y)
@@ -222,7 +223,7 @@ acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x)
 atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
 
 
-def _square_length(a: Any, b: Any) -> Any:
+def _square_length(a: Array, b: Array) -> Any:
     s = a * a + b * b
     return where(equal(s, 0), 1, s)
 
@@ -239,7 +240,7 @@ def _nodes(count: int) -> list[tuple[float, float]]:
     return [((1 + t) / 2, w / 2) for t, w in zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(count)), strict=True)]
 
 
-def _sinc_derivative(xp: Any, x: Any, n: int) -> Any:
+def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
     """Return the n-th derivative of sinc, π^n times the integral over t in [0, 1] of t^n cos^(n)(t z), where z = π x.
 
     Where z is large, by the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors
@@ -269,14 +270,14 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 # -- sign, rounding and the parts of a number
 
 
-def _direction(y: Any, x: Any) -> Any:
+def _direction(y: Array, x: Array) -> Any:
     """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign
     of a real one is constant.
     """
     return x / where(equal(y, 0), 1, y) if is_complex(x) else sign(x)
 
 
-def _turned(dy: Any, y: Any, x: Any) -> Any:
+def _turned(dy: Cotangent, y: Array, x: Array) -> Any:
     """Return what is left of `dy` across the direction of x, over |x|: x / |x| turns with a
     complex x, and grows with none.
     """
@@ -285,7 +286,7 @@ def _turned(dy: Any, y: Any, x: Any) -> Any:
     return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))
 
 
-def _sign(x: Any) -> Any:
+def _sign(x: Array) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
@@ -330,7 +331,7 @@ frexp = define("frexp", np.frexp, (lambda dy, y, _x: ZERO if type(dy[0]) is Zero
                torch=of_tensors("frexp", np.frexp, on_torch=lambda x: tuple(torch.frexp(x))))
 
 
-def _modf(x: Any) -> Any:
+def _modf(x: Array) -> Any:
     whole = torch.trunc(x)
     return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
 
@@ -342,7 +343,7 @@ heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where
                    torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
-def _of_numbers(dy: Any, _y: Any, x: Any, **_: Any) -> Any:
+def _of_numbers(dy: Cotangent, _y: Array, x: Array, **_: Any) -> Any:
     if not is_complex(x):
         return where(isfinite(x), dy, 0.0)
     # each part is replaced for itself
@@ -391,7 +392,7 @@ lcm = constant("lcm", np.lcm, np.lcm)
 
 
 
-def _where(c: Any, a: Any, b: Any) -> Any:
+def _where(c: Array, a: Array, b: Array) -> Any:
     device = tensors.device_of((c, a, b))
     a, b = (tensors.to_tensor(x, device, tensors.result_type(a, b)) for x in (a, b))
     return torch.where(tensors.to_tensor(c, device, torch.bool), a, b)
@@ -401,14 +402,14 @@ where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 
                linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise)
 
 
-def _share(dy: Any, y: Any, mine: Any, other: Any) -> Any:
+def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
     # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for
     # among the operands, where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half
     # of max(x, 0) equals 0)
     return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
 
 
-def _share_nan(dy: Any, y: Any, mine: Any, other: Any) -> Any:
+def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
     return where(isnan(other), dy, _share(dy, y, mine, other))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, equal, less, real, rint, sin, sqrt, where
 from tapegrad.ops.special import by_part, special
 from tapegrad.rules.op import Op
@@ -39,7 +40,7 @@ def _carlson(*x: Any, powers: tuple[float, ...]) -> Any:
 
 
 def _by(i: int) -> Any:
-    def partial(dy: Any, _y: Any, *x: Any, powers: tuple[float, ...]) -> Any:
+    def partial(dy: Cotangent, _y: Array, *x: Any, powers: tuple[float, ...]) -> Any:
         return dy * conj(_raised(i, powers, x))
     return partial
 
@@ -65,21 +66,21 @@ elliprf = special("elliprf", lambda _y, u, v, w: -elliprd(v, w, u) / 6, lambda _
                   lambda _y, u, v, w: -elliprd(u, v, w) / 6)
 
 
-def _rg_slope(u: Any, v: Any, w: Any) -> Any:
+def _rg_slope(u: Array, v: Array, w: Array) -> Any:
     return carlson(u, v, w, powers=(0.5, 0.5, 0.5)) / 8 - u * elliprd(v, w, u) / 12
 
 
 elliprg = special("elliprg", lambda _y, u, v, w: _rg_slope(u, v, w), lambda _y, u, v, w: _rg_slope(v, u, w), lambda _y, u, v, w: _rg_slope(w, u, v))
 
 
-def _rc_by_first(y: Any, u: Any, v: Any) -> Any:
+def _rc_by_first(y: Array, u: Array, v: Array) -> Any:
     # where v < 0 the integral is a principal value, and u is not near v
     left = less(real(v), 0)
     gap = where(left, v - u, 1.0)
     return where(left, (y - 1 / sqrt(u)) / (2 * gap), -carlson(u, where(left, 1.0, v), powers=(1.5, 1.0)) / 4)
 
 
-def _rc_by_second(y: Any, u: Any, v: Any) -> Any:
+def _rc_by_second(y: Array, u: Array, v: Array) -> Any:
     left = less(real(v), 0)
     gap = where(left, v - u, 1.0)
     return where(left, (sqrt(u) / v - y) / (2 * gap), -carlson(u, where(left, 1.0, v), powers=(0.5, 2.0)) / 2)
@@ -90,15 +91,15 @@ elliprc = special("elliprc", _rc_by_first, _rc_by_second)
 # -- Legendre's integrals, by the parameter m = k^2, and Jacobi's functions
 
 
-def _k_slope(m: Any) -> Any:
+def _k_slope(m: Array) -> Any:
     return elliprd(0.0, 1.0, 1 - m) / 6
 
 
-def _e_slope(m: Any) -> Any:
+def _e_slope(m: Array) -> Any:
     return -elliprd(0.0, 1 - m, 1.0) / 6
 
 
-def _of_amplitude(m: Any, phi: Any, complete: Any, second: bool) -> Any:
+def _of_amplitude(m: Array, phi: Any, complete: Any, second: bool) -> Any:
     """Return the derivative by m of an incomplete integral: of the rest of phi, and a whole one per half turn."""
     turns = rint(phi / math.pi)
     s, c = sin(phi), cos(phi)
@@ -110,7 +111,7 @@ def _of_amplitude(m: Any, phi: Any, complete: Any, second: bool) -> Any:
     return sign * s ** 3 * part / 6 + 2 * turns * whole
 
 
-def _f_slope(phi: Any, m: Any) -> Any:
+def _f_slope(phi: Any, m: Array) -> Any:
     return _of_amplitude(m, phi, _k_slope, False)
 
 
@@ -121,12 +122,12 @@ ellipkinc = special("ellipkinc", lambda _y, phi, m: 1 / sqrt(1 - m * sin(phi) **
 ellipeinc = special("ellipeinc", lambda _y, phi, m: sqrt(1 - m * sin(phi) ** 2), lambda _y, phi, m: _of_amplitude(m, phi, _e_slope, True))
 
 
-def _jacobi_by_u(part: int, u: Any, m: Any) -> Any:
+def _jacobi_by_u(part: int, u: Array, m: Array) -> Any:
     sn, cn, dn = (ellipj(u, m, part=k) for k in range(3))
     return (cn * dn, -sn * dn, -m * sn * cn, dn)[part]
 
 
-def _jacobi_by_m(part: int, u: Any, m: Any) -> Any:
+def _jacobi_by_m(part: int, u: Array, m: Array) -> Any:
     sn, cn, dn, amplitude = (ellipj(u, m, part=k) for k in range(4))
     turned = -dn * _f_slope(amplitude, m)  # the integral up to the amplitude is u, and stays so
     return (cn * turned, -sn * turned, -(sn * sn + 2 * m * sn * cn * turned) / (2 * dn), turned)[part]
@@ -135,7 +136,7 @@ def _jacobi_by_m(part: int, u: Any, m: Any) -> Any:
 ellipj = by_part("ellipj", _jacobi_by_u, _jacobi_by_m)
 
 
-def _agm_slope(y: Any, a: Any, b: Any) -> Any:
+def _agm_slope(y: Array, a: Array, b: Array) -> Any:
     return 2 / (3 * math.pi) * y * y * abs(a) * elliprd(0.0, b * b, a * a)
 
 

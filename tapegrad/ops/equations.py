@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
@@ -41,8 +42,8 @@ def _permutation(piv: Any) -> Any:
     return order
 
 
-def _lu_vjp(y: Any, a: Any) -> Any:
-    def lu_factor_pullback(dy: Any) -> tuple[Any]:
+def _lu_vjp(y: Array, a: Array) -> Any:
+    def lu_factor_pullback(dy: Cotangent) -> tuple[Any]:
         lu, d = y[0], dy[0]
         unit = np.eye(shape_of(lu)[-1])
         lower, upper = tril(lu, k=-1) + unit, triu(lu)
@@ -53,7 +54,7 @@ def _lu_vjp(y: Any, a: Any) -> Any:
     return lu_factor_pullback
 
 
-def _lu_tangent(ts: Any, y: Any, _a: Any) -> Any:
+def _lu_tangent(ts: Any, y: Array, _a: Array) -> Any:
     # of L F U, F = L⁻¹ dA U⁻¹: the lower triangle of F turns L, the upper one U
     lu, piv = y
     inner = solve_triangular(lu, take(ts[0], permutation(piv), axis=0), lower=True, unit_diagonal=True)
@@ -74,8 +75,8 @@ lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises
 # -- Sylvester's equation, a x + x b = q
 
 
-def _sylvester_vjp(x: Any, a: Any, b: Any, q: Any) -> Any:
-    def solve_sylvester_pullback(dx: Any) -> tuple[Any, Any, Any]:
+def _sylvester_vjp(x: Array, a: Array, b: Array, q: Array) -> Any:
+    def solve_sylvester_pullback(dx: Cotangent) -> tuple[Any, Any, Any]:
         dq = solve_sylvester(adjoint(a), adjoint(b), dx)
         return -matmul(dq, adjoint(x)), -matmul(adjoint(x), dq), dq
     return solve_sylvester_pullback
@@ -99,7 +100,7 @@ def matrix_function(name: str) -> Op:
     return op
 
 
-def corner(op: Op, x: Any, e: Any) -> Any:
+def corner(op: Op, x: Array, e: Any) -> Any:
     """Return the derivative of a function of a matrix in the direction `e`."""
     n = shape_of(x)[-1]
     both = concat(concat(x, e, axis=-1), concat(np.zeros(shape_of(x)), x, axis=-1), axis=-2)
@@ -114,11 +115,11 @@ sinhm, coshm, tanhm = map(matrix_function, ("sinhm", "coshm", "tanhm"))
 # There xᴴ, or x with an error of rounding, has another root than x has: the rules follow the one that was computed, y.
 
 
-def _sqrtm_cotangent(dy: Any, y: Any, _x: Any) -> Any:
+def _sqrtm_cotangent(dy: Cotangent, y: Array, _x: Array) -> Any:
     return solve_sylvester(adjoint(y), adjoint(y), dy)  # from y y = x
 
 
-def _turn(y: Any) -> Any:
+def _turn(y: Array) -> Any:
     """Return the number of modulus 1 by which x is turned, where y is log(x), so that its eigenvalues lie as
     far from the cut as they can.
     """
@@ -126,7 +127,7 @@ def _turn(y: Any) -> Any:
     return np.exp(-0.5j * (angles.max(-1) + angles.min(-1)))[..., None, None]
 
 
-def _logm_cotangent(dy: Any, y: Any, x: Any) -> Any:
+def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
     by = turn(y)  # log(by * x) is y and a multiple of 1
     return adjoint(corner(logm, by * x, by * adjoint(dy)))
 

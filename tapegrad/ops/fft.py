@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import inexact_type
 from tapegrad.ops.elementwise import where
@@ -32,12 +33,12 @@ def resized(x: Any, n: int, axis: int) -> Any:
     return x if n == m else x[along(axis, slice(n))]
 
 
-def _fit(dx: Any, x: Any, axis: int) -> Any:
+def _fit(dx: Cotangent, x: Array, axis: int) -> Any:
     """Bring a cotangent to x's length: what a transform cropped gets zeros, what it padded is cut off."""
     return resized(dx, shape_of(x)[axis], axis)
 
 
-def _inner(y: Any, n: int, axis: int) -> Any:
+def _inner(y: Array, n: int, axis: int) -> Any:
     """Return where half a spectrum of `n` real numbers stands for its conjugate too: not at 0, nor at
     the highest of an even n.
     """
@@ -50,12 +51,12 @@ def _full(adjoint: Callable[[], Any]) -> Callable[..., Any]:
     return lambda dy, _y, _x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
-def _rfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _rfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     n = shape_of(_x)[axis] if n is None else n
     return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
-def _irfft_cotangent(dy: Any, _y: Any, _x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _irfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     dx = rfft(dy, axis=axis, norm=INVERSE[norm])
     return _fit(where(_inner(dx, shape_of(_y)[axis], axis), 2 * dx, dx), _x, axis)
 
@@ -75,7 +76,7 @@ irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irf
 
 
 def _of_scipy(name: str) -> Callable[..., Any]:
-    def transform(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    def transform(x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
         return getattr(importlib.import_module("scipy.fft"), name)(x, n, axis, norm)
     return transform
 

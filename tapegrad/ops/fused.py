@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops import getfield, pack
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Operation, Tape
@@ -70,7 +71,7 @@ class Fused:
         found = [part if y.has_axes else next(reductions) for y, part in zip(self.made, found)]
         return found[0] if self.single else tuple(found)
 
-    def _play(self, values: Sequence[Any], out: Any) -> Any:
+    def _play(self, values: Sequence[Any], out: Array | None) -> Any:
         found = self.tape.play(*values)
         for part, place in zip((found,) if self.single else found, out or ()):
             if place is not None:

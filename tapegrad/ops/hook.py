@@ -8,6 +8,7 @@ from typing import Any
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import ZERO, dense, shape_of
 from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.rules.op import Traced
@@ -22,11 +23,11 @@ def hooked(op: Call) -> Callable[[Any], Any]:
     return _function(op.kwargs["fn"], list(map(value_of, op.args[1:])))
 
 
-def _function(fn: Any, captured: list[Any]) -> Callable[[Any], Any]:
+def _function(fn: Callable[..., Any], captured: list[Any]) -> Callable[[Any], Any]:
     return fn.build(captured) if isinstance(fn, Structure) else fn  # type: ignore[no-any-return]
 
 
-def _value(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> Any:
+def _value(x: Array, *captured: Any, fn: Callable[..., Any], tensors: bool = False) -> Any:
     """Return the value in memory of its own: the program may write to either."""
     known = x.tensor if type(x) is TensorArray else x
     made = duplicate(known) if is_memory(known) and not isinstance(known, Traced) else known

@@ -18,6 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from tapegrad.numbers import tensor_index, tensors
 from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.view_path import Path, add_at, follow, repeats
@@ -42,7 +43,7 @@ def pieced(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tu
 _DOUBLE = frozenset([np.dtype(np.float64)])
 
 
-def _wide(pieces: Any, dtype: Any) -> Any:
+def _wide(pieces: Any, dtype: DType) -> Any:
     """Return the dtype that holds all pieces; Python's numbers take that of the array."""
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
     if kinds <= _DOUBLE and (dtype is None or dtype in _DOUBLE):
@@ -138,15 +139,15 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
     return axis if [0, *(stop for _, stop in ends)] == [*(start for start, _ in ends), shape[axis]] else None
 
 
-def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: Any, device: Any) -> Any:
+def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: DType, device: Any) -> Any:
     pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieced(parts, ranks)), key=lambda pair: pair[0].start)
     whole = [tensors.to_tensor(piece, device, dtype) for _, piece in pieces]
     shapes = [(*shape[:axis], len(span), *shape[axis + 1:]) for span, _ in pieces]
     return torch.cat([x if x.shape == wanted else x.broadcast_to(wanted) for x, wanted in zip(whole, shapes)], axis)
 
 
-def _scatter_vjp(y: Any, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
-    def scatter_pullback(dy: Any) -> tuple[Any, ...]:
+def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
+    def scatter_pullback(dy: Cotangent) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
         pieces = zip(pieced(parts, ranks), through or ((),) * len(ranks))
         return tuple(dx for (_, index), path in pieces for dx in (read(dy, index, path), *[ZERO] * len(index)))
@@ -163,7 +164,7 @@ def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -
 scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent, batch=scatter_members)
 
 
-def assemble(x: Any, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
+def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
     """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a
     sparse cotangent stands for.
     """
@@ -192,7 +193,7 @@ def _is_simple(piece: Any, index: tuple[Any, ...]) -> bool:
     return _PLACES.issuperset(map(type, index)) or (_INDICES.issuperset(map(type, index)) and not repeats(index))
 
 
-def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:
+def sparse(x: Array, dy: Cotangent, index: tuple[Any, ...], path: Path = ()) -> Scatter:
     """Return the cotangent of `x` that is `dy` at an index, of the view that a path leads to, and zero elsewhere."""
     return Scatter(assemble, x, dy, index, path)
 
@@ -200,20 +201,20 @@ def sparse(x: Any, dy: Any, index: tuple[Any, ...], path: Path = ()) -> Scatter:
 # -- reading
 
 
-def _array(x: Any, others: Any) -> Any:
+def _array(x: Array, others: Any) -> Any:
     """Return what is read from as a tensor, where only the index was one."""
     return tensors.to_tensor(x, tensors.device_of((x, *others)))
 
 
-def _getitem(x: Any, *index: Any, through: Path = ()) -> Any:
+def _getitem(x: Array, *index: Any, through: Path = ()) -> Any:
     return follow(x, through)[index]
 
 
-def _getitem_tensor(x: Any, *index: Any, through: Path = ()) -> Any:
+def _getitem_tensor(x: Array, *index: Any, through: Path = ()) -> Any:
     return tensor_index.read(follow(_array(x, index), through), index)
 
 
-def _getitem_cotangent(dy: Any, _y: Any, x: Any, *index: Any, through: Path = ()) -> Any:
+def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through: Path = ()) -> Any:
     return sparse(x, dy, index, through)
 
 
@@ -232,17 +233,17 @@ def is_mask(part: Any) -> bool:
     return value is not part and (isinstance(value, bool) or getattr(dtype_of(value), "kind", "") == "b")
 
 
-def read(x: Any, index: tuple[Any, ...], through: Path = ()) -> Any:
+def read(x: Array, index: tuple[Any, ...], through: Path = ()) -> Any:
     """Return `x[index]`, or that part of the view that a path leads to, by the op that it is."""
     op = getitem_masked if any(map(is_mask, index)) else getitem
     return op(x, *index, **({"through": through} if through else {}))
 
 
-def _take_cotangent(dy: Any, _y: Any, x: Any, indices: Any, axis: int = 0) -> Any:
+def _take_cotangent(dy: Cotangent, _y: Array, x: Array, indices: Array, axis: int = 0) -> Any:
     return sparse(x, dy, (slice(None),) * (axis % len(shape_of(x))) + (indices,))
 
 
-def positions_along(shape: tuple[int, ...], indices: Any, axis: int) -> tuple[Any, ...]:
+def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[Any, ...]:
     """Return the index that reads `indices` along one axis, and each position of the others.
 
     Raises AxisError for no axis of the shape, and ValueError for indices of another number of axes.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.ops.elementwise import add, conj, is_complex, multiply, real
@@ -17,15 +18,15 @@ from tapegrad.ops.shape import reshape
 from tapegrad.rules.registry import define
 
 
-def _value(y: Any, *parts: Any, each: tuple[bool, ...]) -> Any:
+def _value(y: Array, *parts: Any, each: tuple[bool, ...]) -> Any:
     """Return the value in memory of its own: the program may write to it."""
     if type(y) is TensorArray:
         return TensorArray(duplicate(y.tensor))
     return duplicate(y) if is_memory(y) else y
 
 
-def _vjp(y: Any, y0: Any, *parts: Any, each: tuple[bool, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    def with_jacobian_pullback(dy: Any) -> tuple[Any, ...]:
+def _vjp(y: Array, y0: Any, *parts: Any, each: tuple[bool, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    def with_jacobian_pullback(dy: Cotangent) -> tuple[Any, ...]:
         found: list[Any] = [ZERO]
         for x, jacobian, alone in zip(parts[::2], parts[1::2], each):
             found += [_transposed(jacobian, dy, x, alone), ZERO]
@@ -33,7 +34,7 @@ def _vjp(y: Any, y0: Any, *parts: Any, each: tuple[bool, ...]) -> Callable[[Any]
     return with_jacobian_pullback
 
 
-def _transposed(jacobian: Any, dy: Any, x: Any, alone: bool) -> Any:
+def _transposed(jacobian: Any, dy: Cotangent, x: Array, alone: bool) -> Any:
     """Return the product of a cotangent with the adjoint of a derivative by `x`, which is real."""
     jacobian = conj(jacobian) if is_complex(jacobian) else jacobian
     if alone or not shape_of(x):
@@ -45,12 +46,12 @@ def _transposed(jacobian: Any, dy: Any, x: Any, alone: bool) -> Any:
     return real(dx) if is_complex(dx) else dx
 
 
-def _matrices(jacobian: Any, dy: Any, x: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _matrices(jacobian: Any, dy: Cotangent, x: Array, shape: tuple[int, ...]) -> tuple[Any, Any]:
     count = math.prod(shape)
     return reshape(jacobian, (math.prod(shape_of(x)), count)), reshape(dy, (count,))
 
 
-def _tangent(tangents: Any, y: Any, *parts: Any, each: tuple[bool, ...]) -> Any:
+def _tangent(tangents: Any, y: Array, *parts: Any, each: tuple[bool, ...]) -> Any:
     total: Any = None
     for t, x, jacobian, alone in zip(tangents[1::2], parts[::2], parts[1::2], each):
         if t is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_layer import linear_members, linear_weight_members, nll_loss_backward_members, nll_loss_members
 from tapegrad.ops.elementwise import conj, is_complex
@@ -40,7 +41,7 @@ def _rows(x: Any) -> Any:
     return x.reshape(-1 if x.size else math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def _linear_weight(dy: Any, x: Any) -> Any:
+def _linear_weight(dy: Cotangent, x: Array) -> Any:
     return np.matmul(_rows(dy).T, _rows(x))
 
 
@@ -50,7 +51,7 @@ def _linear_weight_tensor(dy: Any, x: Any) -> Any:
     return torch.mm(dy.reshape(n, dy.shape[-1]).t(), x.reshape(n, x.shape[-1]))
 
 
-def _by_bias(dy: Any, _y: Any, _x: Any, _w: Any, _b: Any) -> Any:
+def _by_bias(dy: Cotangent, _y: Array, _x: Array, _w: Any, _b: Array) -> Any:
     axes = tuple(range(len(shape_of(dy)) - 1))
     return sum(dy, axis=axes) if axes else dy
 
@@ -75,7 +76,7 @@ def _kept(target: Any, ignore: int) -> Any:
     return target != ignore
 
 
-def _nll_loss(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+def _nll_loss(logp: Any, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
     if is_complex(logp):
         raise TypeError("nll_loss is a function of real numbers")
     axis = min(1, logp.ndim - 1)
@@ -88,11 +89,11 @@ def _nll_loss(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean
         return np.divide(losses.sum(), keep.sum(), dtype=losses.dtype) if reduction == "mean" else losses.sum()
 
 
-def _nll_loss_tensor(logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+def _nll_loss_tensor(logp: Array, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
     return torch.nn.functional.nll_loss(logp, target, ignore_index=ignore, reduction=reduction)
 
 
-def _nll_backward(dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
+def _nll_backward(dy: Cotangent, logp: Array, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
     axis = min(1, logp.ndim - 1)
     keep = np.asarray(_kept(target, ignore))
     share = np.where(keep, -dy / max(keep.sum(), 1) if reduction == "mean" else -dy, 0)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import product, together
 from tapegrad.ops.batched_product import dot_members, einsum_members, matmul_members, tensordot_members, vdot_members
@@ -26,11 +27,11 @@ from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_matmul
 
 
-def _ndim(x: Any) -> int:
+def _ndim(x: Array) -> int:
     return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
 
-def _adjoint(x: Any) -> Any:
+def _adjoint(x: Array) -> Any:
     """Return the conjugate transpose of a matrix, or of each in a stack."""
     if type(x) is np.ndarray:
         return conj(x.swapaxes(-1, -2))
@@ -47,7 +48,7 @@ def _rows(x: Any) -> Any:
 # -- products of matrices: NumPy's rules for vectors (no axis of their own) and stacks (leading axes broadcast)
 
 
-def _matmul_left(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
+def _matmul_left(dy: Cotangent, _y: Array, _a: Array, b: Array) -> Any:
     m, n = _ndim(_a), _ndim(b)
     if n == 1:
         return dy * conj(b) if m == 1 else dy[..., None] * conj(b)
@@ -59,7 +60,7 @@ def _matmul_left(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
     return matmul(dy, _adjoint(b))
 
 
-def _matmul_right(dy: Any, _y: Any, a: Any, _b: Any) -> Any:
+def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
     m, n = _ndim(a), _ndim(_b)
     if m == 1:
         return dy * conj(a) if n == 1 else conj(a)[:, None] * dy[..., None, :]
@@ -94,7 +95,7 @@ vecmat = define("vecmat", np.vecmat, (
 # -- products over any axes
 
 
-def _dot_axes(a: Any, b: Any) -> Any:
+def _dot_axes(a: Array, b: Array) -> Any:
     return (_ndim(a) - 1,), (max(_ndim(b) - 2, 0),)
 
 
@@ -106,13 +107,13 @@ def summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
     return [i % m for i in of_a], [i % n for i in of_b]
 
 
-def _arrange(dx: Any, axes: list[int]) -> Any:
+def _arrange(dx: Cotangent, axes: list[int]) -> Any:
     """Transpose `dx` whose axes are those of x, in this order."""
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     return dx if order == tuple(range(len(axes))) else permute_dims(dx, axes=order)
 
 
-def _tensordot_left(dy: Any, _y: Any, _a: Any, b: Any, axes: Any = 2) -> Any:
+def _tensordot_left(dy: Cotangent, _y: Array, _a: Array, b: Array, axes: Axis = 2) -> Any:
     m, n = _ndim(_a), _ndim(b)
     of_a, of_b = summed(axes, m, n)
     mine, free = [i for i in range(m) if i not in of_a], tuple(i for i in range(n) if i not in of_b)
@@ -120,7 +121,7 @@ def _tensordot_left(dy: Any, _y: Any, _a: Any, b: Any, axes: Any = 2) -> Any:
     return _arrange(dx, mine + [i for _, i in sorted(zip(of_b, of_a))])
 
 
-def _tensordot_right(dy: Any, _y: Any, a: Any, _b: Any, axes: Any = 2) -> Any:
+def _tensordot_right(dy: Cotangent, _y: Array, a: Array, _b: Array, axes: Axis = 2) -> Any:
     m, n = _ndim(a), _ndim(_b)
     of_a, of_b = summed(axes, m, n)
     mine, free = [i for i in range(n) if i not in of_b], tuple(i for i in range(m) if i not in of_a)
@@ -138,7 +139,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return matmul.torch(rows, b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))).reshape(shape)
 
 
-def _dot(a: Any, b: Any) -> Any:
+def _dot(a: Array, b: Array) -> Any:
     return _tensordot(a, b, _dot_axes(a, b)) if a.ndim and b.ndim else torch.mul(*together((a, b)))
 
 
@@ -165,7 +166,7 @@ def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
     return [term.replace("...", stretch[len(stretch) - width:]) for term, width in zip(terms, widths)], output.replace("...", stretch)
 
 
-def _einsum_cotangent(i: int, dy: Any, y: Any, subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
+def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
     """Contract the cotangent with the other operands.
 
     A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.decompose import ratio
 from tapegrad.ops.elementwise import abs, conj, equal, is_complex, real, sign, where
@@ -16,7 +17,7 @@ from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
-def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+def _vector_norm_cotangent(dy: Cotangent, y: Array, x: Array, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
     y, dy = restore(y, x, axis), restore(dy, x, axis)
     if ord == 2:
         return dy * ratio(x, y)  # 0 at 0, as abs
@@ -25,7 +26,7 @@ def _vector_norm_cotangent(dy: Any, y: Any, x: Any, ord: Any = 2, axis: Any = No
     return where(equal(x, 0), 0.0, dy * sign(x) * ratio(abs(x), y) ** (ord - 1))
 
 
-def _vector_norm_tangent(ts: Any, y: Any, x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+def _vector_norm_tangent(ts: Any, y: Array, x: Array, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
     slope = _vector_norm_cotangent(np.ones(shape_of(y)), y, x, ord, axis, keepdims)
     return sum(real(conj(slope) * ts[0]), axis=axis, keepdims=keepdims)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_index import item_members
 from tapegrad.ops.elementwise import (
@@ -40,7 +41,7 @@ from tapegrad.rules.registry import define
 # where the mode cut it short
 
 
-def _whole(dy: Any, a: Any, b: Any, mode: str, reversed_: bool = False) -> Any:
+def _whole(dy: Cotangent, a: Array, b: Array, mode: str, reversed_: bool = False) -> Any:
     """Return the cotangent of the full convolution; `reversed_` says that NumPy swapped the two, and
     turned the result round.
     """
@@ -51,7 +52,7 @@ def _whole(dy: Any, a: Any, b: Any, mode: str, reversed_: bool = False) -> Any:
     return pad(dy, ((left, right),)) if left or right else dy
 
 
-def _swapped(a: Any, v: Any) -> bool:
+def _swapped(a: Array, v: Array) -> bool:
     return shape_of(a)[0] < shape_of(v)[0]  # type: ignore[no-any-return]
 
 
@@ -80,7 +81,7 @@ correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2,
 # the last one to its left
 
 
-def _piece(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
+def _piece(x: Array, xp: Any, fp: Array) -> tuple[Any, Any, Any, Any]:
     """Return the two points around each x, how far between them it is, and the slope there;
     outside, the nearest point.
     """
@@ -94,13 +95,13 @@ def _piece(x: Any, xp: Any, fp: Any) -> tuple[Any, Any, Any, Any]:
     return i, k, t, slope
 
 
-def _by_place(dy: Any, _y: Any, x: Any, xp: Any, fp: Any) -> Any:
+def _by_place(dy: Cotangent, _y: Array, x: Array, xp: Any, fp: Array) -> Any:
     i, k, t, slope = _piece(x, xp, fp)
     dx = dy * conj(slope)
     return assemble(xp, [real(dx * (t - 1)), real(-dx * t)], [(i,), (k,)])
 
 
-def _by_value(dy: Any, _y: Any, x: Any, xp: Any, fp: Any) -> Any:
+def _by_value(dy: Cotangent, _y: Array, x: Array, xp: Any, fp: Array) -> Any:
     i, k, t, _ = _piece(x, xp, fp)
     return assemble(fp, [dy * (1 - t), dy * t], [(i,), (k,)])
 
@@ -123,7 +124,7 @@ interp = define("interp", np.interp, (lambda dy, _y, x, xp, fp: dy * conj(_piece
 # -- elementwise
 
 
-def _angle_cotangent(dy: Any, _y: Any, x: Any) -> Any:
+def _angle_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
     if getattr(dtype_of(x), "kind", "c" if isinstance(x, complex) else "f") != "c":
         return ZERO
     square = real(x) ** 2 + imag(x) ** 2
@@ -147,11 +148,11 @@ def _fsum(*xs: Any) -> Any:
     return math.fsum(xs)
 
 
-def _nearest(y: Any, a: Any, b: Any) -> Any:
+def _nearest(y: Array, a: Array, b: Array) -> Any:
     return rint((a - y) / b)
 
 
-def _toward(i: int, dy: Any, y: Any, *xs: Any) -> Any:
+def _toward(i: int, dy: Cotangent, y: Array, *xs: Any) -> Any:
     return dy * where(equal(y, 0), 0.0, xs[i] / where(equal(y, 0), 1.0, y))
 
 
@@ -173,7 +174,7 @@ item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, 
               batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())
 
 
-def _value_by(y: Any, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
+def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
     found = pkgutil.resolve_name(function)(*args, **kwargs)
     return found if part is None else found[part]
 

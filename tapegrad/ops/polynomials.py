@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.elementwise import equal, where
 from tapegrad.ops.special import binom, special
 from tapegrad.rules.op import Op
@@ -15,7 +16,7 @@ from tapegrad.rules.op import Op
 
 def _by_degree(name: str, slope: Callable[..., Any], *parameters: str) -> Op:
     """Define an op by `slope`, a formula of the degree, that below it, the parameters and the argument."""
-    def derivative(_y: Any, n: Any, *rest: Any) -> Any:
+    def derivative(_y: Array, n: Any, *rest: Any) -> Any:
         flat = equal(n, 0)  # there is no polynomial below a constant
         return where(flat, 0.0, slope(n, where(flat, 0, n - 1), *rest))
     return special(name, "n", *parameters, derivative)
@@ -40,7 +41,7 @@ eval_sh_jacobi = _by_degree("eval_sh_jacobi", lambda n, k, p, q, x: (n + p) * ev
                             "p", "q")
 
 
-def _lpmv_slope(y: Any, m: Any, v: Any, x: Any) -> Any:
+def _lpmv_slope(y: Array, m: Array, v: Array, x: Array) -> Any:
     return (v * x * y - (v + m) * lpmv(m, v - 1, x)) / (x * x - 1)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import RECORDED, converted, system
 from tapegrad.ops.batched_shape import kept, valued
 from tapegrad.rules.registry import define
@@ -16,7 +17,7 @@ number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y
 RECORDED["convert"] = convert
 
 
-def exactly(value: float, x: Any) -> Any:
+def exactly(value: float, x: Array) -> Any:
     """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside
     floats and arrays as it is.
     """

@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Axis, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
@@ -24,13 +25,13 @@ from tapegrad.rules.registry import define
 from tapegrad.rules.result_spec import by_reduction
 
 
-def reduced(x: Any, axis: Any = None) -> Iterable[int]:
+def reduced(x: Array, axis: Axis = None) -> Iterable[int]:
     """Return the axes that `axis` means, counted from the front; a number has none, whatever is said."""
     ndim = len(shape_of(x))
     return range(ndim) if axis is None or not ndim else {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
-def restore(y: Any, x: Any, axis: Any = None) -> Any:
+def restore(y: Array, x: Array, axis: Axis = None) -> Any:
     """Give a reduction's output, or its cotangent, back the axes that were reduced, so that
     it broadcasts against `x`.
     """
@@ -41,12 +42,12 @@ def restore(y: Any, x: Any, axis: Any = None) -> Any:
     return y if shape_of(y) == shape else reshape(y, shape)
 
 
-def _to_integer(dtype: Any) -> bool:
+def _to_integer(dtype: DType) -> bool:
     """True if `dtype=` rounded what was summed: nothing flows."""
     return dtype is not None and not is_inexact(dtype)
 
 
-def _cast(x: Any, y: Any) -> Any:
+def _cast(x: Array, y: Array) -> Any:
     """Return what `dtype=` left of `x`: of a complex one the real part, where the output is real."""
     return real(x) if is_complex(x) and not is_complex(y) else x
 
@@ -115,7 +116,7 @@ def count(x: Any, axis: Any) -> int:
     return math.prod(shape if axis is None else [shape[i] for i in reduced(x, axis)])
 
 
-def _others(x: Any, axis: Any) -> Any:
+def _others(x: Array, axis: Axis) -> Any:
     """Return for each element the product of all others: along an axis, of those before it and those behind it."""
     total: Any = 1
     for a in reduced(x, axis):
@@ -124,7 +125,7 @@ def _others(x: Any, axis: Any) -> Any:
     return total
 
 
-def _share(dy: Any, y: Any, x: Any, axis: Any) -> Any:
+def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
     ties = equal(x, restore(y, x, axis))
     n = sum(ties, axis=axis, keepdims=True)
     # nan, and not 0, where y is; an integer would make single precision double
@@ -195,12 +196,12 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable
                   batch=batching.along(0), linear=(0,) if ufunc is np.add else ())
 
 
-def _before(x: Any, axis: int) -> Any:
+def _before(x: Array, axis: int) -> Any:
     """Return for each element the product of those before it."""
     return cumulative_prod(x, axis=axis, include_initial=True)[along(axis, slice(None, -1))]
 
 
-def _back_prod(dy: Any, _y: Any, x: Any, axis: int) -> Any:
+def _back_prod(dy: Cotangent, _y: Array, x: Array, axis: int) -> Any:
     # d y[k] / d x[i] = before[i] x[i+1] ⋯ x[k] for k >= i, and the sum over k of dy[k] x[i+1] ⋯ x[k] is a recurrence
     x = _cast(x, _y)
     return conj(_before(x, axis)) * recurrence(conj(x), dy, axis=axis, reverse=True)
@@ -218,7 +219,7 @@ cumulative_sum = running("cumulative_sum", np.add, lambda dy, _y, _x, axis: flip
 cumulative_prod = running("cumulative_prod", np.multiply, _back_prod, _prod_tangent)
 
 
-def _ties(y: Any, x: Any, axis: int) -> tuple[Any, Any, Any]:
+def _ties(y: Array, x: Array, axis: int) -> tuple[Any, Any, Any]:
     """Return where a number is the largest so far, where y is what it was before, and how many tie for it so far."""
     holds, ndim = equal(x, y), len(shape_of(y))
     behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]), tuple((int(i == axis % ndim), 0) for i in range(ndim)))
@@ -227,19 +228,19 @@ def _ties(y: Any, x: Any, axis: int) -> tuple[Any, Any, Any]:
     return holds, same, ties
 
 
-def _back_extreme(dy: Any, y: Any, x: Any, axis: int = 0) -> Any:
+def _back_extreme(dy: Cotangent, y: Array, x: Array, axis: int = 0) -> Any:
     # as in max, the largest so far shares equally among those that tie for it
     holds, same, ties = _ties(y, x, axis)
     return where(holds, recurrence(same, dy / ties, axis=axis, reverse=True), 0.0)
 
 
-def _extreme_tangent(ts: Any, y: Any, x: Any, axis: int = 0) -> Any:
+def _extreme_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
     holds, same, ties = _ties(y, x, axis)
     return recurrence(same, where(holds, ts[0], 0.0), axis=axis) / ties
 
 
 def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
-    def impl(x: Any, axis: int = 0) -> Any:
+    def impl(x: Array, axis: int = 0) -> Any:
         return ufunc.accumulate(x, axis=axis)
     return define(name, impl, (_back_extreme,), push=_extreme_tangent,
     batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
@@ -249,7 +250,7 @@ cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
 cumulative_min = _running_extreme("cumulative_min", np.minimum, "cummin")
 
 
-def _recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
     dtype = np.result_type(a, b)
     a, y = (np.moveaxis(np.array(x, dtype), axis, 0) for x in np.broadcast_arrays(a, b))
     if reverse:
@@ -274,14 +275,14 @@ def _recurrence_tensor(a: Any, b: Any, axis: int = 0, reverse: bool = False) -> 
     return (y.flip(0) if reverse else y).movedim(0, axis)
 
 
-def _by_factor(dy: Any, y: Any, a: Any, _b: Any, axis: int = 0, reverse: bool = False) -> Any:
+def _by_factor(dy: Cotangent, y: Array, a: Array, _b: Array, axis: int = 0, reverse: bool = False) -> Any:
     db = recurrence(conj(a), dy, axis=axis, reverse=not reverse)
     ahead, behind = (conj(y), db) if reverse else (db, conj(y))
     ndim = len(shape_of(y))
     return ahead * pad(behind[along(axis, slice(None, -1))], tuple((int(i == axis % ndim), 0) for i in range(ndim)))
 
 
-def _recurrence_tangent(ts: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
+def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
     da, db = ts
     return NotImplemented if da is not None else recurrence(a, db, axis=axis, reverse=reverse)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import cast, dims, numbers_of, together
 from tapegrad.ops.batched_shape import broadcast, padded, permuted, rolled, tiled
@@ -32,14 +33,14 @@ reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, s
                  torch=lambda x, shape: x.reshape(numbers_of(shape)), batch=batching.same_shape)
 
 
-def _permute_cotangent(dy: Any, _y: Any, _x: Any, axes: tuple[int, ...] | None = None) -> Any:
+def _permute_cotangent(dy: Cotangent, _y: Array, _x: Array, axes: tuple[int, ...] | None = None) -> Any:
     if axes is None:
         return permute_dims(dy)
     # the inverse permutation
     return permute_dims(dy, axes=tuple(sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))))
 
 
-def _squeeze_cotangent(dy: Any, _y: Any, _x: Any, axis: Any = None) -> Any:
+def _squeeze_cotangent(dy: Cotangent, _y: Array, _x: Array, axis: Axis = None) -> Any:
     return reshape(dy, shape_of(_x)) if axis is None else expand_dims(dy, axis=axis)
 
 
@@ -68,7 +69,7 @@ flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), view=
               torch=lambda x, axis=None: x.flip(dims(x, axis)), batch=batching.along(None, "all"))
 
 
-def _roll_cotangent(dy: Any, _y: Any, _x: Any, shift: Any, **kw: Any) -> Any:
+def _roll_cotangent(dy: Cotangent, _y: Array, _x: Array, shift: Any, **kw: Any) -> Any:
     return roll(dy, tuple(-n for n in shift) if isinstance(shift, tuple) else -shift, **kw)
 
 
@@ -90,7 +91,7 @@ broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
 
-def stretched(dy: Any, shape: tuple[int, ...]) -> Any:
+def stretched(dy: Cotangent, shape: tuple[int, ...]) -> Any:
     """Return `broadcast_to(dy, shape)`, of a plain number in a tenth of the time that NumPy
     takes: an array of strides 0.
     """
@@ -101,7 +102,7 @@ def stretched(dy: Any, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape))
 
 
-def _tile_cotangent(dy: Any, _y: Any, _x: Any, reps: int | tuple[int, ...]) -> Any:
+def _tile_cotangent(dy: Cotangent, _y: Array, _x: Array, reps: int | tuple[int, ...]) -> Any:
     shape, counts = shape_of(_x), reps if isinstance(reps, tuple) else (reps,)
     ndim = max(len(shape), len(counts))
     sizes, counts = (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(counts)) + counts
@@ -109,7 +110,7 @@ def _tile_cotangent(dy: Any, _y: Any, _x: Any, reps: int | tuple[int, ...]) -> A
     return reshape(copies.sum(axis=tuple(range(0, 2 * ndim, 2))), shape)
 
 
-def _repeat_cotangent(dy: Any, _y: Any, _x: Any, repeats: int, axis: int | None = None) -> Any:
+def _repeat_cotangent(dy: Cotangent, _y: Array, _x: Array, repeats: int, axis: int | None = None) -> Any:
     shape = shape_of(_x)
     at = len(shape) if axis is None or not shape else axis % len(shape) + 1
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
@@ -145,18 +146,18 @@ pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
 
-def _strong(x: Any) -> Any:
+def _strong(x: Array) -> Any:
     return np.asarray(x) if type(x) in PYTHON else x  # a number is an array here, which does not give way
 
 
-def _concat_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
-    def concat_pullback(dy: Any) -> tuple[Any, ...]:
+def _concat_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:
+    def concat_pullback(dy: Cotangent) -> tuple[Any, ...]:
         ends = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
         return tuple(dy[along(axis, slice(start, end))] for start, end in zip([0, *ends], ends))
     return concat_pullback
 
 
-def _stack_vjp(y: Any, *xs: Any, axis: int = 0) -> Any:
+def _stack_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 

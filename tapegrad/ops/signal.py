@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
 from tapegrad.ops.elementwise import astype, conj
 from tapegrad.ops.index import scatter, take
@@ -22,12 +23,12 @@ from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
 
 
-def _convolution(x1: Any, x2: Any, mode: str = "full", method: str = "direct") -> Any:
+def _convolution(x1: Array, x2: Array, mode: str = "full", method: str = "direct") -> Any:
     signal = importlib.import_module("scipy.signal")
     return signal.convolve2d(x1, x2, mode) if method == "2d" else signal.convolve(x1, x2, mode, method)
 
 
-def _full(dy: Any, a: Any, b: Any, mode: str) -> Any:
+def _full(dy: Cotangent, a: Array, b: Array, mode: str) -> Any:
     """Put the cotangent of a part of a convolution into zeros, where that part stands in the full one."""
     if mode == "full":
         return dy
@@ -57,34 +58,34 @@ PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect",
 
 
 def _filter(name: str) -> Callable[..., Any]:
-    def run(x: Any, w: Any, **kwargs: Any) -> Any:
+    def run(x: Array, w: Array, **kwargs: Any) -> Any:
         return getattr(importlib.import_module("scipy.ndimage"), name)(x, w, **kwargs)
     return run
 
 
-def _uniform_filter1d(x: Any, size: int, **kwargs: Any) -> Any:
+def _uniform_filter1d(x: Array, size: int, **kwargs: Any) -> Any:
     return importlib.import_module("scipy.ndimage").uniform_filter1d(x, size, **kwargs)
 
 
-def _places(x: Any, w: Any, axis: Any, mode: Any, origin: Any) -> list[tuple[int, Any, int, int]]:
+def _places(x: Any, w: Array, axis: Any, mode: Any, origin: Any) -> list[tuple[int, Any, int, int]]:
     """Return for each axis of the weights which it is, how it goes on, and by how much before and behind."""
     modes, origins = (part if isinstance(part, tuple) else (part,) * len(shape_of(w)) for part in (mode, origin))
     axes = range(len(shape_of(x))) if axis is None else (axis % len(shape_of(x)),)
     return [(i, PADS[how], n // 2 + at, n - 1 - n // 2 - at) for i, n, how, at in zip(axes, shape_of(w), modes, origins)]
 
 
-def _turned(w: Any, x: Any, axis: int | None) -> Any:
+def _turned(w: Array, x: Array, axis: int | None) -> Any:
     """Let weights in one dimension stand along an axis."""
     return w if axis is None else reshape(w, tuple(-1 if i == axis % len(shape_of(x)) else 1 for i in range(len(shape_of(x)))))
 
 
-def _as_wide(x: Any, other: Any) -> Any:
+def _as_wide(x: Array, other: Array) -> Any:
     """Return an array in the dtype of its products with another: SciPy gives their sums the dtype of the first."""
     dtype = np.result_type(dtype_of(x), dtype_of(other))
     return x if dtype_of(x) == dtype else astype(x, dtype=dtype)
 
 
-def _by_image(dy: Any, _y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
+def _by_image(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
     dx = convolution(_as_wide(dy, w), _turned(w, x, axis))
     for i, how, before, behind in _places(x, w, axis, mode, origin):
         n, ndim = shape_of(x)[i], len(shape_of(x))
@@ -97,7 +98,7 @@ def _by_image(dy: Any, _y: Any, x: Any, w: Any, axis: int | None = None, mode: A
     return dx
 
 
-def _by_weights(dy: Any, _y: Any, x: Any, w: Any, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
+def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
                 **kwargs: Any) -> Any:
     wide = x
     for i, how, before, behind in _places(x, w, axis, mode, origin):
@@ -118,31 +119,31 @@ uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
 # cotangent of y is that of b * x.
 
 
-def _lfilter(b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+def _lfilter(b: Array, a: Array, x: Array, axis: int = -1) -> Any:
     return importlib.import_module("scipy.signal").lfilter(b, a, x, axis)
 
 
-def _backwards(b: Any, a: Any, x: Any, axis: int) -> Any:
+def _backwards(b: Array, a: Array, x: Array, axis: int) -> Any:
     """Return what the transposed filter gives, which goes through the axis from its end."""
     return flip(lfilter(conj(b), conj(a), flip(x, axis=axis), axis=axis), axis=axis)
 
 
-def _by_taps(taps: Any, x: Any, g: Any, axis: int) -> Any:
+def _by_taps(taps: Any, x: Array, g: Any, axis: int) -> Any:
     """Return the cotangent of the coefficients by which x, delayed by so many steps each, was added up."""
     n = shape_of(x)[axis]
     delayed = [sum(conj(x[along(axis, slice(n - k))]) * g[along(axis, slice(k, None))]) if k < n else 0.0 * sum(g) for k in range(shape_of(taps)[0])]
     return stack(*delayed, axis=0)
 
 
-def _by_numerator(dy: Any, _y: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+def _by_numerator(dy: Cotangent, _y: Array, b: Array, a: Array, x: Array, axis: int = -1) -> Any:
     return _by_taps(b, x, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
-def _by_denominator(dy: Any, y: Any, _b: Any, a: Any, _x: Any, axis: int = -1) -> Any:
+def _by_denominator(dy: Cotangent, y: Array, _b: Array, a: Array, _x: Array, axis: int = -1) -> Any:
     return -_by_taps(a, y, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
-def _lfilter_tangent(ts: Any, b: Any, a: Any, x: Any, axis: int = -1) -> Any:
+def _lfilter_tangent(ts: Any, b: Array, a: Array, x: Array, axis: int = -1) -> Any:
     db, da, dx = ts
     if da is not None:
         return NotImplemented

@@ -11,6 +11,7 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import ZERO, Absorbing
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
@@ -145,5 +146,5 @@ def _state() -> bytes:
     return pickle.dumps(np.random.get_state(legacy=False))
 
 
-def _same(x: Any, then: Any) -> bool:
+def _same(x: Array, then: Any) -> bool:
     return bool(((x == then) | (x != x)).all())

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
@@ -16,21 +17,21 @@ from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
-def _sort_cotangent(dy: Any, y: Any, x: Any, axis: int = -1) -> Any:
+def _sort_cotangent(dy: Cotangent, y: Array, x: Array, axis: int = -1) -> Any:
     # sorting is reading along the permutation that sorts; ties stay in their order
     return take_along_axis.cotangent(0, dy, y, (x, argsort(x, axis=axis, stable=True)), {"axis": axis})
 
 
-def _argsort(x: Any, axis: int = -1, **_: Any) -> Any:
+def _argsort(x: Array, axis: int = -1, **_: Any) -> Any:
     return torch.argsort(x, dim=axis, stable=True)  # stable is one of the orders that another may give
 
 
-def _searchsorted(x1: Any, x2: Any, side: str = "left") -> Any:
+def _searchsorted(x1: Array, x2: Array, side: str = "left") -> Any:
     x1, x2 = (x.contiguous() for x in tensors.together((x1, x2)))
     return torch.searchsorted(x1, x2, side=side)
 
 
-def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
     x, bins = tensors.together((x, bins))
     side = "left" if right else "right"
     if len(bins) and bool(bins[0] > bins[-1]):
@@ -47,7 +48,7 @@ argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(
                         on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 
 
-def _argrank(x: Any, ranks: tuple[int, ...]) -> Any:
+def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
     values = np.partition(x, sorted({*ranks, len(x) - 1}), axis=0)
     # of those that are as large, the one that a stable sort would put there: the same on every backend
     places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0) for rank in ranks]
@@ -55,12 +56,12 @@ def _argrank(x: Any, ranks: tuple[int, ...]) -> Any:
     return np.where(missing, np.argmax(np.isnan(x), axis=0), np.stack(places)) if np.any(missing) else np.stack(places)
 
 
-def _argrank_tensor(x: Any, ranks: tuple[int, ...]) -> Any:
+def _argrank_tensor(x: Array, ranks: tuple[int, ...]) -> Any:
     places, missing = _argsort(x, 0)[list(ranks)], torch.isnan(x)
     return torch.where(missing.any(0), missing.to(torch.int8).argmax(0), places)
 
 
-def _argrank_batch(_members: Any, x: Any, ranks: tuple[int, ...]) -> Any:
+def _argrank_batch(_members: Any, x: Array, ranks: tuple[int, ...]) -> Any:
     axes = (1, 0, *range(2, len(shape_of(x))))  # the members among the axes that stay
     return permute_dims(argrank(permute_dims(x, axes=axes), ranks=ranks), axes=axes)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import Lazy
 from tapegrad.numbers.tensors import on_host
 from tapegrad.ops.elementwise import conj
@@ -27,7 +28,7 @@ ssl: Any = Lazy("scipy.sparse.linalg")
 Shape = tuple[int, int]
 
 
-def matrix(data: Any, indices: Any, indptr: Any, shape: Shape, transposed: bool = False) -> Any:
+def matrix(data: Array, indices: Array, indptr: Any, shape: Shape, transposed: bool = False) -> Any:
     """Return SciPy's array of what is stored."""
     return (ss.csc_array if transposed else ss.csr_array)((data, indices, indptr), shape=shape)
 
@@ -40,15 +41,15 @@ def major_of(indptr: Any) -> Any:
 # -- a sparse matrix times a dense one
 
 
-def _matmul(data: Any, indices: Any, indptr: Any, x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+def _matmul(data: Array, indices: Array, indptr: Any, x: Array, *, shape: Shape, transposed: bool = False) -> Any:
     return matrix(data, indices, indptr, shape, transposed) @ x
 
 
-def _matmul_by_data(dy: Any, _y: Any, _data: Any, indices: Any, indptr: Any, x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+def _matmul_by_data(dy: Cotangent, _y: Array, _data: Any, indices: Array, indptr: Any, x: Array, *, shape: Shape, transposed: bool = False) -> Any:
     return sampled_matmul(dy, conj(x), indices, indptr, transposed=transposed)
 
 
-def _matmul_by_x(dy: Any, _y: Any, data: Any, indices: Any, indptr: Any, _x: Any, *, shape: Shape, transposed: bool = False) -> Any:
+def _matmul_by_x(dy: Cotangent, _y: Array, data: Array, indices: Array, indptr: Any, _x: Array, *, shape: Shape, transposed: bool = False) -> Any:
     return sparse_matmul(conj(data), indices, indptr, dy, shape=shape[::-1], transposed=not transposed)
 
 
@@ -71,7 +72,7 @@ sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _
 # -- a dense matrix times the transpose of another, at the places of a sparse one: sum_k a[i, k] b[j, k]
 
 
-def _sampled(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: bool = False) -> Any:
+def _sampled(a: Array, b: Array, indices: Array, indptr: Any, *, transposed: bool = False) -> Any:
     (major, minor), counts = (b, a) if transposed else (a, b), np.diff(indptr)
     if a.ndim == 1:
         return np.repeat(major, counts) * minor[indices]
@@ -81,7 +82,7 @@ def _sampled(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: bool = Fa
     return y
 
 
-def _of_dense(y: Any, indices: Any, indptr: Any, x: Any, n: int, transposed: bool) -> Any:
+def _of_dense(y: Array, indices: Array, indptr: Any, x: Array, n: int, transposed: bool) -> Any:
     """Return the product of the matrix of these numbers, which has n rows, and a dense one."""
     return sparse_matmul(y, indices, indptr, conj(x), shape=(n, shape_of(x)[0]), transposed=transposed)
 
@@ -95,7 +96,7 @@ sampled_matmul = define("sampled_matmul", _sampled, (
 # -- a sparse matrix times a sparse one, at the places of a third
 
 
-def _product(a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, b_indptr: Any, indices: Array, indptr: Any, *,
              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     m, k, n = shapes
     left = matrix(a, a_indices, a_indptr, (m, k), transposed[0])
@@ -106,13 +107,13 @@ def _product(a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_in
     return np.asarray(y[rows, columns]).reshape(-1) if len(rows) else np.zeros(0, y.dtype)
 
 
-def _by_left(dy: Any, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+def _by_left(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
     return sparse_product(dy, indices, indptr, conj(b), b_indices, b_indptr, a_indices, a_indptr, shapes=(m, n, k), transposed=(ty, not tb, ta))
 
 
-def _by_right(dy: Any, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+def _by_right(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
               shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
     return sparse_product(conj(a), a_indices, a_indptr, dy, indices, indptr, b_indices, b_indptr, shapes=(k, m, n), transposed=(not ta, ty, tb))
@@ -148,21 +149,21 @@ def _solve(data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") ->
     return _factors(data.astype(kind), indices, indptr).solve(b.astype(kind), trans)
 
 
-def _solve_adjoint(dy: Any, data: Any, indices: Any, indptr: Any, trans: str) -> Any:
+def _solve_adjoint(dy: Cotangent, data: Array, indices: Array, indptr: Any, trans: str) -> Any:
     if trans == "T":
         return conj(sparse_solve(data, indices, indptr, conj(dy)))
     return sparse_solve(data, indices, indptr, dy, trans=_ADJOINT[trans])
 
 
-def _solve_vjp(y: Any, data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
-    def sparse_solve_pullback(dy: Any) -> tuple[Any, ...]:
+def _solve_vjp(y: Array, data: Array, indices: Array, indptr: Any, b: Array, *, trans: str = "N") -> Any:
+    def sparse_solve_pullback(dy: Cotangent) -> tuple[Any, ...]:
         w = _solve_adjoint(dy, data, indices, indptr, trans)
         left, right = {"N": (w, conj(y)), "T": (conj(y), w), "H": (y, conj(w))}[trans]
         return -sampled_matmul(left, right, indices, indptr, transposed=True), ZERO, ZERO, w
     return sparse_solve_pullback
 
 
-def _solve_tangent(ts: Any, y: Any, data: Any, indices: Any, indptr: Any, b: Any, *, trans: str = "N") -> Any:
+def _solve_tangent(ts: Any, y: Array, data: Array, indices: Array, indptr: Any, b: Array, *, trans: str = "N") -> Any:
     ddata, _, _, db = ts
     if ddata is not None:
         n = len(plain(indptr)) - 1

@@ -20,6 +20,7 @@ import numpy as np
 from tapegrad.errors import MissingRule, user_location
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.ops.elementwise import (
@@ -72,7 +73,7 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
     return derivative
 
 
-def _real(name: str, x: Any, try_: str = "the unscaled function, and the scale written out") -> Any:
+def _real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
     """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not
     holomorphic, or no function of SciPy's.
     """
@@ -124,7 +125,7 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
 # -- gamma, beta and zeta functions
 
 
-def _by_rgamma(y: Any, x: Any) -> Any:
+def _by_rgamma(y: Array, x: Array) -> Any:
     # left of a half, the poles of gamma among it, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
     left = less_equal(real(x), 0.5)
     if is_complex(x):
@@ -159,7 +160,7 @@ polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.spec
                    torch=lambda x, n: _polygamma(x.double(), int(n)))
 
 
-def _lambertw(x: Any, k: Any) -> Any:
+def _lambertw(x: Array, k: Any) -> Any:
     return importlib.import_module("scipy.special").lambertw(x, k)
 
 
@@ -186,7 +187,7 @@ log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_t
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 
-def _wofz_slope(z: Any) -> Any:
+def _wofz_slope(z: Array) -> Any:
     """Return w'(z): far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), where -2 z w + 2i / sqrt(pi) cancels."""
     far = logical_and(greater(abs(z), 12.0), less_equal(0.0, imag(z)))
     u = 1 / where(far, z, 12.0) ** 2
@@ -196,12 +197,12 @@ def _wofz_slope(z: Any) -> Any:
     return where(far, -1j / SQRT_PI * u * (1 + total), -2 * z * wofz(z) + 2j / SQRT_PI)
 
 
-def _voigt(x: Any, s: Any, g: Any) -> tuple[Any, Any]:
+def _voigt(x: Array, s: Array, g: Any) -> tuple[Any, Any]:
     """Return the slope of w at (x + i g) / (s sqrt 2), and what it is to be multiplied by."""
     return _wofz_slope((x + 1j * g) / (s * math.sqrt(2))), 1 / (2 * SQRT_PI * s * s)
 
 
-def _voigt_by_width(y: Any, x: Any, s: Any, g: Any) -> Any:
+def _voigt_by_width(y: Array, x: Array, s: Array, g: Any) -> Any:
     # of degree -1 in all three: s V_s = -V - x V_x - g V_g
     slope, factor = _voigt(x, s, g)
     return -(y + factor * (x * real(slope) - g * imag(slope))) / s
@@ -220,12 +221,12 @@ log_expit = special("log_expit", lambda _y, x: expit(-x), on_torch="nn.functiona
 # -- entropies, and products with a logarithm: 0 log 0 = 0
 
 
-def _by_factor(_y: Any, x: Any, z: Any) -> Any:
+def _by_factor(_y: Array, x: Array, z: Array) -> Any:
     nothing = logical_and(equal(x, 0), less_equal(z, 0))
     return where(nothing, 0.0, log(where(nothing, 1.0, z)))
 
 
-def _by_logarithm(_y: Any, x: Any, z: Any) -> Any:
+def _by_logarithm(_y: Array, x: Array, z: Array) -> Any:
     # alone: where x is 0 elsewhere, the derivative still grows with it, by 1 / z
     nothing = logical_and(equal(x, 0), equal(z, 0))
     return where(nothing, 0.0, x / where(nothing, 1.0, z))
@@ -261,33 +262,33 @@ hyp1f1 = special("hyp1f1", "a", "b", lambda _y, a, b, x: a / b * hyp1f1(a + 1, b
 hyp2f1 = special("hyp2f1", "a", "b", "c", lambda _y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))
 
 
-def _exprel_slope(x: Any) -> Any:
+def _exprel_slope(x: Array) -> Any:
     return hyp1f1(2.0, 3.0, x) / 2
 
 
-def _grown(fn: Callable[[Any], Any], x: Any, lam: Any) -> Any:
+def _grown(fn: Callable[[Any], Any], x: Array, lam: Any) -> Any:
     """Return fn(x lam) / lam, and x at lam = 0: what the transforms have in common."""
     flat = torch.abs(lam) < 1e-19
     return torch.where(flat, x, fn(x * lam) / torch.where(flat, 1.0, lam))
 
 
-def _boxcox(x: Any, lam: Any) -> Any:
+def _boxcox(x: Array, lam: Any) -> Any:
     return _grown(torch.expm1, torch.log(x), lam)
 
 
-def _boxcox1p(x: Any, lam: Any) -> Any:
+def _boxcox1p(x: Array, lam: Any) -> Any:
     return _grown(torch.expm1, torch.log1p(x), lam)
 
 
-def _inv_boxcox(y: Any, lam: Any) -> Any:
+def _inv_boxcox(y: Array, lam: Any) -> Any:
     return torch.exp(_grown(torch.log1p, y, lam))
 
 
-def _inv_boxcox1p(y: Any, lam: Any) -> Any:
+def _inv_boxcox1p(y: Array, lam: Any) -> Any:
     return torch.expm1(_grown(torch.log1p, y, lam))
 
 
-def boxcox_by_power(x: Any, lam: Any) -> Any:
+def boxcox_by_power(x: Array, lam: Any) -> Any:
     return log(x) ** 2 * _exprel_slope(lam * log(x))
 
 
@@ -302,12 +303,12 @@ inv_boxcox1p = special("inv_boxcox1p", lambda x, _y, lam: (1 + x) ** (1 - lam),
 # -- robust losses
 
 
-def _by_width(_y: Any, delta: Any, r: Any) -> Any:
+def _by_width(_y: Array, delta: Any, r: Array) -> Any:
     h = hypot(delta, r)
     return r ** 4 / (h * (h + delta) ** 2)
 
 
-def _huber(delta: Any, r: Any) -> Any:
+def _huber(delta: Any, r: Array) -> Any:
     far = torch.abs(r) > delta
     return torch.where(delta < 0, math.inf, torch.where(far, delta * (torch.abs(r) - delta / 2), r * r / 2))
 
@@ -358,7 +359,7 @@ cotdg = special("cotdg", lambda y, _x: -DEGREE * (1 + y * y))
 radian = special("radian", DEGREE, DEGREE / 60, DEGREE / 3600)
 
 
-def _diric_slope(dy: Any, _y: Any, x: Any, n: int) -> Any:
+def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
     # the quotient of sines is the mean of n cosines: no difference that cancels near multiples of 2 pi
     return dy * -builtins.sum((((n - 1) / 2 - j) * sin(((n - 1) / 2 - j) * x) for j in range(n)), 0.0) / n
 
@@ -375,7 +376,7 @@ spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
 # -- sums of exponentials along axes
 
 
-def _weight(y: Any, x: Any, b: Any, axis: Any) -> Any:
+def _weight(y: Array, x: Array, b: Array, axis: Axis) -> Any:
     """Return b exp(x - y), 0 where b is: what of the sum is this term's."""
     y = restore(y, x, axis)
     # alone: where b is 0 elsewhere, the weight still grows with it
@@ -384,17 +385,17 @@ def _weight(y: Any, x: Any, b: Any, axis: Any) -> Any:
 
 
 def _lse_vjp(y: Any, x: Any, b: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    def logsumexp_pullback(dy: Any) -> tuple[Any, ...]:
+    def logsumexp_pullback(dy: Cotangent) -> tuple[Any, ...]:
         dy = restore(dy, x, axis)
         of_x = exp(x - restore(y, x, axis)) if b is None else _weight(y, x, b, axis)
         return (dy * conj(of_x),) if b is None else (dy * conj(of_x), dy * conj(exp(x - restore(y, x, axis))))
     return logsumexp_pullback
 
 
-def _signed_vjp(y: Any, x: Any, b: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _signed_vjp(y: Array, x: Array, b: Array, axis: Axis = None, keepdims: bool = False) -> Any:
     _real("signed_logsumexp", x)
 
-    def signed_logsumexp_pullback(dy: Any) -> tuple[Any, ...]:
+    def signed_logsumexp_pullback(dy: Cotangent) -> tuple[Any, ...]:
         dx, db = _lse_vjp(y[0], x, b, axis)(dy[0] * y[1])
         return dx, db
     return signed_logsumexp_pullback
@@ -417,7 +418,7 @@ def _scaled_logsumexp(x: Any, b: Any = None, axis: Any = None, keepdims: bool = 
     return y if keepdims or not axes else y.squeeze(axes)
 
 
-def _signed_logsumexp(x: Any, b: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _signed_logsumexp(x: Array, b: Array, axis: Axis = None, keepdims: bool = False) -> Any:
     terms, m, axes = _terms(x, b, axis)
     total = terms.sum(axes, keepdim=True) if axes else terms
     parts = torch.log(torch.abs(total)) + m, torch.sgn(total)
@@ -450,15 +451,15 @@ signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=F
 # what is linear in dy: the rules of the two, and an op, so that a tensor is passed through once
 
 
-def _softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
+def _softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
     return conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True))
 
 
-def _softmax_back_by_y(d2: Any, _g: Any, dy: Any, y: Any, axis: Any = None) -> Any:
+def _softmax_back_by_y(d2: Any, _g: Any, dy: Cotangent, y: Array, axis: Axis = None) -> Any:
     return d2 * (dy - sum(y * dy, axis=axis, keepdims=True)) - dy * sum(y * d2, axis=axis, keepdims=True)
 
 
-def _log_softmax_back(dy: Any, y: Any, axis: Any = None) -> Any:
+def _log_softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
     return dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.binomial import kept
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
@@ -86,15 +87,15 @@ class Steps(Op):
             state = self.advance(values, state, start, stop)
         return (*state, *rest)
 
-    def _vjp(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
-        def steps_pullback(dy: Any) -> tuple[Any, ...]:
+    def _vjp(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def steps_pullback(dy: Cotangent) -> tuple[Any, ...]:
             return type(self).puller(self, y, values, dy)  # type: ignore[no-any-return]
         return steps_pullback
 
     def _sweep(self, *values: Any) -> tuple[Any, ...]:
         return type(self).sweeper(self, values)  # type: ignore[no-any-return]
 
-    def _differ(self, y: Any, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
-        def sweep_pullback(dy: Any) -> tuple[Any, ...]:
+    def _differ(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def sweep_pullback(dy: Cotangent) -> tuple[Any, ...]:
             return type(self).differ(self, values, dy)  # type: ignore[no-any-return]
         return sweep_pullback

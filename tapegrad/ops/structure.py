@@ -10,20 +10,21 @@ import numpy as np
 
 from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import ZERO
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules.registry import define
 from tapegrad.tape.tape import Call, Tape, value_of
 from tapegrad.tree.flatten import Structure
 
 
-def _pack_vjp(y: Any, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
+def _pack_vjp(y: Array, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
     # of all parts at once: to look for each in the whole would take the square of their number
-    def pack_pullback(dy: Any) -> tuple[Any, ...]:
+    def pack_pullback(dy: Cotangent) -> tuple[Any, ...]:
         return tuple([ZERO if part is None else part for part in into.unmirror(dy)])
     return pack_pullback
 
 
-def _getfield_cotangent(dy: Any, _y: Any, x: Any, key: Any) -> Any:
+def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
     if isinstance(x, dict):
         return {key: dy}
     return tuple(dy if i == key else ZERO for i in range(len(x)))

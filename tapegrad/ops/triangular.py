@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import conj, where
@@ -28,7 +29,7 @@ from tapegrad.rules.registry import define
 BLOCK = 64  # rows: small systems are solved as general ones
 
 
-def transposed(x: Any) -> Any:
+def transposed(x: Array) -> Any:
     """Return the transpose of a matrix, or of each in a stack."""
     ndim = len(shape_of(x))
     return permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
@@ -43,7 +44,7 @@ def load_blas() -> None:
 # -- triangular systems: A x = b, or Aᵀ x = b (trans=1), or Aᴴ x = b (trans=2)
 
 
-def _solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, check_finite: bool = True) -> Any:
+def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, check_finite: bool = True) -> Any:
     if check_finite:
         import scipy.linalg
         return scipy.linalg.solve_triangular(a, b, trans, lower, unit_diagonal)
@@ -76,8 +77,8 @@ def _by_blocks(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bool) -> 
     return x
 
 
-def _solve_triangular_vjp(y: Any, a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False, **check: Any) -> Any:
-    def solve_triangular_pullback(dy: Any) -> tuple[Any, Any]:
+def _solve_triangular_vjp(y: Array, a: Array, b: Array, trans: int = 0, lower: bool = False, unit_diagonal: bool = False, **check: Any) -> Any:
+    def solve_triangular_pullback(dy: Cotangent) -> tuple[Any, Any]:
         vector = len(shape_of(b)) == 1
         x, dx = (y[..., None], dy[..., None]) if vector else (y, dy)
         how = {"lower": lower, "unit_diagonal": unit_diagonal, **check}
@@ -103,13 +104,13 @@ solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_tria
 # factorisation in reverse: a quarter of the arithmetic.
 
 
-def halved(x: Any) -> Any:
+def halved(x: Array) -> Any:
     """Return the matrices with half their diagonals, which are then whole in the sum with the adjoint."""
     return where(np.eye(shape_of(x)[-1], dtype=bool), 0.5 * x, x)
 
 
 @functools.lru_cache(maxsize=16)
-def _triangle(n: int, dtype: Any) -> tuple[Any, Any]:
+def _triangle(n: int, dtype: DType) -> tuple[Any, Any]:
     """Return the mask of a lower triangle, and what halves its diagonal."""
     return np.tri(n, dtype=bool), 1 - 0.5 * np.eye(n, dtype=dtype)
 
@@ -149,7 +150,7 @@ def _cholesky_pullback_tensor(dy: Any, y: Any) -> Any:
     return torch.tril(s + s.mH) * diagonal
 
 
-def _cholesky_pullback_vjp(dx: Any, dy: Any, y: Any) -> Any:
+def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
     how = {"lower": True, "check_finite": False}
 
     def cholesky_pullback_pullback(ddx: Any) -> tuple[Any, Any]:

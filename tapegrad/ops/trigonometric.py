@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import batching
 from tapegrad.rules.op import Op
@@ -22,12 +23,12 @@ TRANSPOSED = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
 def _transform(name: str) -> Callable[..., Any]:
-    def run(x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
+    def run(x: Array, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
         return getattr(importlib.import_module("scipy.fft"), name)(x, type, None, axis, norm)
     return run
 
 
-def _ends(x: Any, axis: int, first: float, last: float) -> Any:
+def _ends(x: Array, axis: int, first: float, last: float) -> Any:
     """Return the weights of a transform's elements: 1, but for those at its ends."""
     shape = shape_of(x)
     weights = np.ones(shape[axis])
@@ -38,7 +39,7 @@ def _ends(x: Any, axis: int, first: float, last: float) -> Any:
 
 def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
     def cotangent(dy: Any, _y: Any, _x: Any, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
-        def transpose(dy: Any) -> Any:
+        def transpose(dy: Cotangent) -> Any:
             return op()(dy, type=TRANSPOSED[type], axis=axis, norm=norm)
 
         def ends(weight: float) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.elementwise import cos, cosh, elementwise
 from tapegrad.ops.special import DEGREE, _refused, by_part, in_double, special
 from tapegrad.rules.op import Op
@@ -31,7 +32,7 @@ def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], uni
 
 def _value(name: str, function: str) -> Op:
     """Define an op of characteristic values: by q, the mean of 2 cos 2x under the square of its function."""
-    def impl(m: Any, q: Any) -> Any:
+    def impl(m: Array, q: Array) -> Any:
         found = getattr(importlib.import_module("scipy.special"), function)
         degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
@@ -55,15 +56,15 @@ pbvv = _of_order_two("pbvv", "v", lambda y, _p, v, x: (x * x / 4 - v - 0.5) * y)
 pbwa = _of_order_two("pbwa", "a", lambda y, _p, a, x: (a - x * x / 4) * y)
 
 
-def _prolate(y: Any, p: Any, m: Any, c: Any, value: Any, x: Any) -> Any:
+def _prolate(y: Array, p: Array, m: Array, c: Array, value: Array, x: Array) -> Any:
     return (2 * x * p - (value - (c * x) ** 2 - m * m / (1 - x * x)) * y) / (1 - x * x)
 
 
-def _oblate_angular(y: Any, p: Any, m: Any, c: Any, value: Any, x: Any) -> Any:
+def _oblate_angular(y: Array, p: Array, m: Array, c: Array, value: Array, x: Array) -> Any:
     return (2 * x * p - (value + (c * x) ** 2 - m * m / (1 - x * x)) * y) / (1 - x * x)
 
 
-def _oblate_radial(y: Any, p: Any, m: Any, c: Any, value: Any, x: Any) -> Any:
+def _oblate_radial(y: Array, p: Array, m: Array, c: Array, value: Array, x: Array) -> Any:
     return (-2 * x * p + (value - (c * x) ** 2 - m * m / (1 + x * x)) * y) / (1 + x * x)
 
 

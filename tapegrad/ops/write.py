@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.numbers import tensor_index, tensors
 from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, copied, dense, dtype_of, shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray, unwrap
 from tapegrad.numbers.view_path import Path, assign, follow, reach
@@ -20,13 +21,13 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
 
-def _setitem_tensor(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+def _setitem_tensor(x: Array, value: Array, *index: Any, through: Path = ()) -> Any:
     y = tensors.to_tensor(x, tensors.device_of((x, value, *index))).clone()
     assign(TensorArray(y), value, index, through)
     return y
 
 
-def _setitem(x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
+def _setitem(x: Array, value: Array, *index: Any, through: Path = ()) -> Any:
     y = np.array(x, order="K")
     assign(y, value, index, through)
     return y
@@ -56,7 +57,7 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
     return setitem_pullback
 
 
-def _blank(x: Any) -> Any:
+def _blank(x: Array) -> Any:
     return np.broadcast_to(np.zeros(()), shape_of(x))
 
 

@@ -51,7 +51,7 @@ def _order(part: Any, was: Any) -> str:
     return was.spec.order if was.spec.order != part.spec.order else "K"
 
 
-def _wants_rows(op: Any, orders: dict[Any, str]) -> bool:
+def _wants_rows(op: Operation, orders: dict[Any, str]) -> bool:
     """True for a result that must be copied, and lies row by row then."""
     return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.spec.is_contiguous))
 
@@ -104,7 +104,7 @@ def _lies(part: Any, tape: Tape) -> bool:
     return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in parts_of(tape)].count(root) > 1
 
 
-def _root(op: Any) -> tuple[Any, bool]:
+def _root(op: Operation) -> tuple[Any, bool]:
     """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
     locked = False
     while isinstance(op, Call) and type(op.fn) is Op and op.fn.view and isinstance(op.args[0], Operation):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Axis
 from tapegrad.ops import (
     abs,
     add,
@@ -141,7 +142,7 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
 # -- sums
 
 
-def axes(x: Any, axis: Any) -> tuple[int, ...]:
+def axes(x: Any, axis: Axis) -> tuple[int, ...]:
     """Return the axes that a reduction of `x` along `axis` removes, counted from the front."""
     ndim = len(shape(x))
     return tuple(range(ndim)) if axis is None or not ndim else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))))
@@ -156,7 +157,7 @@ def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
     return None if simple == axis and type(simple) is type(axis) else _sum(w, op, x, simple, keepdims)
 
 
-def _sum(w: Walk, op: Call, x: Any, axis: Any, keepdims: bool) -> Any:
+def _sum(w: Walk, op: Call, x: Any, axis: Axis, keepdims: bool) -> Any:
     return w.instead(op, sum, x, **({} if axis is None else {"axis": axis}), **({"keepdims": True} if keepdims else {}))
 
 
@@ -234,7 +235,7 @@ def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
     return None
 
 
-def rearranged(w: Walk, op: Call, x: Any, axis: Any = None) -> Any:
+def rearranged(w: Walk, op: Call, x: Any, axis: Axis = None) -> Any:
     """expand_dims and squeeze are reshapes."""
     return w.instead(op, reshape, x, op.spec.shape) if is_array(x) and is_array(op) else None
 

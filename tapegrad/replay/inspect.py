@@ -5,7 +5,7 @@ for each kind of operation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapegrad.errors import ArgumentError
@@ -110,7 +110,7 @@ class _Interpreted(Run):
     def __iter__(self) -> Any:
         return self.over(self.tape.ops, last_uses(self.tape), self)
 
-    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+    def run(self, op: Call, fn: Callable[..., Any], given: list[Any], dead: list[int]) -> Any:
         """Ask for the meaning of a call; what puts nests together and takes them apart has its own."""
         if fn is pack:
             into = op.kwargs["into"]

@@ -225,7 +225,7 @@ def play_checkpoint(checkpoint: Checkpoint, given: Sequence[Any]) -> tuple[Any, 
 Checkpoint.player = staticmethod(play_checkpoint)
 
 
-def undrawn(op: Call, fn: Any) -> Any:
+def undrawn(op: Call, fn: Callable[..., Any]) -> Any:
     """Return the function of a call, of a checkpoint, or the triple of one, another that does not draw again."""
     checkpoint = op.args[0] if fn is rrule else fn
     if type(checkpoint) is not Checkpoint or not checkpoint.drawing:
@@ -377,7 +377,7 @@ class Memory:
         self.release(op, loop, 0)
         return play_loop(loop, given, owned)
 
-    def release(self, op: Call, fn: Any, x: int) -> None:
+    def release(self, op: Call, fn: Callable[..., Any], x: int) -> None:
         """Note a use that may keep its arguments; the value of a triple is handed on."""
         if fn is getfield and op.args[1] == 0:
             self.owned[op.id], self.owned[x] = self.owned[x], 0

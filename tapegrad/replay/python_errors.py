@@ -25,7 +25,7 @@ def spec_recorded(op: Call) -> Spec:
     return y.parts[0] if op.fn is rrule and y.parts else y
 
 
-def raising(op: Call, fn: Any) -> Callable[..., Any] | None:
+def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
     pullbacks get nan or inf.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def has_gradient(val: Any) -> bool:
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))
 
 
-def nothing_flows(fn: Any, i: int) -> bool:
+def nothing_flows(fn: Callable[..., Any], i: int) -> bool:
     """True if an op's rule says that argument `i` gets no cotangent: an index, an order of axes."""
     return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i:i + 1] == (None,)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import OPS, Op
 
 Rule = Callable[..., Any]
@@ -22,7 +23,7 @@ class Members:
 
     __slots__ = ("args", "batched", "op", "size", "y")
 
-    def __init__(self, op: Op, size: int, args: Sequence[Any], batched: Sequence[bool], y: Any) -> None:
+    def __init__(self, op: Op, size: int, args: Sequence[Any], batched: Sequence[bool], y: Array) -> None:
         self.op, self.size, self.args, self.batched, self.y = op, size, args, batched, y
 
     def shape(self, i: int) -> tuple[int, ...]:
@@ -42,28 +43,28 @@ class Members:
         """True if argument `i` alone is batched."""
         return all(batched == (k == i) for k, batched in enumerate(self.batched))
 
-    def aligned(self, i: int, x: Any, ndim: int) -> Any:
+    def aligned(self, i: int, x: Array, ndim: int) -> Any:
         """Return argument `i` so that it broadcasts against others which have `ndim` axes for one member."""
         shape = self.shape(i)
         if not self.batched[i] or len(shape) >= ndim:
             return x
         return OPS["reshape"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
-    def full(self, i: int, x: Any, ndim: int = 0) -> Any:
+    def full(self, i: int, x: Array, ndim: int = 0) -> Any:
         """Return argument `i` for each member, with `ndim` axes or more."""
         if self.batched[i]:
             return self.aligned(i, x, ndim)
         shape = self.shape(i)
         return OPS["broadcast_to"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
-    def fronted(self, i: int, x: Any, ndim: int) -> Any:
+    def fronted(self, i: int, x: Array, ndim: int) -> Any:
         """Return argument `i` with the axis of the batch, of length 1 if it is shared, and `ndim` others."""
         shape = self.shape(i)
         if self.batched[i] or not shape:
             return self.aligned(i, x, ndim)
         return OPS["reshape"](x, (1, *(1,) * (ndim - len(shape)), *shape))
 
-    def single(self, i: int, x: Any) -> Any:
+    def single(self, i: int, x: Array) -> Any:
         """Return argument `i` with an axis 0, of length 1 where it is the same for all members."""
         return x if self.batched[i] else OPS["reshape"](x, (1, *self.shape(i)))
 
@@ -86,12 +87,12 @@ def elementwise(members: Members, *args: Any, **kwargs: Any) -> Any:
     return members.op.run(*[members.aligned(i, x, ndim) for i, x in enumerate(args)], **kwargs)
 
 
-def of_first(members: Members, x: Any, *rest: Any, **kwargs: Any) -> Any:
+def of_first(members: Members, x: Array, *rest: Any, **kwargs: Any) -> Any:
     """Batch what takes its first argument number by number, by others that are the same for all members."""
     return members.op.run(x, *rest, **kwargs) if members.only(0) else NotImplemented
 
 
-def of_second(members: Members, a: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
+def of_second(members: Members, a: Array, x: Array, *rest: Any, **kwargs: Any) -> Any:
     """Batch what takes its second argument number by number."""
     return members.op.run(a, x, *rest, **kwargs) if members.only(1) else NotImplemented
 
@@ -110,7 +111,7 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
     for one member.
     """
 
-    def rule(members: Members, *args: Any, axis: Any = default, **kwargs: Any) -> Any:
+    def rule(members: Members, *args: Any, axis: Axis = default, **kwargs: Any) -> Any:
         count = min(arrays, len(args))
         xs, rest = args[:count], args[count:]
         if any(members.batched[count:]):
@@ -139,7 +140,7 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
     return rule
 
 
-def along_both(members: Members, a: Any, b: Any, axis: int = -1, **kwargs: Any) -> Any:
+def along_both(members: Members, a: Array, b: Array, axis: int = -1, **kwargs: Any) -> Any:
     """Batch what goes along an axis of two arrays with as many axes each."""
     ndim = members.ndim(0)
     if not ndim or members.ndim(1) != ndim:
@@ -163,7 +164,7 @@ def stacked(*cores: int) -> Rule:
     return rule
 
 
-def same_shape(members: Members, x: Any, *rest: Any, **kwargs: Any) -> Any:
+def same_shape(members: Members, x: Array, *rest: Any, **kwargs: Any) -> Any:
     """Batch what gives the numbers of its first argument another shape, which the value of one member tells."""
     return OPS["reshape"](x, members.result) if members.only(0) else NotImplemented
 

@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.parallel import LONG, in_parts
 from tapegrad.numbers.systems import promoted, system_of
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
@@ -197,7 +198,7 @@ class Op:
                     tracer = arg._tracer
         return self.run(*args, **kwargs) if tracer is None else tracer.record(self, args, kwargs)
 
-    def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
+    def pullback(self, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
         """Return the pullback of a call that has its value; raise MissingRule, naming the
         user's line, if there is none.
         """
@@ -261,7 +262,7 @@ class Op:
         return unwrap(project(wrap(dx), wrap(x)))
 
 
-def as_numpy(partial: Partial, dy: Any, y: Any, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
+def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
     """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or
     inf, and a RuntimeWarning.
 
@@ -279,7 +280,7 @@ class Pullback:
 
     __slots__ = ("args", "kwargs", "op", "y")
 
-    def __init__(self, op: Op, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, op: Op, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.op, self.y, self.args, self.kwargs = op, y, args, kwargs
 
     def __call__(self, dy: Any) -> Cotangents:
@@ -327,7 +328,7 @@ class Cotangents:
 
     __slots__ = ("_cache", "dy", "pullback")
 
-    def __init__(self, pullback: Pullback, dy: Any) -> None:
+    def __init__(self, pullback: Pullback, dy: Cotangent) -> None:
         self.pullback, self.dy = pullback, dy
         self._cache: dict[int, Any] = {}
 

@@ -15,6 +15,7 @@ import numpy as np
 from tapegrad.errors import MissingRule, where_raised
 from tapegrad.numbers.cotangents import SPECIAL, ZERO, Absorbing, conform, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tree.copies import running
@@ -46,7 +47,7 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
                 clear()
                 return whole(err, tracer)
 
-        def pullback(dy: Any) -> Any:
+        def pullback(dy: Cotangent) -> Any:
             inner = tracer_of(leaves_of(dy)) or tracer
             if inner is None:
                 return pb(dy)
@@ -79,7 +80,7 @@ class _OfPullback:
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> _OfPullback:
+    def __add__(self, other: Array) -> _OfPullback:
         return self
 
     __radd__ = __add__
@@ -108,18 +109,18 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         y, pb = op.forward(*args, **kwargs)
         return _own(y), pb
 
-    def pull(pb: Any, dy: Any) -> Any:
+    def pull(pb: Any, dy: Cotangent) -> Any:
         return tuple([conform(dx, x) if is_leaf(x) else None for dx, x in zip(pb(dy), pb.args)])
 
-    def of_value(y: Any, *args: Any, **kwargs: Any) -> Any:
-        def back(dy: Any) -> Any:
+    def of_value(y: Array, *args: Any, **kwargs: Any) -> Any:
+        def back(dy: Cotangent) -> Any:
             if type(dy[1]) is _OfPullback:
                 refuse()
             return (ZERO,) * len(args) if isinstance(dy[0], Absorbing) else pulled(y[1], dy[0])
 
         return back
 
-    def transposed(pb: Any, dy: Any, ws: Any) -> Any:
+    def transposed(pb: Any, dy: Cotangent, ws: Any) -> Any:
         """Return the cotangent of `dy` from those of what the pullback made of it: it is linear, and known by what it
         makes of units.
         """
@@ -132,7 +133,7 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         y, pb = both(*args, **kwargs)
         return transposed(pb, y, [ZERO if t is None else t for t in ts]), _OfPullback()
 
-    def tangent(ts: Any, pb: Any, dy: Any) -> Any:
+    def tangent(ts: Any, pb: Any, dy: Cotangent) -> Any:
         return pulled(pb, ts[1]) if ts[0] is None else refuse()
 
     def refuse() -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.kinds import Cotangent
 
 _ARRAYS = (np.ndarray, np.memmap)
 
@@ -38,7 +39,7 @@ def apart(dxs: Any, dy: Any) -> Any:
     return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, given) for dx in dxs])
 
 
-def _own(dx: Any, held: bool, given: list[Any]) -> Any:
+def _own(dx: Cotangent, held: bool, given: list[Any]) -> Any:
     if type(dx) is not np.ndarray or not (held or dx.base is not None) or any(np.may_share_memory(dx, dy) for dy in given):
         return dx
     return dx.copy(order="K")

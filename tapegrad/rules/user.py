@@ -43,7 +43,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     return op
 
 
-def op_of(fn: Any) -> Op:
+def op_of(fn: Callable[..., Any]) -> Op:
     """Return the op that records calls of `fn`: itself, what it is known to mean, or a new one."""
     if isinstance(fn, Op):
         return fn
@@ -56,10 +56,10 @@ def op_of(fn: Any) -> Op:
 
 
 @overload
-def rrule(fn: Any, /) -> Callable[[F], F]: ...
+def rrule(fn: Callable[..., Any], /) -> Callable[[F], F]: ...
 @overload
-def rrule(fn: Any, /, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
-def rrule(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+def rrule(fn: Callable[..., Any], /, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Register a reverse rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pullback).
 
     The rule takes fn's arguments and returns its value and a pullback; the pullback takes the cotangent of the
@@ -90,10 +90,10 @@ def rrule(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @overload
-def frule(fn: Any) -> Callable[[F], F]: ...
+def frule(fn: Callable[..., Any]) -> Callable[[F], F]: ...
 @overload
-def frule(fn: Any, first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
-def frule(fn: Any, *args: Any, **kwargs: Any) -> Any:
+def frule(fn: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Register a forward rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pushforward).
 
     The rule takes fn's arguments and returns its value and a pushforward; that takes a tangent for each positional

@@ -133,7 +133,7 @@ class Nest:
             node.children, node.leafy = parts, row[1]
 
 
-def _named(reader: Any, count: int, cls: Any) -> Any:
+def _named(reader: Any, count: int, cls: type) -> Any:
     found = reader.cls(cls)
     if not issubclass(found, tuple) or len(found._fields) != count:
         raise TapeFormatError(f"{found.__name__} is no named tuple of {count}")

@@ -11,6 +11,7 @@ import linecache
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ def _cure(asker: Asker) -> str:
     )
 
 
-def _spelled(fn: Any) -> str:
+def _spelled(fn: Callable[..., Any]) -> str:
     module = getattr(fn, "__module__", None)
     return str(fn.__name__) if module in (None, "builtins") else f"{module}.{fn.__name__}"
 

@@ -34,7 +34,7 @@ def place_of_out(meaning: Callable[..., Any]) -> int:
     return names.index("out") if "out" in names else 0
 
 
-def call_plainly(tracer: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function that tapegrad does not know on constants alone; an array that it returns is another."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
@@ -63,7 +63,7 @@ def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     return fn(*args, **kwargs)
 
 
-def takes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def takes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a function takes these arguments, where what it means here does not."""
     try:
         with warnings.catch_warnings():

@@ -65,7 +65,7 @@ class Context:
         """True once there is a function that may be primitive by its name alone."""
         return bool(self._ops)
 
-    def is_primitive(self, fn: Any) -> bool:
+    def is_primitive(self, fn: Callable[..., Any]) -> bool:
         """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
         return isinstance(fn, Op) or fn in self._ops
 
@@ -73,7 +73,7 @@ class Context:
         """Put a call, which has its value already, on the tape; return what stands for its result."""
         return tape.push(call)
 
-    def op(self, fn: Any) -> Op:
+    def op(self, fn: Callable[..., Any]) -> Op:
         """Return the op under which `fn` is recorded."""
         if fn not in self._ops:
             self._ops[fn] = op_of(fn)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -36,7 +36,7 @@ _HEAP = 1 << 9  # CPython's flag of a class that Python code made
 _found: dict[Any, tuple[int, tuple[Any, ...]]] = {}
 
 
-def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
+def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     """Return what holds such functions where a function, and what it may call, finds them, its own globals apart;
     objects among the arguments are of classes that it calls.
     """
@@ -69,7 +69,7 @@ def _of(root: Any) -> tuple[Any, ...]:
     return reached
 
 
-def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
+def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
     """Return functions and classes to begin with: those that are called, captured or among the arguments; add
     holders among these to `near`.
     """

@@ -38,7 +38,7 @@ class Method:
         return f"<{self._name} of {self._self!r}>"
 
 
-def into_out(func: Any, meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a function means; `out=`, also where it is given by position, is the same for all: the
     result is written into it.
     """

@@ -15,6 +15,7 @@ from tapegrad.errors import INTERNAL, UnknownFunction, one, unknown, user_locati
 from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.formatting import spelled
+from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
@@ -50,7 +51,7 @@ class Proxy(Slotted):
 
     # -- NumPy's protocols
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
             op = FOREIGN.get(ufunc)
             if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
@@ -73,11 +74,11 @@ class Proxy(Slotted):
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return apply(self._tracer, func, args, kwargs)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         return FOREIGN["torch"](func, args, kwargs or {})
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +164,7 @@ class Proxy(Slotted):
         return self._fact("dtype", self._val.dtype)
 
     @dtype.setter
-    def dtype(self, dtype: Any) -> None:
+    def dtype(self, dtype: DType) -> None:
         raise refused("x.dtype = ...", "it changes the array itself, and not its numbers", "x = x.astype(...)")
 
     @property
@@ -411,7 +412,7 @@ def plain(x: Any, tracer: Tracer) -> Any:
     return x._val if isinstance(x, Traced) and x._tracer is tracer else x
 
 
-def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply what a ufunc, or a method of one, means; raise UnknownFunction where that is not known."""
     result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
     if result is NotImplemented:
@@ -419,7 +420,7 @@ def by_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     return result
 
 
-def apply(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
+def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
     """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
     ctx = tracer.ctx
     if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either

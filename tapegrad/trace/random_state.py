@@ -241,7 +241,7 @@ def _is_silent(thing: Any) -> bool:
     return _is_meant(thing)
 
 
-def _is_meant(fn: Any) -> bool:
+def _is_meant(fn: Callable[..., Any]) -> bool:
     """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
     return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
 

@@ -199,7 +199,7 @@ class Routes:
         where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
         return f"{where}, a {type(x).__name__}, leads to {label or 'what the function captured'}"
 
-    def leads(self, fn: Any, original: Any) -> bool:
+    def leads(self, fn: Callable[..., Any], original: Any) -> bool:
         """Return whether a function leads to an original."""
         todo, seen = [original], {id(original)}
         for node in todo:

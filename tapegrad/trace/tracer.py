@@ -263,14 +263,14 @@ def argument_names(f: Any, count: int) -> list[str]:
     return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 
-def _globals(fn: Any) -> dict[str, Any]:
+def _globals(fn: Callable[..., Any]) -> dict[str, Any]:
     fn = getattr(fn, "__func__", fn)
     if not isinstance(fn, FunctionType):
         fn = _call_method(fn)
     return getattr(fn, "__globals__", {})
 
 
-def _call_method(fn: Any) -> Any:
+def _call_method(fn: Callable[..., Any]) -> Any:
     return vars(type(fn)).get("__call__")
 
 

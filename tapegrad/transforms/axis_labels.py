@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops import linalg
 from tapegrad.ops.each import Each
 from tapegrad.ops.reduce import reduced
@@ -106,7 +107,7 @@ def _linear(x: Any, w: Any, b: Any = None) -> tuple[list[Labels], Labels]:
     return [(*rows, "sum"), ("column", "sum"), ("column",)], (*rows, "column")
 
 
-def _linear_weight(dy: Any, x: Any) -> tuple[list[Labels], Labels]:
+def _linear_weight(dy: Cotangent, x: Any) -> tuple[list[Labels], Labels]:
     rows = tuple(range(len(shape_of(x)) - 1))
     return [(*rows, "column"), (*rows, "sum")], ("column", "sum")
 

@@ -18,6 +18,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.formatting import name_of, plain
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor, on_host
 from tapegrad.ops.solver import RULES, Solver
@@ -133,7 +134,7 @@ def flat(dxs: Sequence[Any]) -> Any:
     return ops.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
 
-def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     if solver.adjoint is not None:
         tape = record(Residual(solver, y), (given,), {}, DEFAULT, grad=True, replays=False)
         return pulled(tape, -solver.adjoint(y, dy, *given), {i + 1 for i in wrt})
@@ -155,7 +156,7 @@ class Residual:
         return as_array(self.solver.residual(*self.x, *given))
 
 
-def _composite_gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+def _composite_gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     return pulled(record(Residual(solver), (given,), {}, DEFAULT, grad=True, replays=False), dy, {i + 1 for i in wrt})
 
 
@@ -171,7 +172,7 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
     return tape
 
 
-def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Any) -> Any:
+def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Cotangent) -> Any:
     """Return w of (dr/dx)ᵀ w = dy."""
     rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val  # type: ignore[union-attr]
     if math.prod(shape_of(dy)) > DENSE:
@@ -221,7 +222,7 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
 def _check(name: str, check: Callable[..., Any], count: int) -> Op:
     """Return an op that returns the first of its arguments, once it has been checked: nothing is asked of a tangent."""
 
-    def partial(dy: Any, *_: Any, solver: Solver) -> Any:
+    def partial(dy: Cotangent, *_: Any, solver: Solver) -> Any:
         return dy
 
     def tangent(tangents: Sequence[Any], *_: Any, solver: Solver) -> Any:
@@ -255,7 +256,7 @@ def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
 # -- many unknowns: the linear system is solved by products with the derivative, and that is a solver as well
 
 
-def _find_linear(solver: Solver, y: Any, given: Any, dy: Any) -> Any:
+def _find_linear(solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
     from scipy.sparse.linalg import LinearOperator, cg, gmres
 
     unknowns = Unknowns(y)
@@ -278,7 +279,7 @@ def _find_linear(solver: Solver, y: Any, given: Any, dy: Any) -> Any:
     return w
 
 
-def _linear_residual(w: Any, solver: Solver, y: Any, given: Any, dy: Any) -> Any:
+def _linear_residual(w: Any, solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
     unknowns = Unknowns(y)
     return pulled(_traced(Equations(solver, unknowns), unknowns.vector(y), given), w, {1})[0] - dy
 

@@ -16,6 +16,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, Limits, Solver
 from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
@@ -28,7 +29,7 @@ from tapegrad.tree.flatten import flatten
 ACCURACY = 1e-10  # of the integrals that are derivatives
 
 
-def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     leaves: list[Any] = []
     into = flatten(given, "", leaves, [])
     limits: Limits = solver.limits(*given)  # type: ignore[misc]
@@ -46,7 +47,7 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
     return found
 
 
-def _pulled(x: Any, solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
+def _pulled(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
     tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
     places = {i + 2 for i in map(plain, wrt)}
@@ -70,7 +71,7 @@ class _Integrand:
         return as_array(self.solver.residual(x, *given))
 
 
-def _find(solver: Solver, dy: Any, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
+def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     from scipy.integrate import quad_vec
 
     found, _, info = quad_vec(

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
@@ -186,7 +187,7 @@ class _Gradient:
         return body
 
 
-def _project(dx: Any, x: Any) -> Any:
+def _project(dx: Cotangent, x: Any) -> Any:
     return unwrap(project(wrap(dx), wrap(x))) if is_tensor(x) else project(dx, x)
 
 

@@ -17,6 +17,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, Solver
 from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
@@ -40,7 +41,7 @@ class Slope:
         return ops.reshape(as_array(self.solver.residual(self.t, y, *rest)), (-1,))
 
 
-def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     start, times, *rest = given
     n, count = shape_of(start)[0], shape_of(times)[0]
     params = [i for i in wrt if i > TIMES]

@@ -13,6 +13,7 @@ from numpy import ndarray
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
 from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import brief, plain, type_name
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.systems import as_kind, is_complex_number, system, systems_of
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
@@ -72,7 +73,7 @@ def _check_triples(tape: Tape) -> None:
                                 "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
 
 
-def is_triple(op: Any) -> bool:
+def is_triple(op: Operation) -> bool:
     """True for `rrule(fn, ...)`."""
     return isinstance(op, Call) and op.fn is rrule
 
@@ -241,7 +242,7 @@ def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape, then: Call
     return sweep(tape, seed, active, last=True, passed=passed)
 
 
-def _pass_by_pullback(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> None:
+def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]) -> None:
     dxs = (op.pb if op.pb is not None else pullback_of(op))(dy)
     for i, arg in enumerate(op.args):
         if type(arg) in _OPERATIONS and active[arg.id] and not nothing_flows(op.fn, i):
@@ -250,7 +251,7 @@ def _pass_by_pullback(op: Call, dy: Any, active: bytearray, cot: list[Any]) -> N
                 cot[arg.id] = dx if cot[arg.id] is None else accumulate(cot[arg.id], dx)
 
 
-def _pass_by_partials(op: Call, dy: Any, active: bytearray, cot: list[Any], thrifty: bool) -> None:
+def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], thrifty: bool) -> None:
     """Pass a cotangent through a call by its partials; a thrifty sweep makes no arrays of one number, and adds in place."""
     y, args, kwargs = op.val, op.args, op.kwargs
     values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
@@ -277,7 +278,7 @@ def _pass_by_partials(op: Call, dy: Any, active: bytearray, cot: list[Any], thri
                 cot[i] = accumulate(cot[i], dx)
 
 
-def _added_in_place(cot: list[Any], i: int, dx: Any) -> bool:
+def _added_in_place(cot: list[Any], i: int, dx: Cotangent) -> bool:
     """Add to a large cotangent that nobody else holds, and return whether there is one."""
     if not (is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx)):  # the list holds it, and this line
         return False

@@ -18,6 +18,7 @@ from tapegrad.errors import UnknownFunction
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.tape.tape import Guard, Operation, Tape
@@ -41,7 +42,7 @@ class _Evaluation(NamedTuple):
     slope: Any
 
 
-def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) -> list[Any]:
+def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     rest, asked = given[1:8], given[8] if len(given) > 8 else tuple(wrt)
     kept = _CHECKED(dy, *rest, asked)
     leaves = leaves_of(given)
@@ -50,7 +51,7 @@ def _gradients(solver: Solver, y: Any, dy: Any, given: Any, wrt: Sequence[int]) 
     return [kept if i == SLOPE else ZERO for i in wrt]
 
 
-def _check(dy: Any, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any, first: bool, asked: tuple[int, ...]) -> Any:
+def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any, first: bool, asked: tuple[int, ...]) -> Any:
     """Refuse a jump that depends on the state, or on what else the gradient is asked for; return `dy`."""
 
     def at(s: float) -> _Evaluation:

@@ -43,14 +43,14 @@ def needed(tape: Tape, parts: Sequence[Any], guards: Callable[[Guard], bool] = l
     return walk.new, [walk.bind(part) for part in parts]
 
 
-def own(fn: Any) -> bool:
+def own(fn: Callable[..., Any]) -> bool:
     """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's
     function may do what it likes.
     """
     return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop
 
 
-def pure(fn: Any) -> bool:
+def pure(fn: Callable[..., Any]) -> bool:
     """True for an op that may be run once instead of twice, or when the tape is optimised: no
     chance in it, no structure.
     """
@@ -61,7 +61,7 @@ def _steady(fn: Op) -> bool:
     return OPS.get(fn.__name__) is fn and not fn.dynamic and fn not in _UNSTEADY
 
 
-def _is_steady_body(fn: Any) -> bool:
+def _is_steady_body(fn: Callable[..., Any]) -> bool:
     return type(fn) is Checkpoint and all(type(op.fn) is Op and _steady(op.fn) for op in fn.body.ops if type(op) is Call and op is not fn.body.result)
 
 

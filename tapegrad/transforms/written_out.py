@@ -15,6 +15,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Axis
 from tapegrad.ops.reduce import reduced
 from tapegrad.rules.op import Op
 
@@ -80,7 +81,7 @@ def _order(x: Any, axis: int) -> tuple[int, ...]:
     return (axis % ndim, *[k for k in range(ndim) if k != axis % ndim])
 
 
-def _vector_norm(y: Any, x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
+def _vector_norm(y: Any, x: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
     if not np.isfinite(ord) or not ord or not np.all(plain(y)) or (ord != int(ord) and not np.all(plain(x))):
         return NotImplemented
     if ord == 2:

@@ -187,7 +187,7 @@ def hooks_of_all() -> tuple[Any, ...]:
     return (*own["_global_forward_pre_hooks"].values(), *own["_global_forward_hooks"].values())
 
 
-def forward_of(cls: Any) -> Any:
+def forward_of(cls: type) -> Any:
     """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes,
     whose code is looked at.
     """

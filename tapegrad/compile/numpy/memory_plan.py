@@ -80,7 +80,7 @@ class Plan:
         return None if storage is None else storage.slot
 
 
-def is_known(fn: Any) -> bool:
+def is_known(fn: Callable[..., Any]) -> bool:
     """True for a function that keeps nothing of what it is given; a user's may."""
     return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
 

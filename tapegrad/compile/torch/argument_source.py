@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tapegrad.compile.argument_source import Name, Unpacked
+from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Tape
@@ -61,7 +62,7 @@ def stands_for(x: Any, recorded: Any) -> bool:
     return type(x) is type(recorded) and getattr(x, "dtype", None) == getattr(recorded, "dtype", None)
 
 
-def entering(shape: Any, dtype: Any, device: Any, recorded: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
+def entering(shape: Any, dtype: DType, device: Any, recorded: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
     """Return a function that makes an argument a tensor of this shape, dtype and device, or
     raises what `miss` returns.
     """

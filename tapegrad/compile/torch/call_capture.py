@@ -4,6 +4,7 @@ numbers that it looked at.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class Seen:
 
     __slots__ = ("args", "draws", "fn", "kwargs", "result", "written")
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, written: list[Any], draws: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, written: list[Any], draws: bool) -> None:
         self.fn, self.args, self.kwargs, self.result, self.written, self.draws = fn, args, kwargs, result, written, draws
 
 
@@ -65,7 +66,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
         self.below.__exit__(*err)
         super().__exit__(*err)
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
         if name in ATTRIBUTES or name in FACTS:

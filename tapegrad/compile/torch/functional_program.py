@@ -63,7 +63,7 @@ class Whole:
                 else:
                     self.failures.append(failure)
 
-        def put(fn: Any, *args: Any) -> Operation:
+        def put(fn: Callable[..., Any], *args: Any) -> Operation:
             return walk._push(call_of(fn, args).at(self.full.result))  # type: ignore[arg-type]
         flags = [put(torch.ne if guard.expected else torch.eq, walk.bind(guard.args[0]), 0) for guard in self.truths]
         flags += [failure.flag for failure in self.failures]

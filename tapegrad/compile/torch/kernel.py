@@ -81,7 +81,7 @@ def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...],
     return made
 
 
-def is_kernel(op: Any, *fns: Any) -> bool:
+def is_kernel(op: Operation, *fns: Any) -> bool:
     """True for the call of a kernel, of one of these functions where there are any."""
     return type(op) is Call and type(op.fn) is Kernel and (not fns or op.fn.fn in fns)
 
@@ -93,7 +93,7 @@ def is_plain(op: Any) -> bool:
     return not (op.fn.inside or op.fn.writes or op.kwargs) and op.fn.form is None
 
 
-def is_inside(op: Any) -> bool:
+def is_inside(op: Operation) -> bool:
     """True for a call that nothing looks into."""
     return type(op) is Call and type(op.fn) is Kernel and op.fn.inside
 

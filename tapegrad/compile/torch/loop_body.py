@@ -7,6 +7,7 @@ where the next one writes.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Body(Lowering):
 
     # -- integers that differ from run to run, in an index
 
-    def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
+    def is_closed(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], mixed: bool) -> bool:
         self.places = _counted(op, fn, given, refs)
         return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)], mixed)
 
@@ -142,7 +143,7 @@ class Body(Lowering):
         result.args = tuple(parts)  # type: ignore[union-attr]
 
 
-def _counted(op: Call, fn: Any, given: list[Any], refs: list[Any]) -> dict[int, Operation]:
+def _counted(op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any]) -> dict[int, Operation]:
     """Return the integers, by place among the arguments, that differ from run to run in an
     index which is taken as it is.
     """

@@ -334,7 +334,7 @@ class Lowering:
         givens = tensors_in(given) if is_tensor(y) else []
         return next((self.known[x] for x in givens if x in self.known and share(x, y)), ELSEWHERE)
 
-    def host_function(self, op: Call, fn: Any, given: list[Any]) -> Callable[..., Any] | None:
+    def host_function(self, op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
         if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.view or fn is ops.setitem:
             return None
@@ -446,7 +446,7 @@ def result_of(tape: Tape, parts: list[Any]) -> Any:
 class Again:
     """One call of a tape, made anew as a replay makes it."""
 
-    def __init__(self, of: Lowering, op: Call, fn: Any, dead: list[int], first: int, owned: int, count: int) -> None:
+    def __init__(self, of: Lowering, op: Call, fn: Callable[..., Any], dead: list[int], first: int, owned: int, count: int) -> None:
         self.op, self.fn, self.dead, self.first, self.owned = op, None if isinstance(op.fn, Operation) else fn, dead, first, owned
         self.tape, self.device = of.tape, of.device
         of.memory.copied(op)

@@ -8,6 +8,7 @@ comparison writes as fast as it reads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -109,7 +110,7 @@ class _Masks(Lying):
         assert found is not None
         return self.numbers.setdefault((mask, holds), self.filled(torch.eq, (found, 0), found, at))
 
-    def filled(self, fn: Any, args: tuple[Any, ...], like: Operation, at: Operation) -> Operation:
+    def filled(self, fn: Callable[..., Any], args: tuple[Any, ...], like: Operation, at: Operation) -> Operation:
         """Put a comparison that fills memory of its own with numbers on the new tape."""
         out = call_of(torch.empty_like, (like,), val=absent(like.spec))
         out.note = "mask"

@@ -206,7 +206,7 @@ class Text:
         return f"{self.parts[0]}, {nested_gradients(into.signature, self.parts[1:], self.names.bind)}"
 
 
-def is_several(op: Any) -> bool:
+def is_several(op: Operation) -> bool:
     """True for a call that gives several things."""
     return type(op) is Call and type(getattr(op.fn, "lies", None)) is tuple
 

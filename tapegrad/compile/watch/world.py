@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
@@ -117,7 +118,7 @@ def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
     return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
 
 
-def heard_in_c(fn: Any) -> str:
+def heard_in_c(fn: Callable[..., Any]) -> str:
     """Return the name of a function in C that reads the world, "" for others."""
     owner = getattr(fn, "__self__", None)
     name = getattr(fn, "__name__", "")

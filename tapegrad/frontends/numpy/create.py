@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tapegrad.frontends.numpy.shape import (
 )
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, DType
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
@@ -31,7 +33,7 @@ from tapegrad.tree.flatten import leaves_of
 from tapegrad.tree.sparse import is_sparse
 
 
-def numeric(dtype: Any) -> bool:
+def numeric(dtype: DType) -> bool:
     """True for a dtype that a traced array can have."""
     return np.dtype(dtype).kind in "biufc"
 
@@ -40,7 +42,7 @@ def numeric(dtype: Any) -> bool:
 
 
 @constructs(np.zeros, np.ones, np.empty)
-def filled(tracer: Any, fn: Any, shape: Any, dtype: Any = float, order: str = "C", **other: Any) -> Any:
+def filled(tracer: Any, fn: Callable[..., Any], shape: Any, dtype: DType = float, order: str = "C", **other: Any) -> Any:
     if not numeric(dtype):
         return fn(shape, dtype, order, **other)
     return tracer.record(_FILLED[fn], (integers(shape),), _described(dtype, order))
@@ -49,7 +51,7 @@ def filled(tracer: Any, fn: Any, shape: Any, dtype: Any = float, order: str = "C
 _FILLED = {np.zeros: ops.zeros, np.ones: ops.ones, np.empty: ops.empty}
 
 
-def _described(dtype: Any, order: str) -> dict[str, Any]:
+def _described(dtype: DType, order: str) -> dict[str, Any]:
     return {**({} if dtype in (float, None) else {"dtype": np.dtype(dtype)}), **({} if order == "C" else {"order": order})}
 
 
@@ -118,7 +120,7 @@ _FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALI
 """How requirements may be written out; by their first letters they are told apart."""
 
 
-def _refuse_text(a: Any) -> None:
+def _refuse_text(a: Array) -> None:
     """Refuse the text of a traced number, which an array would make numbers of, or plain text."""
     if isinstance(a, Text):
         a.__array__()
@@ -175,7 +177,7 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
     return tracer.record(_LIKE[fn], (value,), given)
 
 
-def _order(like: Any, order: str) -> str:
+def _order(like: Array, order: str) -> str:
     """Return the order of an array that is made like another."""
     return order if order in "CF" else "F" if layout_of(plain(like)) == "F" else "C"
 

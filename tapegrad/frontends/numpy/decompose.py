@@ -15,11 +15,12 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.rules.registry import means
 
 
-def _ones(x: Any) -> Any:
+def _ones(x: Array) -> Any:
     """Return an array of the same shape and dtype, for NumPy to judge: it raises in its own words."""
     return np.ones(shape_of(x), numpy_dtype(x))
 
@@ -28,17 +29,17 @@ def _ones(x: Any) -> Any:
 
 
 @means(np.linalg.solve)
-def solve(a: Any, b: Any) -> Any:
+def solve(a: Array, b: Array) -> Any:
     return ops.solve(as_array(a), as_array(b))
 
 
 @means(np.linalg.inv)
-def inv(a: Any) -> Any:
+def inv(a: Array) -> Any:
     return ops.inv(as_array(a))
 
 
 @means(np.linalg.pinv)
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+def pinv(a: Array, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     x = as_array(a)
     if rtol is not np._NoValue:
         if rcond is not None:
@@ -48,7 +49,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._
 
 
 @means(np.linalg.lstsq)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def lstsq(a: Array, b: Array, rcond: Any = None) -> Any:
     return ops.lstsq(as_array(a), as_array(b), *([] if rcond is None else [rcond]))
 
 
@@ -79,7 +80,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @means(np.linalg.matrix_power)
-def matrix_power(a: Any, n: Any) -> Any:
+def matrix_power(a: Array, n: Any) -> Any:
     x, n = as_array(a), operator.index(n)
     one = np.linalg.matrix_power(_ones(x), 0)  # LinAlgError unless x is square
     if n == 0:
@@ -102,12 +103,12 @@ def matrix_power(a: Any, n: Any) -> Any:
 
 
 @means(np.linalg.det)
-def det(a: Any) -> Any:
+def det(a: Array) -> Any:
     return ops.det(as_array(a))
 
 
 @means(np.linalg.slogdet)
-def slogdet(a: Any) -> Any:
+def slogdet(a: Array) -> Any:
     return ops.slogdet(as_array(a))
 
 
@@ -115,12 +116,12 @@ def slogdet(a: Any) -> Any:
 
 
 @means(np.linalg.cholesky)
-def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+def cholesky(a: Array, /, *, upper: bool = False) -> Any:
     return ops.cholesky(as_array(a), **keywords(upper=bool(upper)))
 
 
 @means(np.linalg.qr)
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: Array, mode: str = "reduced") -> Any:
     x = as_array(a)
     if mode not in ("reduced", "complete", "r"):
         np.linalg.qr(_ones(x), mode)  # type: ignore[call-overload]  # ValueError, in NumPy's words
@@ -133,30 +134,30 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @means(np.linalg.eigh)
-def eigh(a: Any, UPLO: str = "L") -> Any:
+def eigh(a: Array, UPLO: str = "L") -> Any:
     return ops.eigh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
 
 
 @means(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def eigvalsh(a: Array, UPLO: str = "L") -> Any:
     return ops.eigvalsh(as_array(a), **({} if UPLO == "L" else {"UPLO": UPLO}))
 
 
 @means(np.linalg.eig)
-def eig(a: Any) -> Any:
+def eig(a: Array) -> Any:
     y = ops.eig(as_array(a))
     kind_of(y.eigenvalues)  # values decide whether it is real or complex: guarded
     return y
 
 
 @means(np.linalg.eigvals)
-def eigvals(a: Any) -> Any:
+def eigvals(a: Array) -> Any:
     # from the same call as the eigenvectors that their cotangents need: without them LAPACK's order may be another
     return eig(a).eigenvalues
 
 
 @means(np.linalg.svd)
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     x = as_array(a)
     if hermitian:
         return _svd_by_eigh(x) if compute_uv else ops.flip(ops.sort(ops.abs(ops.eigvalsh(x))), axis=-1)
@@ -168,7 +169,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 _SVDResult: Any = type(np.linalg.svd(np.eye(1)))
 
 
-def _svd_by_eigh(x: Any) -> Any:
+def _svd_by_eigh(x: Array) -> Any:
     w, v = ops.eigh(x)
     signs, s = ops.copysign(1.0, w), ops.abs(w)
     order = ops.flip(ops.argsort(s), axis=-1)
@@ -183,7 +184,7 @@ def svdvals(x: Any, /) -> Any:
 
 
 @means(np.linalg.matrix_rank, constant=True)
-def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     return ops.matrix_rank(as_array(A), **keywords(tol=tol, hermitian=bool(hermitian), rtol=rtol))
 
 
@@ -229,7 +230,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _norm_of_vectors(x, ord, axes[0], keepdims) if n == 1 else _norm_of_matrices(x, ord, axes, keepdims)
 
 
-def _norm_of_vectors(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
+def _norm_of_vectors(x: Array, ord: Any, axis: int, keepdims: bool) -> Any:
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord == 0:
@@ -241,7 +242,7 @@ def _norm_of_vectors(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
 _SPECTRAL = {2: ops.max, -2: ops.min, "nuc": ops.sum}
 
 
-def _norm_of_matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _norm_of_matrices(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if ord in _SPECTRAL:
         y = _SPECTRAL[ord](ops.svdvals(moveaxis(x, axes, (-2, -1))), axis=-1)
         return ops.expand_dims(y, axis=tuple(sorted(axes))) if keepdims else y
@@ -268,5 +269,5 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @means(np.linalg.matrix_norm)
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     return norm(x, ord, (-2, -1), keepdims)

@@ -14,6 +14,7 @@ from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, DType
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, means, refused, register
 from tapegrad.trace import views
@@ -27,7 +28,7 @@ _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np
 
 
 @means(np.ufunc)
-def ufunc_method(ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def ufunc_method(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Apply a ufunc's method, or the ufunc with keyword arguments; NotImplemented where tapegrad does not know it."""
     if method == "at":
         return FOREIGN["at"](ufunc, *inputs)
@@ -69,7 +70,7 @@ def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None
     return np.moveaxis(ops.stack(*parts, axis=0), 0, axis)
 
 
-def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: Any = "same_kind", **options: Any) -> Any:
+def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: Array | bool, casting: Any = "same_kind", **options: Any) -> Any:
     """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and
     `out` keeps its numbers.
     """
@@ -90,7 +91,7 @@ def _masked(ufunc: Any, inputs: tuple[Any, ...], out: Any, where: Any, casting: 
 
 
 def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
-          where: Any = True, **other: Any) -> Any:
+          where: Array | bool = True, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
     if ufunc is np.vecdot and "axis" in other:
         axis, meaning = other.pop("axis"), FOREIGN[np.linalg.vecdot]
@@ -107,12 +108,12 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
 
 
 @means(np.divmod)
-def divmod(x1: Any, x2: Any) -> Any:
+def divmod(x1: Array, x2: Array) -> Any:
     return numpys(ops.floor_divide(x1, x2)), numpys(ops.remainder(x1, x2))
 
 
 @means(np.clip, np.ndarray.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
     y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # an array of NumPy's making
@@ -127,7 +128,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: 
 
 
 @means(np.fabs)
-def fabs(x: Any, /) -> Any:
+def fabs(x: Array, /) -> Any:
     y = as_array(x)
     if numpy_dtype(y).kind != "f":  # NumPy has none for complex numbers
         y = ops.astype(y, dtype=np.fabs(np.zeros((), numpy_dtype(y))).dtype)
@@ -135,12 +136,12 @@ def fabs(x: Any, /) -> Any:
 
 
 @means(np.round, np.around, np.ndarray.round, constant=True)
-def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+def round(a: Any, decimals: int = 0, out: Array | None = None) -> Any:
     return ops.round(as_array(a), decimals=static(decimals))
 
 
 @means(np.fix, constant=True)
-def fix(x: Any, out: Any = None) -> Any:
+def fix(x: Array, out: Array | None = None) -> Any:
     y = ops.trunc(as_array(x))
     return y if out is None else FOREIGN["out"](out, y, np.fix, ((x,), {"out": out}))
 
@@ -153,7 +154,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 @means(np.ndarray.astype)
-def astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+def astype(a: Array, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
     if not copy and np.dtype(dtype) == dtype_of(a):
         return views.arranged(a, order)
     y = ops.astype(a, dtype=np.dtype(dtype))
@@ -163,13 +164,13 @@ def astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
 
 
 @means(np.copy)
-def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+def copy(a: Array, order: str = "K", subok: bool = False) -> Any:
     x = as_array(a)
     return ops.copy(x, **({} if len(shape_of(plain(x))) < 2 or views.lies(x, order) else {"order": order}))
 
 
 @means(np.ndarray.copy)
-def copy_method(a: Any, order: str = "C") -> Any:
+def copy_method(a: Array, order: str = "C") -> Any:
     return a if isinstance(plain(a), np.generic) else copy(a, order)
 
 
@@ -202,7 +203,7 @@ register(np.imag, lambda val: ops.imag(as_array(val)))
 
 
 @means(np.real_if_close)
-def real_if_close(a: Any, tol: Any = 100) -> Any:
+def real_if_close(a: Array, tol: Any = 100) -> Any:
     x = as_array(a)
     if not ops.is_complex(x):
         return x if isinstance(x, np.ndarray) else ops.array(x)

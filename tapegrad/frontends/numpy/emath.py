@@ -10,10 +10,11 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.numpy.shape import numpy_dtype
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, register
 
 
-def _widened(x: Any, is_beyond: Callable[[Any], Any]) -> Any:
+def _widened(x: Array, is_beyond: Callable[[Any], Any]) -> Any:
     """Return an array as complex numbers where one of its real numbers is beyond a function's domain."""
     x = as_array(x)
     if not np.any(np.isreal(x) & is_beyond(np.real(x))):  # complex numbers of Python have no order
@@ -22,11 +23,11 @@ def _widened(x: Any, is_beyond: Callable[[Any], Any]) -> Any:
     return ops.astype(x, dtype=np.dtype(np.complex64 if narrow else np.complex128))
 
 
-def _negative(x: Any) -> Any:
+def _negative(x: Array) -> Any:
     return x < 0
 
 
-def _outside(x: Any) -> Any:
+def _outside(x: Array) -> Any:
     return np.abs(x) > 1
 
 
@@ -36,12 +37,12 @@ for _fn, _is_beyond in ((np.sqrt, _negative), (np.log, _negative), (np.log2, _ne
 
 
 @means(np.emath.logn)
-def logn(n: Any, x: Any) -> Any:
+def logn(n: Any, x: Array) -> Any:
     return np.log(_widened(x, _negative)) / np.log(_widened(n, _negative))
 
 
 @means(np.emath.power)
-def power(x: Any, p: Any) -> Any:
+def power(x: Array, p: Array) -> Any:
     p = as_array(p)
     if np.any(np.isreal(p) & (np.real(p) < 0)):  # of integers as well
         p = p * 1.0

@@ -5,6 +5,7 @@ so that a replay notices one.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,6 @@ def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @constructs(np.geterr)
-def geterr(tracer: Any, fn: Any) -> Any:
+def geterr(tracer: Any, fn: Callable[..., Any]) -> Any:
     unrepeatable("it asks np.geterr")
     return told(fn())

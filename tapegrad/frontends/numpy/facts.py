@@ -14,6 +14,7 @@ from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, DType
 from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
@@ -38,12 +39,12 @@ def common_type(*arrays: Any) -> Any:
 
 
 @means(np.iscomplexobj, constant=True)
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: Array) -> bool:
     return kind_of(as_array(x)) == "c"
 
 
 @means(np.isrealobj, constant=True)
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: Array) -> bool:
     return kind_of(as_array(x)) != "c"
 
 
@@ -51,17 +52,17 @@ def isrealobj(x: Any) -> bool:
 
 
 @means(np.iscomplex, constant=True)
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: Array) -> Any:
     return numpys(ops.not_equal(ops.imag(as_array(x)), 0))
 
 
 @means(np.isreal, constant=True)
-def isreal(x: Any) -> Any:
+def isreal(x: Array) -> Any:
     return ops.equal(ops.imag(as_array(x)), 0)
 
 
 def _infinite(sign: Callable[[Any], Any]) -> Callable[..., Any]:
-    def found(x: Any, out: Any = None) -> Any:
+    def found(x: Array, out: Any = None) -> Any:
         x = as_array(x)
         if kind_of(x) == "c":
             raise TypeError("This operation is not supported for complex128 values because it would be ambiguous.")
@@ -78,7 +79,7 @@ register(np.isneginf, _infinite(ops.signbit), constant=True)
 
 
 @means(np.array_equiv, constant=True)
-def array_equiv(a1: Any, a2: Any) -> bool:
+def array_equiv(a1: Array, a2: Array) -> bool:
     x, y = as_array(a1), as_array(a2)
     try:
         np.broadcast_shapes(shape_of(x), shape_of(y))
@@ -91,17 +92,17 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 
 
 @means(np.diag_indices_from, constant=True)
-def diag_indices_from(arr: Any) -> Any:
+def diag_indices_from(arr: Array) -> Any:
     return np.diag_indices_from(np.broadcast_to(0.0, shape_of(arr)))
 
 
 @means(np.tril_indices_from, constant=True)
-def tril_indices_from(arr: Any, k: int = 0) -> Any:
+def tril_indices_from(arr: Array, k: int = 0) -> Any:
     return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
 
 
 @means(np.triu_indices_from, constant=True)
-def triu_indices_from(arr: Any, k: int = 0) -> Any:
+def triu_indices_from(arr: Array, k: int = 0) -> Any:
     return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
 
 
@@ -123,7 +124,7 @@ for _fn in (np.array2string, np.array_repr, np.array_str, np.format_float_positi
 
 
 @means(np.ndarray.item)
-def item(a: Any, *args: Any) -> Any:
+def item(a: Array, *args: Any) -> Any:
     index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
     if len(index) == rank(a):
         return ops.item(a[index] if index else a)
@@ -132,7 +133,7 @@ def item(a: Any, *args: Any) -> Any:
 
 
 @means(np.ndarray.tolist)
-def tolist(a: Any) -> Any:
+def tolist(a: Array) -> Any:
     if not rank(a):
         return ops.item(a)
     return [tolist(part) for part in a] if rank(a) > 1 else [ops.item(a, i) for i in range(shape_of(a)[0])]
@@ -149,7 +150,7 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
 
 
 @means(np.ndarray.to_device)
-def to_device(a: Any, device: Any, /, *, stream: Any = None) -> Any:
+def to_device(a: Array, device: Any, /, *, stream: Any = None) -> Any:
     np.empty(0).to_device(device, stream=stream)  # ValueError, in NumPy's words
     return a
 
@@ -164,15 +165,15 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
 
 
 @means(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Any = None) -> Any:
     return ops.astype(x, dtype=np.dtype(dtype)) if copy or np.dtype(dtype) != dtype_of(x) else x
 
 
-def _overlaps(fn: Any) -> Any:
+def _overlaps(fn: Callable[..., Any]) -> Any:
     """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as
     its arguments lie apart.
     """
-    def meaning(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    def meaning(a: Array, b: Array, /, max_work: Any = None) -> bool:
         arrays = [x for x in (a, b) if isinstance(x, Traced)]
         if not arrays:  # lists, of which NumPy makes arrays
             return False

@@ -11,6 +11,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.fft import INVERSE
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means, register
@@ -18,7 +19,7 @@ from tapegrad.rules.registry import means, register
 # -- along one axis
 
 
-def transform(op: Op, a: Any, n: Any, axis: Any, norm: Any) -> Any:
+def transform(op: Op, a: Array, n: Any, axis: Any, norm: Any) -> Any:
     axis = static(axis)
     return op(as_array(a), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
 
@@ -40,12 +41,12 @@ def _swapped(norm: Any) -> Any:
 
 
 @means(np.fft.hfft)
-def hfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def hfft(a: Array, n: Any = None, axis: Axis = -1, norm: Any = None, out: Array | None = None) -> Any:
     return transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm))
 
 
 @means(np.fft.ihfft)
-def ihfft(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
+def ihfft(a: Array, n: Any = None, axis: Axis = -1, norm: Any = None, out: Array | None = None) -> Any:
     return ops.conj(transform(ops.rfft, a, n, axis, _swapped(norm)))
 
 
@@ -70,18 +71,18 @@ def _each(op: Op, x: Any, axes: Sequence[tuple[Any, int]], norm: Any) -> Any:
     return x
 
 
-def fftn(op: Op, a: Any, s: Any, axes: Any, norm: Any) -> Any:
+def fftn(op: Op, a: Array, s: Array, axes: Axis, norm: Any) -> Any:
     x = as_array(a)
     return _each(op, x, _axes(x, s, axes)[::-1], norm)
 
 
-def rfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
+def rfftn(a: Array, s: Array, axes: Axis, norm: Any) -> Any:
     x = as_array(a)
     *others, last = _axes(x, s, axes)
     return _each(ops.fft, _each(ops.rfft, x, [last], norm), others[::-1], norm)
 
 
-def irfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
+def irfftn(a: Array, s: Array, axes: Axis, norm: Any) -> Any:
     x = as_array(a)
     *others, last = _axes(x, s, axes)
     return _each(ops.irfft, _each(ops.ifft, x, others, norm), [last], norm)
@@ -104,10 +105,10 @@ def _shift(x: Any, axes: Any, sign: int) -> Any:
 
 
 @means(np.fft.fftshift)
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: Array, axes: Axis = None) -> Any:
     return _shift(x, axes, 1)
 
 
 @means(np.fft.ifftshift)
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: Array, axes: Axis = None) -> Any:
     return _shift(x, axes, -1)

@@ -15,6 +15,7 @@ from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.index import is_mask
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
@@ -30,7 +31,7 @@ def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None)
     return ops.reshape(ops.stack(*parts, axis=0), shape + shape_of(first))
 
 
-def _fitted(x: Any, shape: tuple[int, ...]) -> Any:
+def _fitted(x: Array, shape: tuple[int, ...]) -> Any:
     """Return a result in the shape that the first one has: NumPy writes it there."""
     if shape_of(x) == shape:
         return x
@@ -42,7 +43,7 @@ def _fitted(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 @means(np.apply_along_axis)
-def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Array, *args: Any, **kwargs: Any) -> Any:
     x = as_array(arr)
     axis = normalize_axis_index(static(axis), rank(x))
     rows = moveaxis(x, axis, -1)
@@ -57,7 +58,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
 
 
 @means(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Any:
     y = as_array(a)
     y = y if isinstance(y, np.ndarray) else ops.array(y)
     n = rank(y)
@@ -106,14 +107,14 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
 
 
-def _first(x: Any) -> Any:
+def _first(x: Array) -> Any:
     """Return the first number of an array as NumPy's, of its dtype: by what a function makes of that, np.vectorize
     decides the result's dtype.
     """
     return getitem(ops.reshape(x, (int(np.prod(shape_of(x))),)), 0) if isinstance(x, Traced) else np.asarray(x).flat[0]
 
 
-def _numbers(x: Any, shape: tuple[int, ...]) -> list[Any]:
+def _numbers(x: Array, shape: tuple[int, ...]) -> list[Any]:
     """Return the numbers of an array that is broadcast to a shape, as Python's."""
     if not isinstance(x, Traced):
         return list(np.broadcast_to(np.asarray(x, object), shape).flat)
@@ -152,7 +153,7 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
 
 
 @means("frompyfunc")
-def from_python(ufunc: Any, *args: Any) -> Any:
+def from_python(ufunc: np.ufunc, *args: Any) -> Any:
     """Call the Python function that a ufunc was made of for each place; return NotImplemented for another ufunc.
 
     The results are arrays of numbers, where NumPy's hold objects.
@@ -175,7 +176,7 @@ def from_python(ufunc: Any, *args: Any) -> Any:
 
 @means(np.piecewise)
 @laid(kept)
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     x = as_array(x)
     single = isinstance(condlist, (bool, np.bool_)) or (not isinstance(condlist[0], (list, np.ndarray)) and rank(x))
     pieces = [as_dtype(as_array(c), np.dtype(bool)) for c in ([condlist] if single else condlist)]
@@ -201,7 +202,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 class _Places:
     """What `ndenumerate` goes through: an array's numbers, and where the next one stands."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Array) -> None:
         self.x, self.rest = x, np.ndindex(*shape_of(x))
         self.coords = next(self.rest, None)
 
@@ -213,5 +214,5 @@ class _Places:
 
 
 @means(np.ndenumerate.__init__)
-def enumerated(self: Any, arr: Any) -> None:
+def enumerated(self: Any, arr: Array) -> None:
     self.iter = _Places(as_array(arr))

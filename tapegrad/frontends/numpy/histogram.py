@@ -15,6 +15,7 @@ from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, refused
 
 
@@ -25,7 +26,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     return ops.bincount(x, **how) if weights is None else ops.bincount(x, as_array(weights), **how)
 
 
-def _ends(x: Any, range: Any) -> tuple[Any, Any]:
+def _ends(x: Array, range: Any) -> tuple[Any, Any]:
     """Return the first and the last edge, which differ."""
     if range is not None:
         first, last = range
@@ -40,7 +41,7 @@ def _ends(x: Any, range: Any) -> tuple[Any, Any]:
     return (first - 0.5, last + 0.5) if first == last else (first, last)
 
 
-def _edges(x: Any, bins: Any, range: Any, name: str = "`bins`") -> Any:
+def _edges(x: Array, bins: Any, range: Any, name: str = "`bins`") -> Any:
     """Return the edges of the bins, which share them."""
     if isinstance(bins, str):
         raise refused(f"bins={bins!r}", "it chooses their number by the values", "bins=len(np.histogram_bin_edges(tg.value(x), ...)) - 1")
@@ -70,7 +71,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     return _edges(ravel(a), bins, range)
 
 
-def _summed(which: Any, w: Any, n: int) -> Any:
+def _summed(which: Any, w: Array, n: int) -> Any:
     """Return the sum of the weights in each of `n` bins."""
     if kind_of(w) == "c":
         return ops.bincount(which, ops.real(w), minlength=n) + 1j * ops.bincount(which, ops.imag(w), minlength=n)

@@ -13,6 +13,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.tape.tape import NO_KWARGS
@@ -66,7 +67,7 @@ def _part(part: Any) -> Any:
 # -- along an axis
 
 
-def _integers(indices: Any, mode: str, length: Callable[[], int]) -> Any:
+def _integers(indices: Array, mode: str, length: Callable[[], int]) -> Any:
     """Return indices as `take` wants them: an array of integers, brought into range where the mode says so."""
     indices = as_array(indices)
     dtype = dtype_of(indices)
@@ -80,7 +81,7 @@ def _integers(indices: Any, mode: str, length: Callable[[], int]) -> Any:
 
 
 @means(np.take, np.ndarray.take)
-def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+def take(a: Array, indices: Array, axis: Axis = None, out: Array | None = None, mode: str = "raise") -> Any:
     x, axis = _along(a, axis)
     return ops.take(x, _integers(indices, mode, lambda: shape_of(x)[axis]), axis=axis)
 
@@ -122,7 +123,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
 
 @means(np.compress)
 @laid(rows)
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+def compress(condition: Array, a: Array, axis: Axis = None, out: Array | None = None) -> Any:
     x, axis = _along(a, axis)
     mask, n = ops.astype(as_array(condition), dtype=np.dtype(bool)), shape_of(x)[axis]
     if len(shape_of(mask)) != 1 or (shape_of(mask)[0] > n and ops.any(mask[n:])):
@@ -134,12 +135,12 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 
 @means(np.ndarray.compress)
-def compress_method(a: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:
+def compress_method(a: Array, condition: Array, axis: Axis = None, out: Array | None = None) -> Any:
     return compress(condition, a, axis, out)
 
 
 @means(np.extract)
-def extract(condition: Any, arr: Any) -> Any:
+def extract(condition: Array, arr: Array) -> Any:
     return compress(ops.reshape(as_array(condition), (-1,)), arr)
 
 
@@ -165,7 +166,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 
 @means(np.ndarray.choose)
-def choose_method(a: Any, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
+def choose_method(a: Array, *choices: Any, out: Array | None = None, mode: str = "raise") -> Any:
     return choose(a, choices[0] if len(choices) == 1 else choices, out, mode)
 
 

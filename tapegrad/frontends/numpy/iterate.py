@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import constructs, refused
 from tapegrad.trace import views
@@ -20,7 +21,7 @@ _nditer = np.nditer
 @constructs(np.nditer)
 def nditer(
     tracer: Any,
-    fn: Any,
+    fn: Callable[..., Any],
     op: Any,
     flags: Sequence[str] = (),
     op_flags: Any = None,
@@ -69,7 +70,7 @@ class Elements:
         place = self._at.multi_index
         return self.operands[number][(*place, ...) if self._written[number] else place]
 
-    def __setitem__(self, number: int, value: Any) -> None:
+    def __setitem__(self, number: int, value: Array) -> None:
         self.operands[number][self._at.multi_index] = value
 
     @property

@@ -22,6 +22,7 @@ from tapegrad.frontends.numpy.shape import (
 )
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
@@ -29,7 +30,7 @@ from tapegrad.rules.registry import means, register
 # -- joining
 
 
-def converted(arrays: Any, dtype: Any, casting: Any) -> list[Any]:
+def converted(arrays: Any, dtype: DType, casting: Any) -> list[Any]:
     """Return the arrays to be joined, each cast to the dtype that was asked for."""
     xs = [as_array(a) for a in arrays]
     if dtype is None:
@@ -119,7 +120,7 @@ def _places(obj: Any) -> Any:
 
 @means(np.insert)
 @laid(columns)
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+def insert(arr: Array, obj: Any, values: Array, axis: Axis = None) -> Any:
     x, axis = along_axis(arr, axis)
     place, new, shape = _places(obj), as_array(values), shape_of(x)
     old = np.arange(shape[axis])
@@ -136,7 +137,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 
 @means(np.delete)
-def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+def delete(arr: Array, obj: Any, axis: Axis = None) -> Any:
     x, axis = along_axis(arr, axis)
     places = _places(obj)
     rest = np.delete(np.arange(shape_of(x)[axis]), places)
@@ -146,7 +147,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 
 @laid(columns)
-def _kept(x: Any, places: Any, axis: int) -> Any:
+def _kept(x: Array, places: Any, axis: int) -> Any:
     return ops.take(x, places, axis=axis)
 
 
@@ -167,31 +168,31 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 @means(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> Any:
     x, cuts = as_array(ary), integers(indices_or_sections)
     if not isinstance(cuts, tuple) and shape_of(x)[axis] % cuts:
         raise ValueError("array split does not result in an equal division")
     return array_split(x, cuts, axis)
 
 
-def _split_from(ary: Any, indices_or_sections: Any, axis: int, name: str, least: int) -> Any:
+def _split_from(ary: Array, indices_or_sections: Any, axis: int, name: str, least: int) -> Any:
     if rank(ary) < least:
         raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
     return split(ary, indices_or_sections, axis)
 
 
 @means(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> Any:
+def hsplit(ary: Array, indices_or_sections: Any) -> Any:
     return _split_from(ary, indices_or_sections, min(1, rank(ary) - 1), "hsplit", 1)
 
 
 @means(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> Any:
+def vsplit(ary: Array, indices_or_sections: Any) -> Any:
     return _split_from(ary, indices_or_sections, 0, "vsplit", 2)
 
 
 @means(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> Any:
+def dsplit(ary: Array, indices_or_sections: Any) -> Any:
     return _split_from(ary, indices_or_sections, 2, "dsplit", 3)
 
 

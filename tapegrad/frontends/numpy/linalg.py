@@ -12,17 +12,18 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 from tapegrad.trace import views
 from tapegrad.trace.proxy import recorded
 
 
-def _ndim(x: Any) -> int:
+def _ndim(x: Array) -> int:
     return len(shape_of(x))
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: Array) -> Any:
     return ops.reshape(as_array(x), (-1,))
 
 
@@ -30,17 +31,17 @@ def _flat(x: Any) -> Any:
 
 
 @means(np.linalg.matmul)
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: Array, x2: Array, /) -> Any:
     return ops.matmul(as_array(x1), as_array(x2))
 
 
 @means(np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     return ops.vecdot(moveaxis(x1, axis, -1), moveaxis(x2, axis, -1))
 
 
 @means(np.dot, np.ndarray.dot)
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+def dot(a: Array, b: Array, out: Array | None = None) -> Any:
     a, b = as_array(a), as_array(b)
     m, n = _ndim(a), _ndim(b)
     if not m or not n:  # NumPy makes an array of a number first, which keeps its dtype
@@ -49,23 +50,23 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @means(np.inner)
-def inner(a: Any, b: Any, /) -> Any:
+def inner(a: Array, b: Array, /) -> Any:
     a, b = as_array(a), as_array(b)
     return dot(a, swapaxes(b, -1, -2) if _ndim(a) and _ndim(b) > 1 else b)
 
 
 @means(np.vdot)
-def vdot(a: Any, b: Any, /) -> Any:
+def vdot(a: Array, b: Array, /) -> Any:
     return ops.vdot(as_array(a), as_array(b))
 
 
 @means(np.outer, np.linalg.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Any:
+def outer(a: Array, b: Array, out: Array | None = None) -> Any:
     return ops.multiply(ops.reshape(as_array(a), (-1, 1)), _flat(b))
 
 
 @means(np.kron)
-def kron(a: Any, b: Any) -> Any:
+def kron(a: Array, b: Array) -> Any:
     a, b = as_array(a), as_array(b)
     ndim = max(_ndim(a), _ndim(b))
     left, right = ((1,) * (ndim - _ndim(x)) + shape_of(x) for x in (a, b))
@@ -74,7 +75,7 @@ def kron(a: Any, b: Any) -> Any:
 
 
 @means(np.cross)
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+def cross(a: Array, b: Array, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
     a, b = as_array(a), as_array(b)
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -98,12 +99,12 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 
 @means(np.linalg.cross)
-def cross_of_three(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross_of_three(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     return cross(x1, x2, axis=axis)
 
 
 @means(np.linalg.multi_dot)
-def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+def multi_dot(arrays: Any, *, out: Array | None = None) -> Any:
     """Multiply in the cheapest order (Cormen et al., Introduction to Algorithms, section 14.2)."""
     xs = list(map(as_array, arrays))
     if len(xs) < 2:
@@ -131,7 +132,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 @means(np.linalg.tensordot)
-def tensordot_of_two(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def tensordot_of_two(x1: Array, x2: Array, /, *, axes: Axis = 2) -> Any:
     return tensordot(x1, x2, axes)
 
 
@@ -153,7 +154,7 @@ def _is_view(shape: tuple[int, ...], mine: str, output: str) -> bool:
     return len(mine) == len(shape) and len(set(zip(mine, shape))) == len(output) and sorted(set(mine)) == sorted(output)
 
 
-def _arrange(x: Any, mine: str, output: str) -> Any:
+def _arrange(x: Array, mine: str, output: str) -> Any:
     """Return x with its axes in another order, and the diagonal of those that have the same letter."""
     for letter in output:
         while mine.count(letter) > 1:
@@ -186,7 +187,7 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 
 @means(np.diagonal, np.ndarray.diagonal)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = as_array(a)
     if _ndim(x) != 2 or (axis1, axis2) != (0, 1):
         x = moveaxis(x, (axis1, axis2), (-2, -1))
@@ -200,7 +201,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @means(np.linalg.diagonal)
-def diagonal_of_last(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal_of_last(x: Array, /, *, offset: int = 0) -> Any:
     return diagonal(x, offset, -2, -1)
 
 
@@ -224,15 +225,15 @@ def diag(v: Any, k: int = 0) -> Any:
 
 
 @means(np.diagflat)
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: Array, k: int = 0) -> Any:
     return diag(_flat(v), k)
 
 
 @means(np.tril)
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: Array, k: int = 0) -> Any:
     return ops.tril(as_array(m), **keywords(k=k))
 
 
 @means(np.triu)
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: Array, k: int = 0) -> Any:
     return ops.triu(as_array(m), **keywords(k=k))

@@ -13,11 +13,12 @@ from tapegrad.frontends.numpy.reduce import how, joined_axes, kind_of
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.frontends.numpy.sort import _plain, median, percent, quantile
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means, refused
 
 
-def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
+def _sorted(a: Array, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
     """Return the numbers in order along the first axis, nan last, the rank of the largest, and the
     shape that keeps all axes.
     """
@@ -26,12 +27,12 @@ def _sorted(a: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
     return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first
 
 
-def _ranked(x: Any, ranks: Any) -> Any:
+def _ranked(x: Array, ranks: Any) -> Any:
     return ops.take_along_axis(x, ranks, axis=0)
 
 
 @means(np.nanmedian)
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+def nanmedian(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     if kind_of(as_array(a)) not in "fc":
         return median(a, axis, keepdims=keepdims)
     x, last, kept = _sorted(a, axis)
@@ -41,7 +42,7 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
 
 
 @means(np.nanquantile)
-def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
                 keepdims: Any = False, *, weights: Any = None) -> Any:
     if kind_of(as_array(a)) not in "fc":
         return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
@@ -66,12 +67,12 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_inp
 
 
 @means(np.nanpercentile)
-def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+def nanpercentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
                   keepdims: Any = False, *, weights: Any = None) -> Any:
     return nanquantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
-def _place(op: Op, worst: float, a: Any, axis: Any, keepdims: Any) -> Any:
+def _place(op: Op, worst: float, a: Array, axis: Axis, keepdims: bool) -> Any:
     """Return where the largest or the smallest number is, nan taken for the worst."""
     x = as_array(a)
     if kind_of(x) not in "fc":
@@ -83,10 +84,10 @@ def _place(op: Op, worst: float, a: Any, axis: Any, keepdims: Any) -> Any:
 
 
 @means(np.nanargmax, constant=True)
-def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+def nanargmax(a: Array, axis: Axis = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
     return _place(ops.argmax, -np.inf, a, axis, keepdims)
 
 
 @means(np.nanargmin, constant=True)
-def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+def nanargmin(a: Array, axis: Axis = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
     return _place(ops.argmin, np.inf, a, axis, keepdims)

@@ -18,12 +18,13 @@ from tapegrad.frontends.numpy.reduce import average, kind_of
 from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, common_dtype, moveaxis, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, DType
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
 
 
-def as_dtype(x: Any, dtype: Any) -> Any:
+def as_dtype(x: Array, dtype: DType) -> Any:
     """Return an array in a dtype, itself where it has that."""
     return x if numpy_dtype(x) == dtype else ops.astype(x, dtype=np.dtype(dtype))
 
@@ -31,19 +32,19 @@ def as_dtype(x: Any, dtype: Any) -> Any:
 # -- convolution
 
 
-def _sliding(op: Op, a: Any, v: Any, mode: Any, checked: Any) -> Any:
+def _sliding(op: Op, a: Array, v: Array, mode: Any, checked: Any) -> Any:
     if mode not in ("full", "same", "valid") or any(rank(x) != 1 or not shape_of(x)[0] for x in (a, v)):
         checked(np.empty(shape_of(a)), np.empty(shape_of(v)), mode)  # ValueError, in NumPy's words
     return op(a, v, **({} if mode == "full" else {"mode": mode}))
 
 
 @means(np.convolve)
-def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+def convolve(a: Array, v: Array, mode: Any = "full") -> Any:
     return _sliding(ops.convolve, atleast(1, a), atleast(1, v), mode, np.convolve)
 
 
 @means(np.correlate)
-def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+def correlate(a: Array, v: Array, mode: Any = "valid") -> Any:
     return _sliding(ops.correlate, as_array(a), as_array(v), mode, np.correlate)
 
 
@@ -51,7 +52,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 
 
 @means(np.interp)
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(x: Array, xp: Any, fp: Array, left: Any = None, right: Any = None, period: Any = None) -> Any:
     x, xp, fp = as_array(x), as_array(xp), as_array(fp)
     if rank(xp) != 1 or shape_of(xp) != shape_of(fp) or not shape_of(xp)[0]:
         np.interp(0.0, np.empty(shape_of(xp)), np.empty(shape_of(fp)))  # ValueError, in NumPy's words
@@ -113,7 +114,7 @@ def _slope(f: Any, d: Any, axis: int, edge_order: int) -> Any:
     def part(start: int, stop: int | None) -> Any:
         return f[along(axis, slice(start, stop))]
 
-    def mixed(a: Any, b: Any, c: Any, at: int, stop: int | None) -> Any:
+    def mixed(a: Array, b: Array, c: Array, at: int, stop: int | None) -> Any:
         """Return a f[i] + b f[i + 1] + c f[i + 2], for i from `at` to `stop`."""
         ends = (None if stop is None else stop + k or None for k in range(3))
         x, y, z = (part(at + k, end) for k, end in zip(range(3), ends))
@@ -144,7 +145,7 @@ def _slope(f: Any, d: Any, axis: int, edge_order: int) -> Any:
 
 
 @means(np.angle)
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: Array, deg: bool = False) -> Any:
     y = ops.angle(as_array(z))
     return y * (180 / math.pi) if deg else y
 
@@ -204,7 +205,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: An
     return ops.squeeze(as_dtype(c * np.true_divide(1, freedom), numpy_dtype(c)))
 
 
-def _weights(weights: Any, n: int, name: str) -> Any:
+def _weights(weights: Array, n: int, name: str) -> Any:
     w = as_dtype(as_array(weights), float)
     if rank(w) > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
@@ -231,7 +232,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 
 @means(np.i0)
-def i0(x: Any) -> Any:
+def i0(x: Array) -> Any:
     x = as_array(x)
     if kind_of(x) == "c":
         raise TypeError("i0 not supported for complex values")
@@ -265,7 +266,7 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
 
 @means(np.vander)
 @laid(rows)
-def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+def vander(x: Array, N: Any = None, increasing: bool = False) -> Any:
     x = as_array(x)
     if rank(x) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")

@@ -16,10 +16,11 @@ from tapegrad.frontends.numpy.numeric import as_dtype, vander
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means
 
 
-def _length(p: Any) -> int:
+def _length(p: Array) -> int:
     return shape_of(p)[0]  # type: ignore[no-any-return]
 
 
@@ -34,7 +35,7 @@ def _of_polynomials(fn: Callable[..., Any]) -> Callable[..., Any]:
     return of_either
 
 
-def _without_leading_zeros(p: Any) -> Any:
+def _without_leading_zeros(p: Array) -> Any:
     """Drop the zeros that `poly1d` drops; a zero polynomial keeps one."""
     p = atleast(1, p)
     first = 0
@@ -45,7 +46,7 @@ def _without_leading_zeros(p: Any) -> Any:
 
 @means(np.polyval)
 @laid(kept, by=1)
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: Array, x: Array) -> Any:
     p = p.coeffs if isinstance(p, np.poly1d) else as_array(p)
     y: Any = 0
     if not isinstance(x, np.poly1d):
@@ -56,7 +57,7 @@ def polyval(p: Any, x: Any) -> Any:
     return y
 
 
-def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
+def _aligned(a1: Array, a2: Array) -> tuple[Any, Any]:
     a, b = atleast(1, a1), atleast(1, a2)
     n = max(_length(a), _length(b))
     return tuple(p if _length(p) == n else ops.pad(p, ((n - _length(p), 0),)) for p in (a, b))  # type: ignore[return-value]
@@ -64,25 +65,25 @@ def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
 
 @means(np.polyadd)
 @_of_polynomials
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: Array, a2: Array) -> Any:
     return ops.add(*_aligned(a1, a2))
 
 
 @means(np.polysub)
 @_of_polynomials
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: Array, a2: Array) -> Any:
     return ops.subtract(*_aligned(a1, a2))
 
 
 @means(np.polymul)
 @_of_polynomials
-def polymul(a1: Any, a2: Any) -> Any:
+def polymul(a1: Array, a2: Array) -> Any:
     return ops.convolve(_without_leading_zeros(a1), _without_leading_zeros(a2))
 
 
 @means(np.polydiv)
 @_of_polynomials
-def polydiv(u: Any, v: Any) -> Any:
+def polydiv(u: Array, v: Array) -> Any:
     r, v = atleast(1, u) + 0.0, atleast(1, v) + 0.0
     dtype, scale, n = common_dtype(r, v), 1.0 / v[0], _length(v)
     r, quotient = as_dtype(r, dtype), []
@@ -144,7 +145,7 @@ def poly(seq_of_zeros: Any) -> Any:
 
 
 @means(np.roots)
-def roots(p: Any) -> Any:
+def roots(p: Array) -> Any:
     p = atleast(1, p)
     if rank(p) != 1:
         raise ValueError("Input must be a rank-1 array.")

@@ -129,10 +129,10 @@ for _name, _fn in vars(np.random).items():
 
 
 @constructs(np.random.seed)
-def seed(tracer: Any, fn: Any, seed: Any = None) -> None:
+def seed(tracer: Any, fn: Callable[..., Any], seed: Any = None) -> None:
     tracer.record(ops.draw, (_GLOBAL, static(seed)), {"method": "seed"})
 
 
 @constructs(np.random.default_rng)
-def generator(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return tracer.record(ops.default_rng, tuple(map(static, args)), {"make": fn, **kwargs})

@@ -15,6 +15,7 @@ from tapegrad.frontends.common import as_array, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.reduce import count
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
@@ -40,7 +41,7 @@ def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:
     return keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), keepdims=bool(keepdims))
 
 
-def masked(a: Any, where: Any, fill: Any) -> tuple[Any, Any]:
+def masked(a: Array, where: Array | bool, fill: Any) -> tuple[Any, Any]:
     """Return an array with `fill` where the mask leaves elements out, and the mask in its shape; None if all are in."""
     x = as_array(a)
     if where is True:
@@ -51,7 +52,7 @@ def masked(a: Any, where: Any, fill: Any) -> tuple[Any, Any]:
     return ops.where(mask, x, fill), mask
 
 
-def present(a: Any, where: Any = True) -> Any:
+def present(a: Array, where: Array | bool = True) -> Any:
     """Return the mask of what is not nan, and in the mask `where`."""
     x = as_array(a)
     if kind_of(x) not in "fc":
@@ -60,7 +61,7 @@ def present(a: Any, where: Any = True) -> Any:
     return there if where is True else ops.logical_and(there, as_array(where))
 
 
-def _fitting(initial: Any, y: Any) -> Any:
+def _fitting(initial: Any, y: Array) -> Any:
     """Return what a reduction begins with in the dtype of its result, to which NumPy casts it.
 
     Raises ValueError for what is no number.
@@ -89,7 +90,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 @means(np.logaddexp.reduce)
 def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-                     where: Any = True) -> Any:
+                     where: Array | bool = True) -> Any:
     x = masked(array, where, -np.inf)[0]
     y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
     return y if initial is None else ops.logaddexp(y, _fitting(initial, y))
@@ -108,7 +109,7 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 # -- the largest and the smallest
 
 
-def extremum(op: Op, pair: Op, a: Any, axis: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def extremum(op: Op, pair: Op, a: Array, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
     """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
     if initial is None:
         if where is not True:
@@ -122,7 +123,7 @@ def extremum(op: Op, pair: Op, a: Any, axis: Any = None, keepdims: Any = False, 
     return pair(op(x, **how(axis, keepdims)), initial)
 
 
-def _extremum_of_none(op: Op, x: Any, axis: Any, keepdims: Any, initial: Any) -> Any:
+def _extremum_of_none(op: Op, x: Array, axis: Axis, keepdims: bool, initial: Any) -> Any:
     """Reduce an empty array, with `initial` as one more element: a replay, in which there may be
     others, compares them all.
     """
@@ -131,7 +132,7 @@ def _extremum_of_none(op: Op, x: Any, axis: Any, keepdims: Any, initial: Any) ->
     return ops.reshape(y, kept) if keepdims else y
 
 
-def joined_axes(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+def joined_axes(a: Array, axis: Any) -> tuple[Any, tuple[int, ...]]:
     """Return an array with the axes to be reduced joined into the first, and the shape that keeps them, of length 1."""
     x = as_array(a)
     sizes = shape_of(x)
@@ -146,16 +147,16 @@ def joined_axes(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 @means(np.max, np.amax, np.ndarray.max)
-def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def max(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
     return extremum(ops.max, ops.maximum, a, axis, keepdims, initial, where)
 
 
 @means(np.min, np.amin, np.ndarray.min)
-def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def min(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
     return extremum(ops.min, ops.minimum, a, axis, keepdims, initial, where)
 
 
-def nan_extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+def nan_extremum(op: Op, pair: Op, a: Array, axis: Axis, keepdims: bool, initial: Any, where: Array | bool) -> Any:
     """Reduce by `op`; of nothing but nan in a list or a number NumPy gives nan, and of an array `initial`."""
     y = extremum(op, pair, a, axis, keepdims, initial, where)
     if initial is None or isinstance(plain(a), np.ndarray) or kind_of(as_array(a)) not in "fc":
@@ -167,12 +168,12 @@ def nan_extremum(op: Op, pair: Op, a: Any, axis: Any, keepdims: Any, initial: An
 
 
 @means(np.nanmax)
-def nanmax(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def nanmax(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
     return nan_extremum(ops.nanmax, ops.fmax, a, axis, keepdims, initial, where)
 
 
 @means(np.nanmin)
-def nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def nanmin(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
     return nan_extremum(ops.nanmin, ops.fmin, a, axis, keepdims, initial, where)
 
 
@@ -181,24 +182,24 @@ means(np.fmin.reduce)(functools.partial(extremum, ops.nanmin, ops.fmin))
 
 
 @means(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+def ptp(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Any:
     return max(a, axis, None, keepdims) - min(a, axis, None, keepdims)
 
 
 @means(np.argmax, np.ndarray.argmax, constant=True)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+def argmax(a: Array, axis: Axis = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
     return ops.argmax(as_array(a), **how(axis, keepdims))
 
 
 @means(np.argmin, np.ndarray.argmin, constant=True)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+def argmin(a: Array, axis: Axis = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
     return ops.argmin(as_array(a), **how(axis, keepdims))
 
 
 # -- moments
 
 
-def averaged(x: Any, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
+def averaged(x: Array, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
     """Divide the sum of `x`, which is 0 outside the mask, by the count inside it, less `less`."""
     if mask is None and not less:
         return ops.mean(x, **options)
@@ -209,7 +210,7 @@ def averaged(x: Any, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
     return like(y, y / (ops.maximum(size - less, 0) if less else size))
 
 
-def like(x: Any, y: Any) -> Any:
+def like(x: Array, y: Array) -> Any:
     """Return `y` in the precision of `x`, a floating or complex array."""
     return y if kind_of(x) not in "fc" or y.dtype == x.dtype else ops.astype(y, dtype=x.dtype)
 
@@ -275,7 +276,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return y, scale if shape_of(scale) == shape_of(y) else ops.broadcast_to(scale, shape_of(y))
 
 
-def _weights(w: Any, x: Any, axis: Any) -> Any:
+def _weights(w: Array, x: Array, axis: Any) -> Any:
     """Return weights that broadcast against `x`; given for the axes alone, they get the others, of length 1."""
     wide = shape_of(x)
     if shape_of(w) == wide:
@@ -294,34 +295,34 @@ def _weights(w: Any, x: Any, axis: Any) -> Any:
 
 
 @means(np.any, np.ndarray.any, constant=True)
-def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+def any(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Array | bool = True) -> Any:
     return ops.any(masked(a, where, False)[0], **how(axis, keepdims))
 
 
 @means(np.all, np.ndarray.all, constant=True)
-def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+def all(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Array | bool = True) -> Any:
     return ops.all(masked(a, where, True)[0], **how(axis, keepdims))
 
 
 @means(np.count_nonzero, constant=True)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+def count_nonzero(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return ops.count_nonzero(as_array(a), **how(axis, keepdims))
 
 
 @means(np.nonzero, np.ndarray.nonzero, constant=True)
-def nonzero(a: Any) -> Any:
+def nonzero(a: Array) -> Any:
     x = as_array(a)
     shape(x)  # there are as many arrays of indices as axes
     return ops.nonzero(x)
 
 
 @means(np.flatnonzero, constant=True)
-def flatnonzero(a: Any) -> Any:
+def flatnonzero(a: Array) -> Any:
     return ops.nonzero(ravel(a))[0]
 
 
 @means(np.argwhere, constant=True)
-def argwhere(a: Any) -> Any:
+def argwhere(a: Array) -> Any:
     x = as_array(a)
     if not shape_of(x):
         return argwhere(ops.reshape(x, (1,)))[:, :0]
@@ -329,7 +330,7 @@ def argwhere(a: Any) -> Any:
 
 
 @means(np.isclose, constant=True)
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(a: Array, b: Array, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     x, y = numpys(as_array(a)), as_array(b)
     y = ops.astype(y, dtype=np.dtype(float)) if kind_of(y) == "b" else y  # of which there are no differences
     close = ops.less_equal(ops.abs(x - y), atol + rtol * ops.abs(y)) & ops.isfinite(y) | ops.equal(x, y)
@@ -337,12 +338,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
 
 
 @means(np.allclose, constant=True)
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(a: Array, b: Array, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
     return bool(ops.all(isclose(a, b, rtol, atol, equal_nan)))
 
 
 @means(np.array_equal, constant=True)
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+def array_equal(a1: Array, a2: Array, equal_nan: bool = False) -> bool:
     x, y = as_array(a1), as_array(a2)
     if shape(x) != shape(y):
         return False

@@ -14,6 +14,7 @@ from tapegrad.frontends.numpy.join import converted
 from tapegrad.frontends.numpy.reduce import kind_of, masked, present
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, DType
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means
@@ -21,7 +22,7 @@ from tapegrad.rules.registry import means
 # -- running totals
 
 
-def running(op: Op, a: Any, axis: Any, dtype: Any, **options: Any) -> Any:
+def running(op: Op, a: Any, axis: Any, dtype: DType, **options: Any) -> Any:
     """Apply a running total along an axis, over all elements if there is none."""
     x = as_array(a)
     if axis is not None and not rank(x):
@@ -50,7 +51,7 @@ def minimum_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
     return _extremes(ops.cumulative_min, array, axis, dtype)
 
 
-def _extremes(op: Op, array: Any, axis: Any, dtype: Any) -> Any:
+def _extremes(op: Op, array: Array, axis: Any, dtype: Any) -> Any:
     x = as_array(array)
     if not rank(x):
         raise TypeError("cannot accumulate on a scalar")
@@ -102,14 +103,14 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return x
 
 
-def _slab(part: Any, x: Any, axis: int) -> Any:
+def _slab(part: Any, x: Array, axis: int) -> Any:
     """Return what is joined to `x` along an axis: a number is of length 1 there."""
     part = as_array(part)
     return part if rank(part) else ops.broadcast_to(part, tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))
 
 
 @means(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: Array, to_end: Any = None, to_begin: Any = None) -> Any:
     x = ravel(ary)
     y = x[1:] - x[:-1]
     begin, end = ([] if part is None else converted([ravel(part)], numpy_dtype(x), "same_kind") for part in (to_begin, to_end))

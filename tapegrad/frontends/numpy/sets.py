@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.join import concatenate
 from tapegrad.frontends.numpy.shape import rank, ravel
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, refused
 
 
@@ -28,12 +30,12 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     return (y, *wanted) if wanted else y
 
 
-def _standard(fn: Any, **asked: bool) -> None:
+def _standard(fn: Callable[..., Any], **asked: bool) -> None:
     """Register a function of the array API standard, which returns a named tuple."""
     kind = type(fn(np.zeros(1)))
 
     @means(fn)
-    def found(x: Any) -> Any:
+    def found(x: Array) -> Any:
         y = unique(x, **asked, equal_nan=False)
         return kind(*y) if kind is not np.ndarray else y
 
@@ -85,14 +87,14 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 
 
 @means(np.unravel_index, constant=True)
-def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+def unravel_index(indices: Array, shape: Any, order: str = "C") -> Any:
     shape = static(shape if isinstance(shape, (list, tuple)) else (shape,))
     found = ops.unravel_index(as_array(indices), shape=shape, **({} if order == "C" else {"order": order}))
     return tuple(found)
 
 
 @means(np.sort_complex)
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: Array) -> Any:
     x = as_array(a)
     if not rank(x):
         np.sort_complex(np.empty(()))  # AxisError, in NumPy's words

@@ -17,12 +17,13 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, columns, keywords, laid, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, register
 from tapegrad.trace import views
 
 
-def rank(x: Any) -> int:
+def rank(x: Array) -> int:
     """Return the number of dimensions; guarding that alone leaves a tape free to be replayed at other shapes."""
     if isinstance(x, Traced) and not hasattr(x, "ndim"):  # a number, in whose place an array may come
         x._tracer.guard(x._op, "ndim", 0)
@@ -58,7 +59,7 @@ def truncated(x: Any) -> Any:
     return tuple(map(truncated, x)) if isinstance(x, (list, tuple)) or rank(x) else int(x)
 
 
-def along_axis(a: Any, axis: Any) -> tuple[Any, int]:
+def along_axis(a: Array, axis: Any) -> tuple[Any, int]:
     """Return an array and the axis to work along, counted from the front; without one the array is flattened."""
     x = as_array(a)
     return (ravel(x), 0) if axis is None else (x, normalize_axis_index(static(axis), rank(x)))
@@ -74,7 +75,7 @@ def shape(a: Any) -> tuple[int, ...]:
 
 
 @means(np.ndim, constant=True)
-def ndim(a: Any) -> int:
+def ndim(a: Array) -> int:
     return rank(as_array(a))
 
 
@@ -96,7 +97,7 @@ def in_fortran_order(order: str | None) -> bool:
 
 
 @means(np.reshape)
-def reshape(a: Any, /, shape: Any = None, order: str | None = "C", *, copy: Any = None) -> Any:
+def reshape(a: Array, /, shape: Any = None, order: str | None = "C", *, copy: Any = None) -> Any:
     x, shape = as_array(a), integers(shape)
     if copy:
         x = ops.copy(x)
@@ -108,12 +109,12 @@ def reshape(a: Any, /, shape: Any = None, order: str | None = "C", *, copy: Any 
 
 
 @means(np.ndarray.reshape)
-def reshape_method(a: Any, *shape: Any, order: str | None = "C", copy: Any = None) -> Any:
+def reshape_method(a: Array, *shape: Any, order: str | None = "C", copy: Any = None) -> Any:
     return reshape(a, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
 @means(np.ravel, np.ndarray.ravel)
-def ravel(a: Any, order: str | None = "C") -> Any:
+def ravel(a: Array, order: str | None = "C") -> Any:
     order = "F" if in_fortran_order(order) else "C"
     return reshape(views.arranged(as_array(a), order), (-1,), order)  # contiguous, unlike what a reshape returns
 
@@ -129,14 +130,14 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 
 @means(np.squeeze, np.ndarray.squeeze)
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Array, axis: Axis = None) -> Any:
     return ops.squeeze(as_array(a), **keywords(axis=axis))
 
 
 _NEW_AXES: dict[int, dict[int, Any]] = {1: {0: 0}, 2: {0: (0, 1), 1: 0}, 3: {0: (0, 1, 2), 1: (0, 2), 2: 2}}
 
 
-def atleast(n: int, a: Any) -> Any:
+def atleast(n: int, a: Array) -> Any:
     """Return an array of `n` dimensions or more."""
     x = as_array(a)
     axes = _NEW_AXES[n].get(rank(x))
@@ -151,7 +152,7 @@ for _n, _fn in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d), 1):
     register(_fn, partial(_atleast_each, _n))
 
 
-def with_rank(x: Any, ndim: int) -> Any:
+def with_rank(x: Array, ndim: int) -> Any:
     """Return an array of `ndim` dimensions or more, new ones in front."""
     new = tuple(range(ndim - rank(x)))
     return ops.expand_dims(x, axis=new) if new else x
@@ -161,17 +162,17 @@ def with_rank(x: Any, ndim: int) -> Any:
 
 
 @means(np.transpose)
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: Array, axes: Any = None) -> Any:
     axes = integers(axes)
     return ops.permute_dims(as_array(a), **keywords(axes=(axes,) if isinstance(axes, int) else axes))
 
 
 @means(np.ndarray.transpose)
-def transpose_method(a: Any, *axes: Any) -> Any:
+def transpose_method(a: Array, *axes: Any) -> Any:
     return transpose(a, axes[0] if len(axes) == 1 else axes or None)
 
 
-def moved(a: Any, move: Callable[..., Any], *args: Any) -> Any:
+def moved(a: Array, move: Callable[..., Any], *args: Any) -> Any:
     """Permute the axes as `move`, a function of NumPy's, does to an array whose strides number its axes."""
     x = as_array(a)
     numbered = as_strided(np.empty(1), (1,) * rank(x), range(rank(x)))  # type: ignore[arg-type]
@@ -179,22 +180,22 @@ def moved(a: Any, move: Callable[..., Any], *args: Any) -> Any:
 
 
 @means(np.swapaxes, np.ndarray.swapaxes)
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Array, axis1: int, axis2: int) -> Any:
     return moved(a, np.swapaxes, axis1, axis2)
 
 
 @means(np.moveaxis)
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: Array, source: Any, destination: Any) -> Any:
     return moved(a, np.moveaxis, source, destination)
 
 
 @means(np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Array, axis: int, start: int = 0) -> Any:
     return moved(a, np.rollaxis, axis, start)
 
 
 @means(np.matrix_transpose, np.linalg.matrix_transpose, np.ndarray.mT)
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Array, /) -> Any:
     return moved(x, np.matrix_transpose)
 
 
@@ -204,22 +205,22 @@ register(np.ndarray.T, ops.permute_dims)
 
 
 @means(np.flip)
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: Array, axis: Axis = None) -> Any:
     return ops.flip(as_array(m), **keywords(axis=axis))
 
 
 @means(np.flipud)
-def flipud(m: Any) -> Any:
+def flipud(m: Array) -> Any:
     return flip(m, 0)
 
 
 @means(np.fliplr)
-def fliplr(m: Any) -> Any:
+def fliplr(m: Array) -> Any:
     return flip(m, 1)
 
 
 @means(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: Array, shift: Any, axis: Axis = None) -> Any:
     return ops.roll(as_array(a), truncated(shift), **keywords(axis=axis))
 
 
@@ -241,7 +242,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 
 @means(np.broadcast_to)
-def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+def broadcast_to(array: Array, shape: Any, subok: bool = False) -> Any:
     return ops.broadcast_to(as_array(array), integers(shape))
 
 
@@ -253,12 +254,12 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
 
 
 @means(np.tile)
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: Array, reps: Any) -> Any:
     return ops.tile(as_array(A), integers(reps))
 
 
 @means(np.repeat, np.ndarray.repeat)
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+def repeat(a: Array, repeats: Any, axis: Axis = None) -> Any:
     if isinstance(plain(repeats), np.ndarray):  # a list, and a number, may be of floats
         np.empty(0, dtype_of(repeats)).astype(np.intp, casting="safe")  # TypeError, in NumPy's words
     counts = np.asarray(truncated(repeats), int)
@@ -269,7 +270,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 @means(np.resize)
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a: Array, new_shape: Any) -> Any:
     x = ravel(a)
     n = shape_of(x)[0]
     index = np.resize(np.arange(n), integers(new_shape))
@@ -278,7 +279,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 @means(np.pad)
 @laid(columns)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+def pad(array: Array, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     x = as_array(array)
     widths = _widths(pad_width, rank(x))
     if not any(map(any, widths)):

@@ -13,12 +13,13 @@ from tapegrad.frontends.common import as_array, kept, keywords, laid, static
 from tapegrad.frontends.numpy.reduce import joined_axes, kind_of
 from tapegrad.frontends.numpy.shape import ravel
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 from tapegrad.tree.flatten import leaves_of
 
 
-def _flat(a: Any, axis: Any) -> tuple[Any, int]:
+def _flat(a: Array, axis: Any) -> tuple[Any, int]:
     """Return an array and an axis of it; the flattened array where no axis was given."""
     x = as_array(a)
     return (ravel(x), 0) if axis is None else (x, static(axis))
@@ -37,21 +38,21 @@ def _no_fields(order: Any) -> None:
 
 
 @means(np.sort)
-def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def sort(a: Array, axis: Axis = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
     return ops.sort(x, axis=axis)
 
 
 @means(np.argsort, np.ndarray.argsort, constant=True)
-def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def argsort(a: Array, axis: Axis = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
     return ops.argsort(x, **keywords(axis=axis, stable=bool(stable) or kind in ("stable", "mergesort")))
 
 
 @means(np.argpartition, np.ndarray.argpartition, constant=True)
-def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+def argpartition(a: Array, kth: Any, axis: Axis = -1, kind: str = "introselect", order: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
     return ops.argpartition(x, kth=static(kth), axis=axis)
@@ -59,7 +60,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", or
 
 @means(np.partition)
 @laid(kept)
-def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+def partition(a: Array, kth: Any, axis: Axis = -1, kind: str = "introselect", order: Any = None) -> Any:
     _no_fields(order)
     x, axis = _flat(a, axis)
     return ops.take_along_axis(x, ops.argpartition(x, kth=static(kth), axis=axis), axis=axis)
@@ -78,7 +79,7 @@ def partition_in_place(a: Any, kth: Any, axis: int = -1, kind: str = "introselec
 # -- ranks
 
 
-def _ranked(x: Any, ranks: Sequence[int]) -> Any:
+def _ranked(x: Array, ranks: Sequence[int]) -> Any:
     """Return the elements of these ranks along the first axis; where one is nan, which ranks
     last, that for all of them.
     """
@@ -86,7 +87,7 @@ def _ranked(x: Any, ranks: Sequence[int]) -> Any:
 
 
 @means(np.median)
-def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     x, kept = joined_axes(a, axis)
     n = shape_of(x)[0]
     middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
@@ -97,7 +98,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 
 
 @means(np.quantile)
-def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: Any = False, *, weights: Any = None) -> Any:
     if method != "linear" or weights is not None:
         raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
@@ -112,7 +113,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input:
 
 
 @means(np.percentile)
-def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: Any = False, *, weights: Any = None) -> Any:
     return quantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
@@ -125,13 +126,13 @@ def percent(q: Any) -> Any:
     return float(parts) if type(q) in (int, float) else parts
 
 
-def _plain(q: Any) -> Any:
+def _plain(q: Array) -> Any:
     if any(isinstance(leaf, Traced) for leaf in leaves_of(q)):
         raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient by q on purpose")
     return np.asarray(q)
 
 
-def _at(x: Any, place: Any, weak: bool) -> Any:
+def _at(x: Array, place: Any, weak: bool) -> Any:
     """Return what stands at (fractional) places of the sorted array, the places' shape in front; as NumPy rounds it."""
     shape = place.shape + shape_of(x)[1:]
     if place.dtype.kind in "iu":
@@ -152,11 +153,11 @@ def _at(x: Any, place: Any, weak: bool) -> Any:
 
 
 @means(np.searchsorted, np.ndarray.searchsorted, constant=True)
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def searchsorted(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Any:
     x = as_array(a) if sorter is None else ops.take(as_array(a), as_array(sorter), axis=0)
     return ops.searchsorted(x, as_array(v), **({} if side == "left" else {"side": side}))
 
 
 @means(np.digitize, constant=True)
-def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+def digitize(x: Array, bins: Any, right: bool = False) -> Any:
     return ops.digitize(as_array(x), as_array(bins), **keywords(right=bool(right)))

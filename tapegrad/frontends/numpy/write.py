@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means, refused
@@ -23,21 +25,21 @@ from tapegrad.tree.flatten import leaves_of
 
 
 @means(operator.setitem)
-def setitem(x: Any, index: Any, value: Any) -> None:
+def setitem(x: Array, index: Any, value: Array) -> None:
     parts = index_parts(index)
     if len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x) and not views.are_same(x, value):
         views.check_apart(owned(x), value)
     views.write(owned(x), parts, as_array(value))
 
 
-def owned(x: Any) -> Any:
+def owned(x: Array) -> Any:
     """Return an array that the trace may write to; refuse any other."""
     if not isinstance(x, Traced):
         raise write_refused()
     return x
 
 
-def array(x: Any) -> Any:
+def array(x: Array) -> Any:
     """Return an array that the trace may write to; refuse a number, of which NumPy's functions
     write to a copy, or raise.
     """
@@ -48,7 +50,7 @@ def array(x: Any) -> Any:
 
 
 @means("out")
-def into(out: Any, result: Any, fn: Any, given: Any) -> Any:
+def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
     """Write a result into the `out=` of the call of `fn` that computed it, and return that.
 
     Into what sizes and dtypes, each function decides for itself: where the array is not just
@@ -104,7 +106,7 @@ PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
 """Those that read of their arguments after they have begun to write."""
 
 
-def _leaves_out(fn: Any) -> bool:
+def _leaves_out(fn: Callable[..., Any]) -> bool:
     """True for a function that takes `out=`, and does not write to it."""
     out = np.zeros((1, 1), complex)
     return fn(np.ones((1, 1)), out=out) is not out
@@ -118,13 +120,13 @@ CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
 """Those that write to an array in C order only, and raise for others: whether it lies so is a fact of the layout."""
 
 
-def fitting(value: Any, holder: Any) -> Any:
+def fitting(value: Array, holder: Any) -> Any:
     """Return what is left of complex numbers in an array of real ones; NumPy has warned of it."""
     return ops.real(value) if np.iscomplexobj(plain(value)) and holder.dtype.kind != "c" else value
 
 
 @means(np.copyto)
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Array, casting: Any = "same_kind", where: Array | bool = True) -> None:
     source, mask, holder = as_array(src), as_array(where), plain(array(dst))
     if views.are_same(dst, source):
         return  # and NumPy does not look at the mask
@@ -135,7 +137,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 @means(np.ndarray.fill)
-def fill(a: Any, value: Any) -> None:
+def fill(a: Array, value: Array) -> None:
     if isinstance(number := plain(owned(a)), np.generic):  # of which NumPy fills a copy
         number.fill(plain(as_array(value)))
         return
@@ -146,13 +148,13 @@ def fill(a: Any, value: Any) -> None:
     setitem(a, Ellipsis, value)
 
 
-def _cyclic(values: Any, positions: Any) -> Any:
+def _cyclic(values: Array, positions: Any) -> Any:
     """Return the values at flat positions, repeated as often as it takes."""
     flat = ops.reshape(as_array(values), (-1,))
     return ops.take(flat, positions % shape_of(flat)[0], axis=0)
 
 
-def _write_flat(a: Any, positions: Any, values: Any) -> None:
+def _write_flat(a: Array, positions: Any, values: Array) -> None:
     """Write at flat positions, which are plain integers; values repeat."""
     values = as_array(values)
     if not np.size(positions) or not np.size(plain(values)):
@@ -163,7 +165,7 @@ def _write_flat(a: Any, positions: Any, values: Any) -> None:
     setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
 
 
-def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
+def _positions(a: Array, indices: Array, mode: str = "raise") -> Any:
     size = int(np.prod(shape_of(a), dtype=np.intp))
     positions = np.asarray(static_array(indices))
     positions = positions if positions.size else positions.astype(np.intp)  # of an empty list
@@ -174,31 +176,31 @@ def _positions(a: Any, indices: Any, mode: str = "raise") -> Any:
     return np.arange(size)[positions]  # IndexError, in NumPy's words
 
 
-def _lists(x: Any) -> Any:
+def _lists(x: Array) -> Any:
     """Return nested tuples as lists, which NumPy makes an array of."""
     return list(map(_lists, x)) if isinstance(x, tuple) else x
 
 
-def _as_given(values: Any) -> Any:
+def _as_given(values: Array) -> Any:
     """Return plain values; those of a list as Python's numbers, which NumPy casts as it does not those of an array."""
     found = plain(as_array(values))
     return found.tolist() if isinstance(values, (list, tuple)) else found
 
 
-def static_array(indices: Any) -> Any:
+def static_array(indices: Array) -> Any:
     """Return where to write as plain integers; traced ones are guarded, number by number."""
     return static(indices) if isinstance(indices, (Traced, list, tuple)) else indices
 
 
 @means(np.put)
-def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+def put(a: Array, ind: Any, v: Array, mode: str = "raise") -> None:
     positions, value, holder = _positions(array(a), ind, mode).ravel(), as_array(v), plain(a)
     check_writable(a)
     np.put(np.empty(holder.shape, holder.dtype), positions, _as_given(v))  # ValueError and TypeError, in NumPy's words
     _write_flat(a, positions, fitting(value, holder))
 
 
-def check_writable(x: Any) -> None:
+def check_writable(x: Array) -> None:
     """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
     views.place(array(x)).storage.check_writable()
     if not is_writable(plain(x)):
@@ -206,12 +208,12 @@ def check_writable(x: Any) -> None:
 
 
 @means(np.ndarray.put)
-def put_method(a: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+def put_method(a: Array, indices: Array, values: Array, mode: str = "raise") -> None:
     put(a, indices, values, mode)
 
 
 @means(np.putmask)
-def putmask(a: Any, mask: Any, values: Any) -> None:
+def putmask(a: Array, mask: Array, values: Array) -> None:
     shape, chosen = shape_of(array(a)), as_array(mask)
     check_writable(a)
     # ValueError and TypeError, in NumPy's words
@@ -235,7 +237,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 
 @means(np.fill_diagonal)
-def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     shape = shape_of(array(a))
     blank = np.zeros(shape, bool)
     np.fill_diagonal(blank, True, wrap)
@@ -244,7 +246,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 
 @means(np.put_along_axis)
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
     x = array(arr) if axis is not None else ops.reshape(array(arr), (-1,))
     setitem(x, ops.positions_along(shape_of(x), as_array(indices), 0 if axis is None else static(axis)), values)
 
@@ -265,7 +267,7 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     views.replace(a, total)
 
 
-def _apply_at(ufunc: Any, a: Any, index: tuple[Any, ...], b: Any) -> None:
+def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> None:
     """Apply another ufunc in rounds, the first for what stands first for a place, the second for what stands second:
     each place once in a round.
     """
@@ -296,7 +298,7 @@ class Flat:
 
     __hash__: Any = None
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Array) -> None:
         self.x, self.index = x, 0
 
     @property
@@ -332,7 +334,7 @@ class Flat:
             return index
         return np.arange(len(self)).flat[index]
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: Array) -> None:
         self.index = 0
         holder, value = plain(array(self.x)), as_array(value)
         if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
@@ -344,7 +346,7 @@ class Flat:
         positions = range(len(self))[index] if type(index) is int else np.arange(len(self)).flat[index]
         _write_flat(self.x, positions, fitting(value, holder))
 
-    def _rehearse(self, index: Any, value: Any, holder: Any) -> None:
+    def _rehearse(self, index: Any, value: Array, holder: Any) -> None:
         """Raise and warn as NumPy does."""
         if type(index) is int and holder.flags.writeable:  # the loop over elements
             range(len(self))[index]

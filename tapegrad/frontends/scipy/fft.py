@@ -15,6 +15,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.frontends.numpy.fft import transform
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.fft import INVERSE, resized
 from tapegrad.ops.trigonometric import TRANSPOSED
 from tapegrad.rules.op import Op
@@ -27,14 +28,14 @@ def _of_one(op: Op) -> Callable[..., Any]:
     return lambda x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None: transform(op, x, n, axis, norm)
 
 
-def _as_numpy(name: str, several: bool, axes: Any = None) -> Callable[..., Any]:
+def _as_numpy(name: str, several: bool, axes: Axis = None) -> Callable[..., Any]:
     """Return what NumPy's transform of a name means, with SciPy's arguments and SciPy's value."""
     meaning, function = FOREIGN[getattr(np.fft, name)], f"scipy.fft.{name}"
 
-    def of_one(x: Any, n: Any = None, axis: Any = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *, plan: Any = None) -> Any:
+    def of_one(x: Any, n: Any = None, axis: Axis = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *, plan: Any = None) -> Any:
         return value_by(function, meaning(x, n, axis, norm), x, **keywords(n=n, axis=axis, norm=norm))
 
-    def of_several(x: Any, s: Any = None, axes: Any = axes, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+    def of_several(x: Array, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
                    plan: Any = None) -> Any:
         return value_by(function, meaning(x, s, axes, norm), x, **keywords(s=s, axes=axes, norm=norm))
     return of_several if several else of_one
@@ -73,11 +74,11 @@ def _each(op: Op, inverse: bool, x: Any, type: Any, s: Any, axes: Any, norm: Any
 
 
 def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def one(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
+    def one(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
             orthogonalize: Any = None) -> Any:
         return _along(op, inverse, x, type, n, axis, norm, orthogonalize)
 
-    def many(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+    def many(x: Array, type: int = 2, s: Any = None, axes: Axis = None, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
              orthogonalize: Any = None) -> Any:
         return _each(op, inverse, x, type, s, axes, norm, orthogonalize)
     return one, many
@@ -85,7 +86,7 @@ def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., A
 
 def _unscaled(op: Op, inverse: bool) -> Callable[..., Any]:
     """Return what scipy.fftpack's transform means: the inverse is the transpose, and no more."""
-    def meaning(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
+    def meaning(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
         return _along(op, False, x, TRANSPOSED.get(static(type), type) if inverse else type, n, axis, norm, None)
     return meaning
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -13,12 +14,13 @@ import tapegrad.frontends.scipy.ode  # noqa: F401  (the differential equations)
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.shape import along
 from tapegrad.ops.solver import Limits, Solver
 from tapegrad.rules.registry import means, refuse, refused
 
 
-def widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
+def widths(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
     """Return how far apart the samples stand, in a shape that broadcasts against the pairs of `y`."""
     if x is None:
         return as_array(dx)
@@ -30,7 +32,7 @@ def widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
     return ops.reshape(at[1:] - at[:-1], tuple(shape))
 
 
-def areas(y: Any, x: Any, dx: Any, axis: int) -> Any:
+def areas(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
     """Return the area of each trapezoid."""
     return widths(y, x, dx, axis) * (y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]) / 2.0
 
@@ -93,7 +95,7 @@ def ratio(a: Any, b: Any) -> Any:
 # -- quadrature
 
 
-def _integrand(x: Any, given: dict[str, Any]) -> Any:
+def _integrand(x: Array, given: dict[str, Any]) -> Any:
     args = given.get("args", ())
     return given["func"](x, *(args if isinstance(args, tuple) else (args,)))
 
@@ -107,7 +109,7 @@ _QUAD = Solver("quad", lambda given: si.quad(**given), _integrand, "integral", f
 _SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad)}
 
 
-def _bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     return dict(_SIGNATURES[fn].bind(*args, **kwargs).arguments)
 
 

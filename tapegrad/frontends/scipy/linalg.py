@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.linalg import _adjoint as adjoint
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.triangular import transposed
@@ -30,7 +32,7 @@ def unknown(what: str, try_: str) -> UnknownFunction:
 # -- systems of equations. What is assumed of a matrix says which of its numbers are read: the others get no gradient.
 
 
-def assumed(a: Any, structure: str | None, lower: bool) -> Any:
+def assumed(a: Array, structure: str | None, lower: bool) -> Any:
     """Return the matrix that SciPy takes `a` for."""
     if structure in (None, "gen", "general", "banded"):
         return a
@@ -50,7 +52,7 @@ def assumed(a: Any, structure: str | None, lower: bool) -> Any:
 
 
 @means(sl.solve)
-def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+def solve(a: Any, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
           assume_a: str | None = None, transposed: bool = False) -> Any:
     matrix = assumed(as_array(a), assume_a, static(lower))
     return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, as_array(b))
@@ -62,21 +64,21 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_
 
 
 @means(sl.solve_triangular)
-def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
+def solve_triangular(a: Array, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
                      check_finite: bool = True) -> Any:
     trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans) or None
     return ops.solve_triangular(as_array(a), as_array(b), **keywords(trans=trans, lower=bool(lower), unit_diagonal=bool(unit_diagonal)))
 
 
 @means(sl.cho_solve)
-def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve(c_and_lower: Any, b: Array, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     c, lower = c_and_lower
     first, second = (None, "C") if lower else ("C", None)
     return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
 
 
 @means(sl.lu_factor)
-def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def lu_factor(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     x = as_array(a)
     if len(shape_of(x)) != 2 or len(set(shape_of(x))) != 1:
         raise unknown("LU factors of a stack, or of a matrix that is not square,", "one square matrix at a time")
@@ -84,7 +86,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> A
 
 
 @means(sl.lu_solve)
-def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def lu_solve(lu_and_piv: Any, b: Array, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lu, piv = lu_and_piv
     order, x = ops.permutation(piv), as_array(b)
     if not trans:
@@ -93,7 +95,7 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
 
 
 @means(sl.lu)
-def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
+def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
     factors, piv = lu_factor(a)
     order, eye = ops.permutation(piv), np.eye(shape_of(factors)[0])
     lower, upper = ops.tril(factors, k=-1) + eye, ops.triu(factors)
@@ -103,12 +105,12 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
 
 
 @means(sl.solve_sylvester)
-def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+def solve_sylvester(a: Array, b: Array, q: Array) -> Any:
     return ops.solve_sylvester(as_array(a), as_array(b), as_array(q))
 
 
 @means(sl.solve_continuous_lyapunov)
-def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
+def solve_continuous_lyapunov(a: Array, q: Array) -> Any:
     x = as_array(a)
     return ops.solve_sylvester(x, adjoint(x), as_array(q))
 
@@ -117,7 +119,7 @@ def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
 # (2020), Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, arXiv:2011.11430.
 
 
-def _gain(x: Any, a: Any, b: Any, r: Any, e: Any, s: Any, discrete: bool) -> tuple[Any, Any]:
+def _gain(x: Array, a: Array, b: Array, r: Array, e: Any, s: Array, discrete: bool) -> tuple[Any, Any]:
     """Return what stands beside the gain in an equation, and the gain."""
     inner, weight = (ops.matmul(adjoint(b), ops.matmul(x, a)), r + ops.matmul(adjoint(b), ops.matmul(x, b))) if discrete else \
         (ops.matmul(adjoint(b), x if e is None else ops.matmul(x, e)), r)
@@ -125,7 +127,7 @@ def _gain(x: Any, a: Any, b: Any, r: Any, e: Any, s: Any, discrete: bool) -> tup
     return adjoint(inner), ops.solve(weight, inner)
 
 
-def _riccati(x: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Any:
+def _riccati(x: Array, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array, balanced: Any, discrete: bool) -> Any:
     beside, gain = _gain(x, a, b, r, e, s, discrete)
     xe, ex = (x, x) if e is None else (ops.matmul(x, e), ops.matmul(adjoint(e), x))
     if discrete:
@@ -135,7 +137,7 @@ def _riccati(x: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: A
     return free - ops.matmul(beside, gain) + q
 
 
-def _riccati_adjoint(x: Any, dx: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, balanced: Any, discrete: bool) -> Any:
+def _riccati_adjoint(x: Array, dx: Cotangent, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array, balanced: Any, discrete: bool) -> Any:
     """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e,
     c being the closed loop.
     """
@@ -150,7 +152,7 @@ def _riccati_adjoint(x: Any, dx: Any, a: Any, b: Any, q: Any, r: Any, e: Any, s:
     return ops.solve_sylvester(turned, adjoint(turned), 2 * ops.matmul(over, ops.matmul(dx, adjoint(over))))
 
 
-def _riccati_solver(fn: Any, discrete: bool) -> None:
+def _riccati_solver(fn: Callable[..., Any], discrete: bool) -> None:
     solver = Solver(fn.__name__, lambda *given: fn(*given), partial(_riccati, discrete=discrete),
                     adjoint=partial(_riccati_adjoint, discrete=discrete))
 
@@ -170,12 +172,12 @@ _SIGN = Solver("signm", lambda a: sl.signm(a), lambda a: ops.matmul(a, ops.inv(o
 
 
 @means(sl.fractional_matrix_power)
-def fractional_matrix_power(A: Any, t: Any) -> Any:
+def fractional_matrix_power(A: Array, t: Array) -> Any:
     return _POWER(as_array(A), t)
 
 
 @means(sl.signm)
-def signm(A: Any, *disp: Any, **kwargs: Any) -> Any:
+def signm(A: Array, *disp: Any, **kwargs: Any) -> Any:
     if disp or kwargs:
         raise unknown("signm with disp", "a call without it")
     return _SIGN(as_array(A))
@@ -185,18 +187,18 @@ def signm(A: Any, *disp: Any, **kwargs: Any) -> Any:
 
 
 @means(sl.cholesky)
-def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def cholesky(a: Array, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     x = as_array(a)
     return np.linalg.cholesky(x) if lower else adjoint(np.linalg.cholesky(adjoint(x)))
 
 
 @means(sl.cho_factor)
-def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def cho_factor(a: Array, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return cholesky(a, lower), lower  # SciPy leaves anything in the other triangle, this zeros
 
 
 @means(sl.det)
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return np.linalg.det(as_array(a))
 
 
@@ -206,7 +208,7 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 
 @means(sl.svd)
-def svd(a: Any, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False, check_finite: bool = True,
+def svd(a: Array, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     return tuple(np.linalg.svd(as_array(a), full_matrices)) if compute_uv else svdvals(a)
 
@@ -247,13 +249,13 @@ def eigvals(a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool
     return eig(a, b, right=False, homogeneous_eigvals=homogeneous_eigvals)
 
 
-def _complex(w: Any) -> Any:
+def _complex(w: Array) -> Any:
     """Return eigenvalues as SciPy does: complex, even where all are real."""
     return w if dtype_of(w).kind == "c" else ops.astype(w, dtype=np.result_type(dtype_of(w), np.complex64))
 
 
 @means(sl.qr)
-def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True) -> Any:
+def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True) -> Any:
     if pivoting or mode not in ("full", "economic", "r"):
         raise unknown(f"QR with pivoting, or mode={mode!r}", "mode 'full', 'economic' or 'r'")
     modes: dict[str, Any] = {"full": "complete", "economic": "reduced", "r": "r"}
@@ -262,7 +264,7 @@ def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
 
 
 @means(sl.pinv)
-def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
     if atol is not None or return_rank:
         raise unknown("pinv with atol= or return_rank=", "rtol=")
     x = as_array(a)
@@ -270,7 +272,7 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
 
 
 @means(sl.lstsq)
-def lstsq(a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
           lapack_driver: Any = None) -> Any:
     return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
 
@@ -279,7 +281,7 @@ def lstsq(a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite
 
 
 def function(op: Op) -> Any:
-    def of_matrix(A: Any) -> Any:
+    def of_matrix(A: Array) -> Any:
         x = as_array(A)
         return op(x if shape_of(x) else ops.reshape(x, (1, 1)))
     return of_matrix
@@ -299,7 +301,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 @means(sl.circulant)
-def circulant(c: Any) -> Any:
+def circulant(c: Array) -> Any:
     column = np.atleast_1d(as_array(c))
     k = np.arange(shape_of(column)[-1])
     return ops.take(column, (k[:, None] - k) % len(k), axis=-1)
@@ -322,21 +324,21 @@ def block_diag(*arrs: Any) -> Any:
 
 
 @means(sl.issymmetric, constant=True)
-def issymmetric(a: Any, atol: Any = None, rtol: Any = None) -> Any:
+def issymmetric(a: Array, atol: Any = None, rtol: Any = None) -> Any:
     return bool(_close(as_array(a), transposed(as_array(a)), atol, rtol))
 
 
 @means(sl.ishermitian, constant=True)
-def ishermitian(a: Any, atol: Any = None, rtol: Any = None) -> Any:
+def ishermitian(a: Array, atol: Any = None, rtol: Any = None) -> Any:
     return bool(_close(as_array(a), adjoint(as_array(a)), atol, rtol))
 
 
-def _close(a: Any, b: Any, atol: Any, rtol: Any) -> Any:
+def _close(a: Array, b: Array, atol: Any, rtol: Any) -> Any:
     return ops.all(ops.equal(a, b)) if atol is None and rtol is None else np.allclose(a, b, atol=atol or 0.0, rtol=rtol or 0.0)
 
 
 @means(sl.bandwidth, constant=True)
-def bandwidth(a: Any) -> Any:
+def bandwidth(a: Array) -> Any:
     x = as_array(a)
     i, j = np.indices(shape_of(x))
     there = ops.not_equal(x, 0)

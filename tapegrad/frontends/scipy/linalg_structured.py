@@ -11,6 +11,7 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means
 
@@ -24,7 +25,7 @@ def _moved(row: Any, by: int) -> Any:
     return ops.concat(zeros, row[:n - len(zeros)], axis=0) if by > 0 else ops.concat(row[len(zeros):], zeros, axis=0)
 
 
-def _product(x: Any, lower: int, upper: int, ab: Any) -> Any:
+def _product(x: Array, lower: int, upper: int, ab: Any) -> Any:
     """Return the product of a matrix in diagonal ordered form and x."""
     column = (slice(None), *(None,) * (len(shape_of(x)) - 1))
     return sum(_moved(ab[r][column] * x, r - upper) for r in range(lower + upper + 1))
@@ -40,7 +41,7 @@ _BANDED: Solver = Solver("solve_banded", lambda lower, upper, ab, b: sl.solve_ba
 
 
 @means(sl.solve_banded)
-def solve_banded(l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def solve_banded(l_and_u: Any, ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lower, upper = static(tuple(l_and_u))
     return _BANDED(lower, upper, as_array(ab), as_array(b))
 
@@ -60,7 +61,7 @@ def _from_upper(ab: Any) -> Any:
 
 
 @means(sl.solveh_banded)
-def solveh_banded(ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Any:
+def solveh_banded(ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Any:
     matrix = as_array(ab)
     u = shape_of(matrix)[0] - 1
     x = _BANDED(u, u, _whole(matrix, lower), as_array(b))
@@ -68,7 +69,7 @@ def solveh_banded(ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool
 
 
 @means(sl.cho_solve_banded)
-def cho_solve_banded(cb_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve_banded(cb_and_lower: Any, b: Array, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     cb, lower = as_array(cb_and_lower[0]), cb_and_lower[1]
     u = shape_of(cb)[0] - 1
     bands = (u, 0) if lower else (0, u)
@@ -136,7 +137,7 @@ _TOEPLITZ: Solver = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((
                    adjoint=lambda x, dx, c, r, b: _TOEPLITZ(*_turned(c, r), dx))
 
 
-def _turned(c: Any, r: Any) -> tuple[Any, Any]:
+def _turned(c: Array, r: Array) -> tuple[Any, Any]:
     """Return the column and row of the conjugate transpose: of what both hold first, the column's counts."""
     return ops.conj(ops.concat(c[:1], r[1:], axis=0)), ops.conj(c)
 
@@ -148,7 +149,7 @@ def _column_and_row(given: Any) -> tuple[Any, Any]:
 
 
 @means(sl.solve_toeplitz)
-def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
+def solve_toeplitz(c_or_cr: Any, b: Array, check_finite: bool = True) -> Any:
     return _TOEPLITZ(*_column_and_row(c_or_cr), as_array(b))
 
 
@@ -156,5 +157,5 @@ _PRODUCT = Solver("matmul_toeplitz", lambda c, r, x: sl.matmul_toeplitz((c, r), 
 
 
 @means(sl.matmul_toeplitz)
-def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
+def matmul_toeplitz(c_or_cr: Any, x: Array, check_finite: bool = False, workers: Any = None) -> Any:
     return _PRODUCT(*_column_and_row(c_or_cr), as_array(x))

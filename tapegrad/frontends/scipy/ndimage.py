@@ -16,16 +16,17 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.registry import means
 
 
-def _parameters(x: Any, output: Any, mode: Any, cval: Any, origin: Any) -> dict[str, Any]:
+def _parameters(x: Array, output: Array, mode: Any, cval: Any, origin: Any) -> dict[str, Any]:
     """Return the parameters that say something, of a filter that goes on beyond the edges of an array."""
     found = keywords(mode=None if mode == "reflect" else mode, origin=static(origin) or None, cval=float(cval) or None)
     return found if output is None else {**found, "output": _dtype(output, x)}
 
 
-def _dtype(output: Any, x: Any) -> Any:
+def _dtype(output: Array, x: Array) -> Any:
     """Return the dtype of what a filter returns; an array to write into is refused."""
     if output is None:
         return numpy_dtype(x)
@@ -34,18 +35,18 @@ def _dtype(output: Any, x: Any) -> Any:
     raise UnknownFunction("tapegrad knows no filter with an array as output=", user_location(), "y[...] = the filter's result")
 
 
-def _several(x: Any, n: int) -> list[Any]:
+def _several(x: Array, n: int) -> list[Any]:
     """Return a parameter of each axis."""
     return list(x) if isinstance(x, (list, tuple, np.ndarray)) or shape_of(x) else [x] * n
 
 
-def _axes(axes: Any, ndim: int) -> list[int]:
+def _axes(axes: Axis, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
     return [static(axis) % ndim for axis in np.atleast_1d(axes)]
 
 
-def _reversed(w: Any) -> Any:
+def _reversed(w: Array) -> Any:
     """Return the weights by which a convolution is a correlation, which conjugates them."""
     return ops.conj(ops.flip(w)) if numpy_dtype(w).kind == "c" else ops.flip(w)
 
@@ -74,7 +75,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect"
     return _filtered(input, _reversed(w), output, mode, cval, origins, axes)
 
 
-def _filtered(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: Any, axes: Any) -> Any:
+def _filtered(input: Array, weights: Array, output: Array, mode: Any, cval: Any, origin: Any, axes: Axis) -> Any:
     x, ndim = as_array(input), len(shape_of(as_array(input)))
     if axes is not None:  # weights of length 1 along the others
         chosen = _axes(axes, ndim)
@@ -88,7 +89,7 @@ def _filtered(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origi
     return ops.correlate_image(x, weights, **_parameters(x, output, mode, cval, origin))
 
 
-def gaussian(sigma: Any, order: int, radius: int) -> Any:
+def gaussian(sigma: Array, order: int, radius: int) -> Any:
     """Return a Gaussian's weights, or those of its derivative of an order: a polynomial times the
     Gaussian, by the rule for products.
     """
@@ -111,7 +112,7 @@ def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, ou
 
 @means(sn.gaussian_filter)
 def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, truncate: float = 4.0, *,
-                    radius: Any = None, axes: Any = None) -> Any:
+                    radius: Any = None, axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
     y, dtype = x, _dtype(output, x)
@@ -130,7 +131,7 @@ def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, 
 
 @means(sn.uniform_filter)
 def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
-                   axes: Any = None) -> Any:
+                   axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
     y, dtype = x, _dtype(output, x)

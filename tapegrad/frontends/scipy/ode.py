@@ -8,6 +8,7 @@ equation that they solve.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from types import FunctionType, SimpleNamespace
@@ -22,6 +23,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.optimize import Found, converged
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
@@ -56,7 +58,7 @@ def odeint(*args: Any, **kwargs: Any) -> Any:
     return _ODEINT(start, times, given)
 
 
-def _vector(x: Any) -> Any:
+def _vector(x: Array) -> Any:
     x = as_array(x)
     return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x, float))
 
@@ -64,11 +66,11 @@ def _vector(x: Any) -> Any:
 # -- what the methods in Python ask of the trace
 
 
-def _event(event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Any) -> Any:
+def _event(event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Array) -> Any:
     return so.brentq(lambda s: _at(s, event, kind, parts, t_old, t), t_old, t, xtol=4 * ivp.EPS, rtol=4 * ivp.EPS)
 
 
-def _at(s: Any, event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Any) -> Any:
+def _at(s: Array, event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Array) -> Any:
     sol = object.__new__(kind)
     vars(sol).update(parts)
     return event(s, sol(s))
@@ -78,12 +80,12 @@ _EVENT = Solver("event", _event, _at)
 
 
 @means(ivp.solve_event_equation)
-def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Any) -> Any:
+def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Array) -> Any:
     """Return when an event happens: the polynomial through the steps is taken apart, and its coefficients seen."""
     return _EVENT(event, type(sol), vars(sol), t_old, t)
 
 
-def _with(fn: Any, **names: Any) -> Any:
+def _with(fn: Callable[..., Any], **names: Any) -> Any:
     """Return a function of SciPy's that finds something else by some of its global names."""
     made = FunctionType(fn.__code__, {**fn.__globals__, **names}, fn.__name__, fn.__defaults__)
     made.__kwdefaults__ = fn.__kwdefaults__
@@ -103,7 +105,7 @@ def solve_collocation_system(*args: Any) -> Any:
     return _asking(*args)
 
 
-def _lsoda_slope(t: Any, y: Any, end: Any, given: dict[str, Any]) -> Any:
+def _lsoda_slope(t: Array, y: Array, end: Any, given: dict[str, Any]) -> Any:
     return given["fun"](t, y, *(given.get("args") or ()))
 
 
@@ -142,7 +144,7 @@ class _Watched:
         self.before: deque[tuple[float, Any, Any, list[Any], bool]] = deque(maxlen=16)  # more than a step has stages
         self.first = True
 
-    def __call__(self, t: Any, y: Any, *args: Any) -> Any:
+    def __call__(self, t: Array, y: Array, *args: Any) -> Any:
         with steered() as sides:
             slope = self.fun(t, y, *args)
         before, now = self.before, self.direction * plain(t)

@@ -13,6 +13,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means, refuse, refused
 
@@ -190,7 +191,7 @@ def fsolve(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-def _fixed_residual(x: Any, given: Named) -> Any:
+def _fixed_residual(x: Array, given: Named) -> Any:
     return as_array(value(given, x, "func")) - x
 
 
@@ -225,7 +226,7 @@ def _minimize_scalar(given: Named) -> Any:
     return converged("minimize_scalar", so.minimize_scalar(**given)).x
 
 
-def _objective(x: Any, given: Named) -> Any:
+def _objective(x: Array, given: Named) -> Any:
     found = as_array(value(given, x, "fun"))
     return ops.reshape(found, ()) if shape_of(found) else found
 
@@ -255,7 +256,7 @@ def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
 
 
 def _global(fn: Callable[..., Any]) -> None:
-    def objective(x: Any, given: Named) -> Any:
+    def objective(x: Array, given: Named) -> Any:
         rest = given.get("minimizer_kwargs") or {}
         return _objective(x, {"fun": given["func"], "args": given.get("args", rest.get("args", ()))})
 
@@ -296,7 +297,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 """SciPy's functions of the squared residuals, by which it counts outliers less."""
 
 
-def _cost(x: Any, given: Named) -> Any:
+def _cost(x: Array, given: Named) -> Any:
     scale = given.get("f_scale", 1.0)
     squares = (as_array(value(given, x, "fun")) / scale) ** 2
     return 0.5 * scale**2 * ops.sum(LOSSES[given.get("loss", "linear")](squares))
@@ -346,7 +347,7 @@ def _curve_fit(given: Named) -> Any:
     return popt, pcov
 
 
-def _misfits(p: Any, given: Named) -> Any:
+def _misfits(p: Array, given: Named) -> Any:
     """Return the residuals in units of their standard deviations, or turned so that they vary apart."""
     y, sigma = as_array(given["ydata"]), as_array(given.get("sigma"))
     r = ops.reshape(given["f"](as_array(given["xdata"]), *[p[i] for i in range(shape_of(p)[0])]) - y, (-1,))

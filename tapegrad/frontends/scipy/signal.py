@@ -11,12 +11,13 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.shape import along
 from tapegrad.rules.registry import means
 
 
 @means(sg.convolve)
-def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+def convolve(in1: Array, in2: Array, mode: str = "full", method: str = "auto") -> Any:
     a, b = as_array(in1), as_array(in2)
     if method == "auto":
         method = sg.choose_conv_method(np.ones(shape_of(a)), np.ones(shape_of(b)), mode)
@@ -26,13 +27,13 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
 
 
 @means(sg.fftconvolve, sg.oaconvolve)
-def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+def fftconvolve(in1: Array, in2: Array, mode: str = "full", axes: Axis = None) -> Any:
     if axes is not None:
         raise UnknownFunction("tapegrad knows no fftconvolve with axes=", user_location(), "scipy.signal.convolve, over all axes")
     return convolve(in1, in2, mode, "fft")
 
 
-def of_matrices(in1: Any, in2: Any, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
+def of_matrices(in1: Array, in2: Array, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
     """Return two matrices, surrounded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
         raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}", user_location(),
@@ -44,17 +45,17 @@ def of_matrices(in1: Any, in2: Any, boundary: str, fillvalue: Any) -> tuple[Any,
 
 
 @means(sg.convolve2d)
-def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+def convolve2d(in1: Array, in2: Array, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     return convolve(*of_matrices(in1, in2, boundary, fillvalue), mode, "2d")
 
 
 @means(sg.correlate)
-def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+def correlate(in1: Array, in2: Array, mode: str = "full", method: str = "auto") -> Any:
     return convolve(in1, ops.conj(ops.flip(as_array(in2))), mode, method)
 
 
 @means(sg.correlate2d)
-def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+def correlate2d(in1: Array, in2: Array, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     return correlate(*of_matrices(in1, in2, boundary, fillvalue), mode, "direct")
 
 
@@ -62,14 +63,14 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
 
 
 @means(sg.lfilter)
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def lfilter(b: Array, a: Array, x: Array, axis: int = -1, zi: Array | None = None) -> Any:
     found = _filtered(b, a, x, axis, zi)
     if zi is None:
         return found
     return tuple(value_by("scipy.signal.lfilter", part, b, a, x, axis, zi, part=i) for i, part in enumerate(found))
 
 
-def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
+def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Array | None) -> Any:
     """Return a * y = b * x; a state is what the filter still has to add to what comes next
     (direct form II, transposed).
     """
@@ -89,7 +90,7 @@ def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     return y, _state(b, a, x, y, state, axis, order)
 
 
-def _state(b: Any, a: Any, x: Any, y: Any, state: Any, axis: int, order: int) -> Any:
+def _state(b: Array, a: Array, x: Array, y: Array, state: Any, axis: int, order: int) -> Any:
     """Return what a filter is left with."""
     n, parts = shape_of(x)[axis], []
     for m in range(order):
@@ -104,11 +105,11 @@ def _state(b: Any, a: Any, x: Any, y: Any, state: Any, axis: int, order: int) ->
 
 
 @means(sg.lfilter_zi)
-def lfilter_zi(b: Any, a: Any) -> Any:
+def lfilter_zi(b: Array, a: Array) -> Any:
     return value_by("scipy.signal.lfilter_zi", _steady(b, a), np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)))
 
 
-def _steady(b: Any, a: Any) -> Any:
+def _steady(b: Array, a: Array) -> Any:
     """Return the state of the steady response to a step of 1: what feeding it back changes no more."""
     b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
     n = max(shape_of(a)[0], shape_of(b)[0])
@@ -119,14 +120,14 @@ def _steady(b: Any, a: Any) -> Any:
 
 
 @means(sg.sosfilt)
-def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def sosfilt(sos: Array, x: Array, axis: int = -1, zi: Array | None = None) -> Any:
     found = _in_sections(sos, x, axis, zi)
     if zi is None:
         return value_by("scipy.signal.sosfilt", found, sos, x, axis)
     return tuple(value_by("scipy.signal.sosfilt", part, sos, x, axis, zi, part=i) for i, part in enumerate(found))
 
 
-def _in_sections(sos: Any, x: Any, axis: int, zi: Any) -> Any:
+def _in_sections(sos: Array, x: Array, axis: int, zi: Array | None) -> Any:
     """Filter by sections of second order, one after the other."""
     sections, y, states = as_array(sos), as_array(x), []
     for k in range(shape_of(sections)[0]):
@@ -140,11 +141,11 @@ def _in_sections(sos: Any, x: Any, axis: int, zi: Any) -> Any:
 
 
 @means(sg.sosfilt_zi)
-def sosfilt_zi(sos: Any) -> Any:
+def sosfilt_zi(sos: Array) -> Any:
     return value_by("scipy.signal.sosfilt_zi", _steady_sections(sos), sos)
 
 
-def _steady_sections(sos: Any) -> Any:
+def _steady_sections(sos: Array) -> Any:
     sections, scale, states = as_array(sos), 1.0, []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
@@ -153,7 +154,7 @@ def _steady_sections(sos: Any) -> Any:
     return np.stack(states)
 
 
-def _extended(x: Any, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
+def _extended(x: Array, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
     """Return by how much a signal is continued at both ends, and the continued signal."""
     n = shape_of(x)[axis]
     edge = 0 if padtype is None else taps * 3 if padlen is None else static(padlen)
@@ -172,7 +173,7 @@ def _extended(x: Any, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[
     return edge, np.concatenate([before, x, after], axis=axis)
 
 
-def _both_ways(run: Any, zi: Any, x: Any, axis: int, edge: int) -> Any:
+def _both_ways(run: Any, zi: Array | None, x: Array, axis: int, edge: int) -> Any:
     """Filter forwards and backwards, from the steady state of the first number each time; cut off what was added."""
     y, _ = run(x, zi * x[along(axis, slice(1))])
     n = shape_of(y)[axis]

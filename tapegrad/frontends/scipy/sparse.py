@@ -30,6 +30,7 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
@@ -64,7 +65,7 @@ def ones(x: Any) -> Any:
     return like(x, np.ones(shape_of(x.data)))
 
 
-def stored(data: Any, at: Any) -> Any:
+def stored(data: Array, at: Any) -> Any:
     """Return the numbers at these positions, 0 at position 0."""
     flat, wanted = data if len(shape_of(data)) == 1 else ops.reshape(data, (-1,)), at > 0
     if wanted.all():
@@ -73,7 +74,7 @@ def stored(data: Any, at: Any) -> Any:
     return ops.scatter(ops.take(flat, at[where] - 1, axis=0), *where, shape=at.shape, ranks=(at.ndim,), dtype=dtype_of(data))
 
 
-def placed(found: Any, data: Any, given: Any = None) -> Any:
+def placed(found: Any, data: Array, given: Any = None) -> Any:
     """Put numbers where their positions were moved to: a matrix, an array, or a number of it. What shares memory with
     the positions that were `given` is a view here too.
     """
@@ -83,7 +84,7 @@ def placed(found: Any, data: Any, given: Any = None) -> Any:
     return stored(data, at) if at.ndim else stored(data, at[None])[0]
 
 
-def handed_on(data: Any, at: Any, given: Any) -> Any:
+def handed_on(data: Array, at: Any, given: Any) -> Any:
     """Return the numbers at positions, as a view where these are one of those that were given."""
     if given is None or not np.shares_memory(at, given):
         return stored(data, at)
@@ -157,7 +158,7 @@ def _constructor(cls: Any, places: int) -> None:
         return _as_dtype(self, dtype)
 
     @constructs(make)
-    def init_plain(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_plain(tracer: Any, fn: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> None:
         fn(self, *args, **kwargs)
         self._tapegrad_made = number_of(tracer)
 
@@ -252,9 +253,9 @@ _LISTS = "what it stores is in lists or a dict, number by number"
 _MADE = "coo_array((numbers, (rows, columns)), shape), of arrays or lists; numbers at the same place add up"
 
 
-def _setting(fn: Any) -> None:
+def _setting(fn: Callable[..., Any]) -> None:
     @means(fn)
-    def setitem(self: Any, key: Any, x: Any) -> None:
+    def setitem(self: Any, key: Any, x: Array) -> None:
         if self.format in ("dok", "lil"):
             raise refused(f"a traced number in a {self.format}_array", _LISTS, _MADE)
         key = fixed(key)
@@ -266,7 +267,7 @@ for _fn in methods(dict.fromkeys((IndexMixin, _lil_base, _coo_base), "__setitem_
 
 
 @means(*methods(dict.fromkeys((_cs_matrix, _coo_base), "_setdiag")))
-def setdiag(self: Any, values: Any, k: int) -> None:
+def setdiag(self: Any, values: Array, k: int) -> None:
     k = static(k)
     length = len(ones(self).diagonal(k))
     values = as_array(values)
@@ -288,7 +289,7 @@ def eliminate_zeros(self: Any) -> None:
     vars(self).update(vars(x))
 
 
-def _joining(fn: Any) -> None:
+def _joining(fn: Callable[..., Any]) -> None:
     """A function of blocks, in a list or in rows, that puts them side by side."""
     @means(fn)
     def join(blocks: Any, *args: Any, **kwargs: Any) -> Any:
@@ -323,16 +324,16 @@ def compressed(x: Any) -> tuple[Any, Any, Any, bool]:
     return x.data, x.indices, x.indptr, x.format == "csc"
 
 
-def matmul(self: Any, other: Any) -> Any:
+def matmul(self: Any, other: Array) -> Any:
     """Return the product with a dense vector or matrix."""
     data, indices, indptr, transposed = compressed(self)
     y = sparse_matmul(data, indices, indptr, other, shape=self._shape_as_2d, **({"transposed": True} if transposed else {}))
     return y[0] if self.ndim == 1 else y
 
 
-def product(fn: Any) -> Callable[..., Any]:
+def product(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the product of two sparse matrices, at the places where it may be other than 0."""
-    def multiply(self: Any, other: Any) -> Any:
+    def multiply(self: Any, other: Array) -> Any:
         if self.ndim != 2 or other.ndim != 2:
             raise refused("a product of sparse arrays in one dimension", "it has no rule", "arrays of one row or column")
         found = fn(ones(self), ones(other))
@@ -371,7 +372,7 @@ def _note_zeros(y: Any) -> Any:
     return y
 
 
-def _computed(places: Any, data: Any) -> Any:
+def _computed(places: Any, data: Array) -> Any:
     """Return a matrix of what was computed of numbers; of a comparison, without what is False."""
     y = like(places, data)
     if dtype_of(data) == np.bool_:
@@ -380,13 +381,13 @@ def _computed(places: Any, data: Any) -> Any:
 
 
 @means(*methods({_cs_matrix: "_scalar_binopt"}))
-def beside_number(self: Any, other: Any, op: Any) -> Any:
+def beside_number(self: Any, other: Array, op: Any) -> Any:
     x = summed(self)
     return _computed(x, op(x.data, other))
 
 
 @means(*methods({_cs_matrix: "_binopt"}))
-def binary(self: Any, other: Any, op: str) -> Any:
+def binary(self: Any, other: Array, op: str) -> Any:
     if op not in _BINARY:
         raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
                       "the same of A.toarray(), or of A.data where both store numbers at the same places")
@@ -406,14 +407,14 @@ def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
 
 
 @means(*methods({_cs_matrix: "_getnnz"}))
-def count_of_stored(self: Any, axis: Any = None) -> Any:
+def count_of_stored(self: Any, axis: Axis = None) -> Any:
     if getattr(self, "_tapegrad_zeros", False):
         raise refused("A.nnz", "it stores a 0, which SciPy would leave out", "A.count_nonzero()")
     return ones(self)._getnnz(axis)
 
 
 @means(*methods({_dia_base: "multiply"}))
-def multiply_diagonals(self: Any, other: Any) -> Any:
+def multiply_diagonals(self: Any, other: Array) -> Any:
     if not ss.issparse(other) and not shape_of(plain(as_array(other))):
         return self._mul_scalar(other)
     return self.tocsr().multiply(other).asformat("dia")
@@ -441,9 +442,9 @@ for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
     _total(_fn)
 
 
-def _beside_dense(fn: Any, op: Any) -> None:
+def _beside_dense(fn: Callable[..., Any], op: Any) -> None:
     @means(fn)
-    def of_dense(self: Any, other: Any) -> Any:
+    def of_dense(self: Any, other: Array) -> Any:
         y = op(self.toarray(), as_array(other))
         return y if isinstance(self, ss.sparray) else OfMatrix(y)
 
@@ -454,7 +455,7 @@ for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract), ("_rs
 
 
 @means(ss.spmatrix.todense)
-def todense(self: Any, order: Any = None, out: Any = None) -> Any:
+def todense(self: Any, order: Any = None, out: Array | None = None) -> Any:
     return OfMatrix(self.toarray(order, out))
 
 

@@ -13,6 +13,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.sparse import compressed, ones, summed
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
 from tapegrad.rules.op import Traced
@@ -24,7 +25,7 @@ def there(names: str) -> list[Any]:
     return [getattr(ssl, name) for name in names.split() if hasattr(ssl, name)]
 
 
-def square(A: Any) -> Any:
+def square(A: Array) -> Any:
     """Return a matrix as a sparse one; raise ValueError of one that is not square."""
     A = A if ss.issparse(A) else ss.csc_array(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
@@ -32,7 +33,7 @@ def square(A: Any) -> Any:
     return A
 
 
-def solve(A: Any, b: Any, trans: str = "N") -> Any:
+def solve(A: Array, b: Array, trans: str = "N") -> Any:
     """Return the solution of a system of a sparse matrix, of its transpose ("T") or its adjoint ("H")."""
     if ss.issparse(b):
         raise refused("a system of equations with a sparse right side", "which places of its solution are 0 depends on values", "b.toarray()")
@@ -70,7 +71,7 @@ class Factors:
     Those of a matrix that is not traced are SciPy's own.
     """
 
-    def __init__(self, A: Any, own: Any = None) -> None:
+    def __init__(self, A: Array, own: Any = None) -> None:
         self._matrix, self._own = square(A).tocsc(), own
         self.shape = self._matrix.shape
 
@@ -85,17 +86,17 @@ class Factors:
 
 
 @means(ssl.splu)
-def splu(A: Any, *args: Any, **kwargs: Any) -> Any:
+def splu(A: Array, *args: Any, **kwargs: Any) -> Any:
     return Factors(A)
 
 
 @constructs(ssl.splu)
-def splu_of_plain(tracer: Any, fn: Callable[..., Any], A: Any, *args: Any, **kwargs: Any) -> Any:
+def splu_of_plain(tracer: Any, fn: Callable[..., Any], A: Array, *args: Any, **kwargs: Any) -> Any:
     return Factors(A, fn(A, *args, **kwargs))
 
 
 @means(ssl.factorized)
-def factorized(A: Any) -> Callable[..., Any]:
+def factorized(A: Array) -> Callable[..., Any]:
     return Factors(A).solve
 
 
@@ -105,7 +106,7 @@ def factorized(A: Any) -> Callable[..., Any]:
 def _iterative(name: str, self_adjoint: bool = False) -> None:
     fn = getattr(ssl, name)
 
-    def find(A: Any, b: Any, x0: Any, how: dict[str, Any], restarts: int = 0) -> Any:
+    def find(A: Array, b: Array, x0: Array, how: dict[str, Any], restarts: int = 0) -> Any:
         y, info = fn(A, b, x0, **how)
         if info < 0 and restarts:  # a breakdown, next to the solution
             return find(A, b, y, how, restarts - 1)
@@ -113,10 +114,10 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
             raise refused(name, f"it has not converged: info is {info}", "more iterations, a looser tolerance, or a preconditioner")
         return y
 
-    def residual(x: Any, A: Any, b: Any, *how: Any) -> Any:
+    def residual(x: Array, A: Array, b: Array, *how: Any) -> Any:
         return A @ x - b
 
-    def adjoint(x: Any, dx: Any, A: Any, b: Any, x0: Any, how: dict[str, Any]) -> Any:
+    def adjoint(x: Array, dx: Any, A: Any, b: Array, x0: Array, how: dict[str, Any]) -> Any:
         how = {key: part for key, part in how.items() if key != "callback"}
         if how.get("M") is not None and not self_adjoint:
             how = {**how, "M": _adjoint_of(how["M"])}
@@ -156,7 +157,7 @@ for _name in ("cg", "minres"):
 TERMS = 22  # 1 / 22! is below the precision of a double
 
 
-def _taylor(A: Any, B: Any) -> Any:
+def _taylor(A: Any, B: Array) -> Any:
     size = ops.stop_gradient(ops.max(np.abs(A).sum(axis=0))) if A.nnz else 1.0
     steps = 2 ** int(np.ceil(np.log2(np.maximum(size, 1.0))))
     y = B
@@ -172,13 +173,13 @@ _EXPONENTIAL = Solver("expm_multiply", lambda A, B: ssl.expm_multiply(A, B), _ta
 
 
 @means(ssl.expm_multiply)
-def expm_multiply(A: Any, B: Any, *times: Any, traceA: Any = None, **further: Any) -> Any:
+def expm_multiply(A: Array, B: Array, *times: Any, traceA: Any = None, **further: Any) -> Any:
     if times or further or not ss.issparse(A):
         raise refused("expm_multiply at several times, or of what is no sparse matrix,", "it has no rule", "expm_multiply(A * t, B) for each time")
     return _EXPONENTIAL(arrays(A), as_array(B))
 
 
-def arrays(A: Any) -> Any:
+def arrays(A: Array) -> Any:
     """Return the sparse array of a sparse matrix, whose sums are arrays."""
     return A if isinstance(A, ss.sparray) else ss.csr_array(A)
 

@@ -13,11 +13,12 @@ import scipy.spatial.distance as sd
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static, value_by
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import holds_traced
 from tapegrad.rules.registry import means, register
 
 
-def _weighted(terms: Any, w: Any) -> Any:
+def _weighted(terms: Any, w: Array) -> Any:
     return np.sum(terms if w is None else as_array(w) * terms, axis=-1)
 
 
@@ -73,11 +74,11 @@ def cosine(u: Any, v: Any, w: Any = None) -> Any:
     return correlation(u, v, w, centered=False)
 
 
-def seuclidean(u: Any, v: Any, V: Any) -> Any:
+def seuclidean(u: Array, v: Array, V: Any) -> Any:
     return np.linalg.norm((u - v) / np.sqrt(as_array(V)), axis=-1)
 
 
-def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
+def mahalanobis(u: Array, v: Array, VI: Any) -> Any:
     d = u - v
     return np.sqrt(np.sum((d @ as_array(VI)) * d, axis=-1))
 
@@ -92,7 +93,7 @@ def jensenshannon(p: Any, q: Any, base: Any = None) -> Any:
     return np.sqrt(total / 2.0 / (1.0 if base is None else np.log(base)))
 
 
-def _entropies(p: Any, m: Any) -> Any:
+def _entropies(p: Array, m: Array) -> Any:
     there = p > 0
     return np.where(there, p * np.log(np.where(there, p, 1.0) / np.where(there, m, 1.0)), 0.0)
 
@@ -108,7 +109,7 @@ _OTHER = {"euclid": "euclidean", "eu": "euclidean", "e": "euclidean", "l2": "euc
           "cos": "cosine", "se": "seuclidean", "s": "seuclidean", "mahal": "mahalanobis", "mah": "mahalanobis", "js": "jensenshannon"}
 
 
-def _vector(x: Any) -> Any:
+def _vector(x: Array) -> Any:
     x = as_array(x)
     if len(shape_of(x)) != 1:
         raise ValueError("Input vector should be 1-D.")
@@ -118,7 +119,7 @@ def _vector(x: Any) -> Any:
 def _of_two(name: str) -> Callable[..., Any]:
     metric, parameters = METRICS[name], list(inspect.signature(getattr(sd, name)).parameters)[2:]
 
-    def distance(u: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
+    def distance(u: Array, v: Array, *args: Any, **kwargs: Any) -> Any:
         u, v = _vector(u), _vector(v)
         kwargs.update(zip(parameters, args))
         return _exact(f"scipy.spatial.distance.{name}", metric(u, v, **kwargs), u, v, **kwargs)
@@ -162,7 +163,7 @@ def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Ca
 
 
 @means(sd.cdist)
-def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
+def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Any:
     a, b = as_array(XA), as_array(XB)
     if len(shape_of(a)) != 2 or len(shape_of(b)) != 2 or shape_of(a)[1] != shape_of(b)[1]:
         sd.cdist(np.zeros(shape_of(a)), np.zeros(shape_of(b)))  # ValueError, in SciPy's words
@@ -175,7 +176,7 @@ def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, out: Any = None, **kwa
 
 
 @means(sd.pdist)
-def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) -> Any:
+def pdist(X: Array, metric: Any = "euclidean", *, out: Array | None = None, **kwargs: Any) -> Any:
     x = as_array(X)
     if len(shape_of(x)) != 2:
         raise ValueError("A 2-dimensional array must be passed.")
@@ -185,13 +186,13 @@ def pdist(X: Any, metric: Any = "euclidean", *, out: Any = None, **kwargs: Any) 
     return y if callable(metric) else _exact("scipy.spatial.distance.pdist", y, x, metric=metric, **kwargs)
 
 
-def _no_out(out: Any) -> None:
+def _no_out(out: Array | None) -> None:
     if out is not None:
         raise UnknownFunction("tapegrad knows no distances with out=", user_location(), "y[...] = the distances")
 
 
 @means(sd.squareform)
-def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:
+def squareform(X: Array, force: str = "no", checks: bool = True) -> Any:
     x = as_array(X)
     shape = shape_of(x)
     if (force.lower() == "tomatrix" and len(shape) != 1) or (force.lower() == "tovector" and len(shape) != 2):

@@ -12,15 +12,16 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import OPS, Op, Traced
 from tapegrad.rules.registry import AS_WRITTEN, FOREIGN, leave, means, refuse, register
 
 
-def meaning_of(fn: Any, op: Op) -> Callable[..., Any]:
+def meaning_of(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
     """Return the op that a ufunc is, or what brings its arguments to the dtype of SciPy's result first: NumPy's
     ufunc of that name computes in half precision where SciPy's has none.
     """
-    def meaning(x: Any) -> Any:
+    def meaning(x: Array) -> Any:
         dtype = dtype_of(x)
         wanted = dtype if dtype is None else fn(np.ones(0, dtype)).dtype
         y = x if wanted == dtype else ops.astype(x, dtype=wanted)
@@ -64,9 +65,9 @@ for _fn, _op in _UFUNCS.items():
         register(_fn, in_parts(_fn, _op))
 
 
-def _spherical(fn: Any, op: Op) -> None:
+def _spherical(fn: Callable[..., Any], op: Op) -> None:
     @means(fn)
-    def spherical(n: Any, z: Any, derivative: bool = False) -> Any:
+    def spherical(n: Any, z: Array, derivative: bool = False) -> Any:
         return op(as_array(n), as_array(z), **keywords(derivative=bool(derivative)))
 
 
@@ -75,13 +76,13 @@ for _name in ("spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"):
 
 
 @means(sp.kelvin)
-def kelvin(x: Any) -> Any:
+def kelvin(x: Array) -> Any:
     y = as_array(x)
     return tuple(a(y) + 1j * b(y) for a, b in ((ops.ber, ops.bei), (ops.ker, ops.kei), (ops.berp, ops.beip), (ops.kerp, ops.keip)))
 
 
 @means(sp.diric)
-def diric(x: Any, n: Any) -> Any:
+def diric(x: Array, n: Any) -> Any:
     return ops.diric(as_array(x), n=static(n))
 
 
@@ -106,12 +107,12 @@ leave(sp.errstate, sp.geterr, sp.seterr, sp.test, sp.SpecialFunctionError, sp.Sp
 
 
 @means(sp.polygamma)
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n: Any, x: Array) -> Any:
     return ops.polygamma(as_array(x), n=static(n))
 
 
 @means(sp.lambertw)
-def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+def lambertw(z: Array, k: Any = 0, tol: float = 1e-8) -> Any:
     return ops.lambertw(as_array(z), k=static(k))
 
 
@@ -121,12 +122,12 @@ def zeta(x: Any, q: Any = None, out: Any = None) -> Any:
 
 
 @means(sp.softmax)
-def softmax(x: Any, axis: Any = None) -> Any:
+def softmax(x: Array, axis: Axis = None) -> Any:
     return ops.softmax(as_array(x), **keywords(axis=axis))
 
 
 @means(sp.log_softmax)
-def log_softmax(x: Any, axis: Any = None) -> Any:
+def log_softmax(x: Array, axis: Axis = None) -> Any:
     return ops.log_softmax(as_array(x), **keywords(axis=axis))
 
 
@@ -142,7 +143,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
 
 @means(sp.multigammaln)
-def multigammaln(a: Any, d: Any) -> Any:
+def multigammaln(a: Array, d: Any) -> Any:
     x, d = as_array(a), static(d)
     sp.multigammaln(d, d)  # ValueError, in SciPy's words, for what is no dimension
     if not ops.all(ops.greater(x, 0.5 * (d - 1))):

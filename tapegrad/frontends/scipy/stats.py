@@ -23,6 +23,7 @@ from tapegrad.frontends.common import as_array
 from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
 
@@ -42,7 +43,7 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     return chosen if shape_of(chosen) else chosen[()]
 
 
-def strong(x: Any) -> Any:
+def strong(x: Array) -> Any:
     """Return a number as NumPy's, which does not give way to arrays in single precision: SciPy makes arrays of all."""
     x = as_array(x)
     if np.iscomplexobj(plain(x)):
@@ -50,7 +51,7 @@ def strong(x: Any) -> Any:
     return x if type(plain(x)) not in PYTHON else ops.scalar(x) if isinstance(x, Traced) else np.asarray(x)[()]
 
 
-def doubled(x: Any) -> Any:
+def doubled(x: Array) -> Any:
     """Return numbers in double precision, in which SciPy's distributions give their results."""
     return x if dtype_of(x) in (None, float) else ops.astype(x, dtype=np.dtype(float))
 
@@ -178,17 +179,17 @@ if hasattr(ss._continuous_distns, "_lazywhere"):
     register(ss._continuous_distns._lazywhere, lazywhere)
 
 
-def beta_pdf(x: Any, a: Any, b: Any) -> Any:
+def beta_pdf(x: Array, a: Array, b: Array) -> Any:
     a, b = doubled(a), doubled(b)
     return ops.exp(ops.xlog1py(b - 1.0, -x) + ops.xlogy(a - 1.0, x) - ops.betaln(a, b))
 
 
-def binom_pmf(k: Any, n: Any, p: Any) -> Any:
+def binom_pmf(k: Any, n: Any, p: Array) -> Any:
     n, p = doubled(n), doubled(p)
     return ops.binom(n, k) * ops.exp(ops.xlogy(k, p) + ops.xlog1py(n - k, -p))
 
 
-def nbinom_pmf(k: Any, n: Any, p: Any) -> Any:
+def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
     n, p = doubled(n), doubled(p)
     return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
 

@@ -18,13 +18,14 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, cat, getitem, ndim, spread, transpose
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.shape import along
 
 # -- one tensor, its elements once each. torch's flip is a copy, where NumPy's is a view
 
 
 @torch_means("flip", "Tensor.flip")
-def flip(input: Any, *dims: Any, **given: Any) -> Any:
+def flip(input: Array, *dims: Any, **given: Any) -> Any:
     axes = tuple(axis_of(input, a) for a in spread((dims or tuple(given.values()))[0], dims[1:]))
     if len(set(axes)) < len(axes):
         return whole("flip", input, axes)
@@ -33,7 +34,7 @@ def flip(input: Any, *dims: Any, **given: Any) -> Any:
 
 def _flipped(name: str, axis: int, at_least: int) -> None:
     @torch_means(name, f"Tensor.{name}")
-    def meaning(input: Any) -> Any:
+    def meaning(input: Array) -> Any:
         return flip(input, axis) if ndim(input) >= at_least else whole(name, input)
 
 
@@ -42,7 +43,7 @@ _flipped("fliplr", 1, 2)
 
 
 @torch_means("rot90", "Tensor.rot90")
-def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+def rot90(input: Array, k: int = 1, dims: Any = (0, 1)) -> Any:
     a, b = (axis_of(input, i) for i in dims) if len(dims) == 2 and ndim(input) > 1 else (0, 0)
     if a == b:
         return whole("rot90", input, k, dims)
@@ -53,7 +54,7 @@ def rot90(input: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
 
 
 @torch_means("roll", "Tensor.roll")
-def roll(input: Any, shifts: Any, dims: Any = None) -> Any:
+def roll(input: Array, shifts: Any, dims: Any = None) -> Any:
     shifts = spread(shifts, ()) if isinstance(shifts, (tuple, list)) else (static(shifts),)
     axes = () if dims is None else tuple(axis_of(input, a) for a in (dims if isinstance(dims, (tuple, list)) else [dims]))
     if (axes and len(axes) != len(shifts)) or (not axes and len(shifts) != 1) or not ndim(input):
@@ -71,13 +72,13 @@ def repeat(self: Any, *repeats: Any, **given: Any) -> Any:
 
 
 @torch_means("tile", "Tensor.tile")
-def tile(input: Any, *dims: Any, **given: Any) -> Any:
+def tile(input: Array, *dims: Any, **given: Any) -> Any:
     counts = spread((dims or tuple(given.values()))[0], dims[1:])
     return ops.tile(input, counts) if 0 not in counts else whole("tile", input, counts)
 
 
 @torch_means("repeat_interleave", "Tensor.repeat_interleave")
-def repeat_interleave(input: Any, repeats: Any = None, dim: Any = None, *, output_size: Any = None) -> Any:
+def repeat_interleave(input: Array, repeats: Any = None, dim: Axis = None, *, output_size: Any = None) -> Any:
     repeats = static(repeats) if isinstance(plain(repeats), int) else repeats
     if type(repeats) is not int or repeats < 1 or not ndim(input):
         given = {} if output_size is None else {"output_size": output_size}
@@ -116,7 +117,7 @@ def _at_least(rank: int) -> Callable[..., Any]:
     return meaning
 
 
-def _widened(x: Any, rank: int) -> Any:
+def _widened(x: Array, rank: int) -> Any:
     shape = shape_of(x)
     if len(shape) >= rank:
         return x
@@ -136,7 +137,7 @@ torch_means("column_stack")(lambda tensors: cat([x if ndim(x) > 1 else ops.resha
 
 
 @torch_means("tensor_split", "Tensor.tensor_split")
-def tensor_split(input: Any, indices_or_sections: Any, dim: Any = 0) -> Any:
+def tensor_split(input: Array, indices_or_sections: Any, dim: Axis = 0) -> Any:
     if tensors_only(indices_or_sections):
         parts = plain(indices_or_sections)
         indices_or_sections = static(indices_or_sections) if not parts.ndim else [static(part) for part in indices_or_sections]
@@ -154,7 +155,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: Any = 0) -> Any:
 
 def _split_along(name: str, axis: int, at_least: int) -> None:
     @torch_means(name, f"Tensor.{name}")
-    def meaning(input: Any, *parts: Any, **given: Any) -> Any:
+    def meaning(input: Array, *parts: Any, **given: Any) -> Any:
         first = (parts or tuple(given.values()))[0]
         at = 0 if name == "hsplit" and ndim(input) == 1 else axis
         if ndim(input) < at_least or (type(first) is int and (first < 1 or shape_of(input)[at] % first)):

@@ -16,6 +16,7 @@ from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.context import LISTENERS, Tracer
@@ -71,7 +72,7 @@ def is_of_program(frame: Any) -> bool:
     return frame is None or not frame.f_globals.get("__name__", "").startswith("tapegrad.")
 
 
-def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
     if AUTOCAST():
         raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
@@ -94,7 +95,7 @@ def known(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return generic(tracer, func, args, kwargs)
 
 
-def make(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a tensor that the program makes."""
     y = MAKERS[func](tracer, func, *args, **kwargs)
     return marked(y) if kwargs.get("requires_grad") else y
@@ -110,7 +111,7 @@ def refuse_hooks(hooks: tuple[Any, Any]) -> None:
 
 
 @means("by_mode")
-def by_mode(y: Any, frame: Any = None) -> Any:
+def by_mode(y: Array, frame: Any = None) -> Any:
     """Return what the program has computed without `call`, in a frame of its own if one is given: under
     torch.no_grad, constants.
     """
@@ -131,7 +132,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.tracer = tracer
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
@@ -141,7 +142,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
             return make(self.tracer, func, args, kwargs)
         return self.unfollowed(func, args, kwargs)
 
-    def unfollowed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def unfollowed(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of nothing traced; if it draws random numbers, it is recorded after all."""
         if func.__name__ == "__get__":
             return func(*args, **kwargs)

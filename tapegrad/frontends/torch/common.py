@@ -12,6 +12,7 @@ import torch
 from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype, torch_dtype
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
@@ -34,12 +35,12 @@ def result_type(*xs: Any) -> torch.dtype:
     return _combined(_combined(ranks[0], ranks[1]), ranks[2])
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: Array) -> bool:
     """True for Python's and NumPy's numbers, and proxies of one: torch lets each give way to a tensor."""
     return isinstance(plain(x), (Complex, np.bool_))
 
 
-def _of_number(x: Any) -> torch.dtype:
+def _of_number(x: Array) -> torch.dtype:
     if isinstance(x, (bool, np.bool_)):
         return torch.bool
     if isinstance(x, Integral):
@@ -95,19 +96,19 @@ def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | 
     return [brought(x, dtype) for x in xs]
 
 
-def _fits(x: Any, dtype: torch.dtype) -> bool:
+def _fits(x: Array, dtype: torch.dtype) -> bool:
     """True for a number that a tensor of integers can hold; torch takes of another one its last bits."""
     known = torch.iinfo(dtype)
     return bool(known.min <= x <= known.max)
 
 
-def guard_dtype(x: Any) -> None:
+def guard_dtype(x: Array) -> None:
     """Record that what the program does holds for a tensor's dtype."""
     if isinstance(x, Traced) and not is_number(x):
         x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
 
 
-def cast(x: Any, dtype: torch.dtype) -> Any:
+def cast(x: Array, dtype: torch.dtype) -> Any:
     """Return a tensor in the dtype that the program asks for: if it is of that dtype, itself, and the
     tape guards that it was.
     """

@@ -19,6 +19,7 @@ from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call
@@ -40,7 +41,7 @@ def maker_op(func: Callable[..., Any]) -> Op:
     return _ops[func]
 
 
-def made(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
+def made(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Record a tensor that the program makes."""
     known = {key: plain_number(value) for key, value in kwargs.items() if key not in _NOTHING and value is not None}
     given = tuple(map(plain_number, args))
@@ -69,7 +70,7 @@ def full(tracer: Tracer, size: Any, fill_value: Any, *, dtype: Any = None, **kwa
     return _filled(made(tracer, torch.zeros, size, dtype=dtype or result_type(fill_value), **kwargs), fill_value)
 
 
-def copied(tracer: Tracer, func: Any, *args: Any, **kwargs: Any) -> Any:
+def copied(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return a tensor that the program makes of plain numbers as a constant that may be written to."""
     val = func(*args, **kwargs)
     return tracer.proxy(tracer.constant(id(val), val, val.detach()), val.detach(), tracer) if is_tensor(val) else val
@@ -125,7 +126,7 @@ torch_means("Tensor.new_full")(lambda x, size, fill_value, **kwargs: _filled(_ne
 
 
 @torch_means("Tensor.new")
-def new(x: Any, *args: Any, **kwargs: Any) -> Any:
+def new(x: Array, *args: Any, **kwargs: Any) -> Any:
     """Return a tensor of a size; torch takes a torch.Size for one, and any other sequence for numbers."""
     if all(isinstance(plain(part), (int, torch.Size)) for part in args):
         return _new(torch.zeros)(x, *(args or (0,)), **kwargs)
@@ -172,7 +173,7 @@ def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = 
     return ops.reshape(flat, tuple(shape))
 
 
-def _numbers(data: Any) -> Any:
+def _numbers(data: Array) -> Any:
     if isinstance(data, (list, tuple)):
         for part in data:
             yield from _numbers(part)

@@ -33,6 +33,7 @@ from tapegrad.frontends.torch.generic import generic, whole
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced
 
@@ -48,7 +49,7 @@ def unary(op: Callable[..., Any], names: str, kinds: str = "fc", floating: bool 
     """Say that functions of one tensor mean an op; `floating` ones make integers real."""
     spelled = spellings(names)
 
-    def meaning(input: Any) -> Any:
+    def meaning(input: Array) -> Any:
         xs = settled((input,), kinds, floating) if tensors_only(input) else None
         return whole(spelled[0], input) if xs is None else op(*xs)
     torch_means(*spelled)(meaning)
@@ -58,7 +59,7 @@ def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool
     """Say that functions of two arguments, tensors both unless `numbers` may be among them, mean an op."""
     spelled = spellings(names)
 
-    def meaning(input: Any, other: Any) -> Any:
+    def meaning(input: Array, other: Array) -> Any:
         xs = settled((input, other), kinds, floating) if numbers or tensors_only(input, other) else None
         return whole(spelled[0], input, other) if xs is None else op(*xs)
     return torch_means(*spelled)(meaning)
@@ -85,7 +86,7 @@ def also(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def _sum(op: Op, name: str, kinds: str) -> Callable[..., Any]:
     """Return `input + alpha * other`, or the difference."""
-    def meaning(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    def meaning(input: Array, other: Array, *, alpha: Any = 1) -> Any:
         plainly = type(alpha) is int and alpha == 1
         xs = settled((input, other), kinds if plainly else "fc")
         if xs is None:
@@ -103,7 +104,7 @@ binary(ops.multiply, "mul multiply Tensor.__mul__ Tensor.__rmul__", "bifc")
 
 @also("div")
 @torch_means("div", "divide", "true_divide", "Tensor.div", "Tensor.divide", "Tensor.true_divide", "Tensor.__div__", "Tensor.__truediv__")
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Any:
     xs = settled((input, other), "fc" if rounding_mode is None else "f", floating=rounding_mode is None)
     if xs is None or rounding_mode not in (None, "floor", "trunc"):
         return whole("div", input, other, rounding_mode=rounding_mode)
@@ -117,7 +118,7 @@ def _whole_numbers(op: Op, name: str, *names: str) -> Callable[..., Any]:
     """Return the meaning of a division of real numbers; torch raises where an integer is divided by 0."""
     @also(name)
     @torch_means(name, f"Tensor.{name}", *names)
-    def meaning(input: Any, other: Any) -> Any:
+    def meaning(input: Array, other: Array) -> Any:
         xs = settled((input, other), "f")
         return whole(name, input, other) if xs is None else op(*xs)
     return meaning
@@ -161,7 +162,7 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 @torch_means("lerp", "Tensor.lerp")
-def lerp(input: Any, end: Any, weight: Any) -> Any:
+def lerp(input: Array, end: Any, weight: Array) -> Any:
     if not one_dtype_of(*tensors_among((input, end, weight))) or kind_of(plain(input).dtype) not in "fc" or isinstance(plain(weight), complex):
         return whole("lerp", input, end, weight)
     part, way = brought(weight, plain(input).dtype), ops.subtract(end, input)
@@ -175,7 +176,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
 
 @also("pow")
 @torch_means("pow", "Tensor.pow", "Tensor.__pow__")
-def pow(input: Any, exponent: Any) -> Any:
+def pow(input: Array, exponent: Any) -> Any:
     xs = settled((input, exponent), "ifc")
     return whole("pow", input, exponent) if xs is None else ops.pow(*xs)
 
@@ -184,13 +185,13 @@ reflected("__rpow__", "pow")
 
 
 @torch_means("float_power", "Tensor.float_power")
-def float_power(input: Any, exponent: Any) -> Any:
+def float_power(input: Array, exponent: Any) -> Any:
     wide = torch.complex128 if result_type(input, exponent).is_complex else torch.float64
     return ops.pow(brought(input, wide), brought(exponent, wide))
 
 
 @torch_means("ldexp", "Tensor.ldexp")
-def ldexp(input: Any, other: Any) -> Any:
+def ldexp(input: Array, other: Array) -> Any:
     xs = settled((input, pow(2.0, other)))
     return whole("ldexp", input, other) if xs is None else ops.multiply(*xs)
 
@@ -232,7 +233,7 @@ for _op, _names in {ops.xlogy: "xlogy special.xlogy", ops.xlog1py: "special.xlog
 
 
 @torch_means("logit", "Tensor.logit", "special.logit")
-def logit(input: Any, eps: Any = None) -> Any:
+def logit(input: Array, eps: Any = None) -> Any:
     xs = settled((input,), "f", floating=True)
     if xs is None or (eps is not None and eps > 0.5):  # above the middle torch has bounds of its own
         return whole("logit", input, eps)
@@ -240,7 +241,7 @@ def logit(input: Any, eps: Any = None) -> Any:
 
 
 @torch_means("polygamma", "special.polygamma")
-def polygamma(n: Any, input: Any) -> Any:
+def polygamma(n: Any, input: Array) -> Any:
     xs = settled((input,), "f", floating=True)
     n = static(n)
     if xs is None or n < 0:
@@ -253,7 +254,7 @@ torch_means("Tensor.polygamma")(lambda input, n: polygamma(n, input))
 # -- sign, rounding and the parts of a number
 
 
-def sign(x: Any) -> Any:
+def sign(x: Array) -> Any:
     y = ops.sign(x)
     return ops.where(ops.isnan(x), 0.0, y) if kind_of(plain(x).dtype) == "f" else y  # torch's of nan is 0
 
@@ -284,21 +285,21 @@ binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", 
 
 
 @torch_means("heaviside", "Tensor.heaviside")
-def heaviside(input: Any, values: Any) -> Any:
+def heaviside(input: Array, values: Array) -> Any:
     xs = settled((input, values), "f") if one_dtype_of(input, values) else None
     # of nan 0
     return whole("heaviside", input, values) if xs is None else ops.where(ops.isnan(input), 0.0, ops.heaviside(*xs))
 
 
 @torch_means("nan_to_num", "Tensor.nan_to_num")
-def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(input: Array, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
     xs = settled((input,), "f")
     given = {key: value for key, value in {"nan": nan, "posinf": posinf, "neginf": neginf}.items() if value is not None}
     return whole("nan_to_num", input, **given) if xs is None else ops.nan_to_num(xs[0], **given)
 
 
 @torch_means("conj", "Tensor.conj")
-def conj(input: Any) -> Any:
+def conj(input: Array) -> Any:
     if kind_of(plain(input).dtype) != "c":
         return input
     return related(input, ops.conjugate(input))
@@ -308,17 +309,17 @@ unary(lambda x: ops.conjugate(x) if plain(x).is_complex() else ops.positive(x), 
 
 
 @torch_means("resolve_conj", "resolve_neg", "Tensor.resolve_conj", "Tensor.resolve_neg")
-def resolved(input: Any) -> Any:
+def resolved(input: Array) -> Any:
     return input
 
 
 @torch_means("real", "Tensor.real")
-def real(input: Any) -> Any:
+def real(input: Array) -> Any:
     return ops.real(input) if plain(input).is_complex() else input
 
 
 @torch_means("imag", "Tensor.imag")
-def imag(input: Any) -> Any:
+def imag(input: Array) -> Any:
     return ops.imag(input) if plain(input).is_complex() else whole("imag", input)
 
 
@@ -354,7 +355,7 @@ binary(lambda a, b: ops.where(ops.logical_or(ops.less_equal(a, b), ops.isnan(b))
 
 
 @torch_means("clamp", "clip", "Tensor.clamp", "Tensor.clip")
-def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(input: Array, min: Any = None, max: Any = None) -> Any:
     bounds = [bound for bound in (min, max) if bound is not None]
     xs = settled((input, *bounds), "if")
     if xs is None or not bounds or any(is_number(bound) and plain(bound) != plain(bound) for bound in bounds):
@@ -368,7 +369,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     return y if max is None else _bounded(ops.greater, y, limits[-1])
 
 
-def _bounded(beyond: Op, x: Any, bound: Any) -> Any:
+def _bounded(beyond: Op, x: Array, bound: Any) -> Any:
     past = beyond(x, bound)
     if is_tensor(plain(bound)) and kind_of(plain(bound).dtype) == "f":
         past = ops.logical_or(past, ops.isnan(bound))
@@ -393,7 +394,7 @@ torch_means("Tensor.where")(lambda self, condition, other: where(condition, self
 
 
 @torch_means("masked_fill", "Tensor.masked_fill")
-def masked_fill(input: Any, mask: Any, value: Any) -> Any:
+def masked_fill(input: Array, mask: Array, value: Array) -> Any:
     dtype = plain(input).dtype
     if not tensors_only(mask) or kind_of(plain(mask).dtype) != "b" or result_type(input, value) is not dtype or len(shape_of(value)):
         return whole("masked_fill", input, mask, value)
@@ -421,7 +422,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 @torch_means("Tensor.type_as")
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Any, other: Array) -> Any:
     return to(self, other)
 
 
@@ -452,7 +453,7 @@ def _elsewhere(wanted: torch.device, here: torch.device) -> bool:
 
 
 @torch_means("clone", "Tensor.clone")
-def clone(input: Any, *, memory_format: Any = None) -> Any:
+def clone(input: Array, *, memory_format: Any = None) -> Any:
     if memory_format in (None, torch.preserve_format) or (memory_format is torch.contiguous_format and plain(input).is_contiguous()):
         return ops.copy(input)
     return ops.copy(input, order="C") if memory_format is torch.contiguous_format else whole("clone", input, memory_format=memory_format)

@@ -13,6 +13,7 @@ from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 
@@ -84,7 +85,7 @@ _number("__complex__", complex)
 
 
 @torch_means("Tensor.item")
-def item(x: Any) -> Any:
+def item(x: Array) -> Any:
     """Return a number that the tape knows; as in torch no gradient flows through it."""
     return ops.stop_gradient(ops.item(x))
 
@@ -103,7 +104,7 @@ def text(x: Any, *, tensor_contents: Any = None) -> str:
 
 
 @torch_means("Tensor.__format__")
-def formatted(x: Any, spec: str) -> str:
+def formatted(x: Array, spec: str) -> str:
     return format(plain(x), spec)
 
 
@@ -118,7 +119,7 @@ torch_means("Tensor.detach", "detach", "Tensor.data")(ops.stop_gradient)
 
 
 @torch_means("Tensor.retain_grad")
-def ignored(x: Any, *args: Any) -> None:
+def ignored(x: Array, *args: Any) -> None:
     return None
 
 

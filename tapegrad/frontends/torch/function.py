@@ -29,7 +29,7 @@ def whole(cls: Any) -> Callable[..., Any]:
 
 
 @means(torch.autograd.Function.apply.__func__)
-def apply(cls: Any, *args: Any) -> Any:
+def apply(cls: type, *args: Any) -> Any:
     """Record the call as one operation: its gradient is the user's backward."""
     # one that reverses a gradient returns its argument
     return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
@@ -41,7 +41,7 @@ def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None,
     return by_mode(recorded(function, args, kwargs, refuses=False))
 
 
-def _refuses(name: str, fn: Any, try_: str) -> None:
+def _refuses(name: str, fn: Callable[..., Any], try_: str) -> None:
     register(fn, Refusal(name, "torch would transform what it cannot see", try_, derivative=False))
 
 

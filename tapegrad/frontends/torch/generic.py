@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,13 @@ from tapegrad.tree.flatten import leaves_of
 
 
 @functools.cache
-def torch_op(func: Any) -> TorchOp:
+def torch_op(func: Callable[..., Any]) -> TorchOp:
     """Return the op that records a function of torch."""
     return TorchOp(spelled(func).rpartition(".")[2], func)
 
 
 @functools.cache
-def seeded_op(func: Any) -> TorchOp:
+def seeded_op(func: Callable[..., Any]) -> TorchOp:
     """Return the op that records a function that draws random numbers, with the state of the
     generator as its first argument.
     """
@@ -87,7 +88,7 @@ def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], its
     return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs, itself)
 
 
-def generic(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
+def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
     """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns
     as it is is no operation.
     """
@@ -131,7 +132,7 @@ def relate(y: Any, args: list[Any]) -> None:
 
 
 @functools.cache
-def defaults(func: Any) -> dict[str, Any]:
+def defaults(func: Callable[..., Any]) -> dict[str, Any]:
     """Return the defaults of a Python function's keyword arguments: what equals them is not
     worth a place on the tape.
     """
@@ -148,7 +149,7 @@ def is_default(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and type(value) in (int, float, str, bool) and value == default)
 
 
-def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
+def positional(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
     """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last,
     with their names returned.
     """

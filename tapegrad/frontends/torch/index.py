@@ -15,16 +15,17 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, ndim
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.index import assemble, positions_along
 from tapegrad.ops.shape import along
 
 
-def is_index(x: Any, rank: int | None = None) -> bool:
+def is_index(x: Array, rank: int | None = None) -> bool:
     """True for a tensor of integers, of so many axes."""
     return is_kind(x, "i") and rank in (None, ndim(x))
 
 
-def within(x: Any, shape: tuple[int, ...], but: int | None = None) -> Any:
+def within(x: Array, shape: tuple[int, ...], but: int | None = None) -> Any:
     """Return the part of `x` of a shape, from its beginning; along the axis `but` all of it."""
     have = shape_of(x)
     index = tuple(slice(None) if i == but or n == have[i] else slice(n) for i, n in enumerate(shape))
@@ -35,7 +36,7 @@ def within(x: Any, shape: tuple[int, ...], but: int | None = None) -> Any:
 
 
 @torch_means("gather", "Tensor.gather")
-def gather(input: Any, dim: Any, index: Any, *, sparse_grad: bool = False) -> Any:
+def gather(input: Array, dim: Axis, index: Any, *, sparse_grad: bool = False) -> Any:
     if not is_index(index) or ndim(index) != ndim(input) or not ndim(input) or 0 in shape_of(index):
         return whole("gather", input, dim, index, sparse_grad=sparse_grad)
     at = axis_of(input, dim)
@@ -43,7 +44,7 @@ def gather(input: Any, dim: Any, index: Any, *, sparse_grad: bool = False) -> An
 
 
 @torch_means("take_along_dim", "Tensor.take_along_dim")
-def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
+def take_along_dim(input: Array, indices: Array, dim: Axis = None) -> Any:
     if not is_index(indices) or (dim is not None and ndim(indices) != ndim(input)) or not ndim(input):
         return whole("take_along_dim", input, indices, dim)
     if dim is None:
@@ -52,19 +53,19 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
 
 
 @torch_means("index_select", "Tensor.index_select")
-def index_select(input: Any, dim: Any, index: Any) -> Any:
+def index_select(input: Array, dim: Axis, index: Any) -> Any:
     if not is_index(index) or ndim(index) > 1 or not ndim(input):
         return whole("index_select", input, dim, index)
     return ops.take(input, index if ndim(index) else ops.reshape(index, (1,)), axis=axis_of(input, dim))
 
 
 @torch_means("take", "Tensor.take")
-def take(input: Any, index: Any) -> Any:
+def take(input: Array, index: Any) -> Any:
     return ops.take(ops.reshape(input, (-1,)), index) if is_index(index) else whole("take", input, index)
 
 
 @torch_means("masked_select", "Tensor.masked_select")
-def masked_select(input: Any, mask: Any) -> Any:
+def masked_select(input: Array, mask: Array) -> Any:
     if not is_kind(mask, "b"):
         return whole("masked_select", input, mask)
     if shape_of(input) != shape_of(mask):
@@ -74,7 +75,7 @@ def masked_select(input: Any, mask: Any) -> Any:
 
 
 @torch_means("nonzero", "Tensor.nonzero", constant=True)
-def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Array, *, as_tuple: bool = False) -> Any:
     if not ndim(input):
         return whole("nonzero", input, as_tuple=as_tuple)
     found = ops.nonzero(input)
@@ -87,7 +88,7 @@ torch_means("argwhere", "Tensor.argwhere", constant=True)(nonzero)
 
 
 @torch_means("index_add", "Tensor.index_add")
-def index_add(input: Any, dim: Any, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def index_add(input: Array, dim: Axis, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     if not is_index(index, 1) or not one_dtype_of(input, source) or not is_kind(input, "fc") or not ndim(input) or ndim(source) != ndim(input):
         return whole("index_add", input, dim, index, source, alpha=alpha)
     piece = source if type(alpha) in (int, float) and alpha == 1 else ops.multiply(source, brought(alpha, plain(source).dtype))
@@ -95,21 +96,21 @@ def index_add(input: Any, dim: Any, index: Any, source: Any, *, alpha: Any = 1) 
 
 
 @torch_means("index_fill", "Tensor.index_fill")
-def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
+def index_fill(input: Array, dim: Axis, index: Any, value: Array) -> Any:
     if not is_index(index, 1) or not ndim(input) or len(shape_of(value)) or result_type(input, value) is not plain(input).dtype:
         return whole("index_fill", input, dim, index, value)
     return ops.setitem(input, brought(value, plain(input).dtype), *along(axis_of(input, dim), index))
 
 
 @torch_means("scatter_add", "Tensor.scatter_add")
-def scatter_add(input: Any, dim: Any, index: Any, src: Any) -> Any:
+def scatter_add(input: Array, dim: Axis, index: Any, src: Array) -> Any:
     if not _scatters(input, index, src) or not is_kind(input, "fc"):
         return whole("scatter_add", input, dim, index, src)
     shape, at = shape_of(index), axis_of(input, dim)
     return ops.add(input, assemble(input, [within(src, shape)], [positions_along(shape, index, at)]))
 
 
-def _scatters(input: Any, index: Any, *src: Any) -> bool:
+def _scatters(input: Array, index: Any, *src: Any) -> bool:
     ranks = {ndim(x) for x in (input, index, *src)}
     return is_index(index) and one_dtype_of(input, *src) and len(ranks) == 1 and ndim(input) > 0 and 0 not in shape_of(index)
 
@@ -127,16 +128,16 @@ def scatter(input: Any, dim: Any, index: Any, src: Any = None, *, value: Any = N
 
 
 @torch_means("select_scatter", "Tensor.select_scatter")
-def select_scatter(input: Any, src: Any, dim: Any, index: Any) -> Any:
+def select_scatter(input: Array, src: Array, dim: Axis, index: Any) -> Any:
     return _over(input, src, along(axis_of(input, dim), static(index)))
 
 
 @torch_means("slice_scatter", "Tensor.slice_scatter")
-def slice_scatter(input: Any, src: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def slice_scatter(input: Array, src: Array, dim: Axis = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
     return _over(input, src, along(axis_of(input, dim), slice(static(start), static(end), static(step))))
 
 
-def _over(x: Any, part: Any, index: tuple[Any, ...]) -> Any:
+def _over(x: Array, part: Any, index: tuple[Any, ...]) -> Any:
     """Return `x` with a part written over, which has the very shape of what it replaces."""
     wanted = plain(x)[index].shape
     if shape_of(part) != tuple(wanted):
@@ -145,7 +146,7 @@ def _over(x: Any, part: Any, index: tuple[Any, ...]) -> Any:
 
 
 @torch_means("index_put", "Tensor.index_put")
-def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(input: Array, indices: Array, values: Array, accumulate: bool = False) -> Any:
     if not accumulate or not one_dtype_of(input, values) or not is_kind(input, "fc") or not all(is_kind(part, "i") for part in indices):
         return whole("index_put", input, indices, values, accumulate)
     return ops.add(input, assemble(input, [values], [tuple(indices)]))

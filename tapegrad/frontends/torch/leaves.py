@@ -13,6 +13,7 @@ from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
@@ -107,7 +108,7 @@ class Node:
 
 
 @torch_means("Tensor.grad_fn")
-def grad_fn(x: Any) -> Any:
+def grad_fn(x: Array) -> Any:
     return None if is_leaf(x) else Node()
 
 
@@ -146,7 +147,7 @@ def marked(x: Any) -> Any:
 
 
 @torch_means("Tensor.__deepcopy__")
-def deepcopy(x: Any, memo: Any) -> Any:
+def deepcopy(x: Array, memo: Any) -> Any:
     """Return a copy that is a leaf of its own: no gradient flows from it to the original."""
     if not is_leaf(x):
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")

@@ -26,6 +26,7 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, diagonal, movedim, ndim, transpose
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Op
 
 
@@ -38,7 +39,7 @@ def fits(kinds: str, *xs: Any, ranks: tuple[int, ...] = ()) -> bool:
 
 
 @torch_means("matmul", "Tensor.matmul", "Tensor.__matmul__", "linalg.matmul")
-def matmul(input: Any, other: Any) -> Any:
+def matmul(input: Array, other: Array) -> Any:
     return ops.matmul(input, other) if fits("ifc", input, other) else whole("matmul", input, other)
 
 
@@ -47,7 +48,7 @@ torch_means("Tensor.__rmatmul__")(lambda self, other: matmul(other, self))
 
 def _product(name: str, second: str, *ranks: int) -> None:
     """Say that a product of tensors of these ranks alone is matmul."""
-    def meaning(input: Any, *args: Any, **given: Any) -> Any:
+    def meaning(input: Array, *args: Any, **given: Any) -> Any:
         other = args[0] if args else given.get(second)
         if len(args) + len(given) > 1 or not tensors_only(other) or not fits("ifc", input, other, ranks=ranks):
             return whole(name, input, *args, **given)
@@ -67,18 +68,18 @@ def dot(input: Any, tensor: Any = None, *, other: Any = None) -> Any:
 
 
 @torch_means("vdot", "Tensor.vdot")
-def vdot(input: Any, other: Any) -> Any:
+def vdot(input: Array, other: Array) -> Any:
     return ops.vecdot(input, other) if fits("fc", input, other, ranks=(1, 1)) else whole("vdot", input, other)
 
 
 @torch_means("linalg.vecdot")
-def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
+def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
     if not fits("fc", x, y) or not ndim(x) or not ndim(y):
         return whole("linalg.vecdot", x, y, dim=dim)
     return ops.sum(ops.multiply(ops.conjugate(x) if is_kind(x, "c") else x, y), axis=_aligned(x, y, dim))
 
 
-def _aligned(x: Any, y: Any, dim: Any) -> int:
+def _aligned(x: Array, y: Array, dim: Any) -> int:
     """Return an axis of two tensors that broadcast against each other, counted from the back."""
     rank = max(ndim(x), ndim(y))
     static_dim = static(dim)
@@ -86,7 +87,7 @@ def _aligned(x: Any, y: Any, dim: Any) -> int:
 
 
 @torch_means("inner", "Tensor.inner")
-def inner(input: Any, other: Any) -> Any:
+def inner(input: Array, other: Array) -> Any:
     if not fits("ifc", input, other):
         return whole("inner", input, other)
     if not ndim(input) or not ndim(other):
@@ -95,7 +96,7 @@ def inner(input: Any, other: Any) -> Any:
 
 
 @torch_means("outer", "ger", "Tensor.outer", "Tensor.ger")
-def outer(input: Any, vec2: Any) -> Any:
+def outer(input: Array, vec2: Any) -> Any:
     xs = settled((input, vec2), "ifc") if tensors_only(input, vec2) and ndim(input) == ndim(vec2) == 1 else None
     return whole("outer", input, vec2) if xs is None else ops.multiply(ops.expand_dims(xs[0], axis=1), xs[1])
 
@@ -103,7 +104,7 @@ def outer(input: Any, vec2: Any) -> Any:
 def _plus_product(name: str, left: str, right: str, ranks: tuple[int, int], product: Callable[..., Any]) -> None:
     """Say what `beta * input + alpha * (a @ b)` means: with beta = 0 torch does not look at the input."""
     @torch_means(name, f"Tensor.{name}")
-    def meaning(input: Any, *args: Any, beta: Any = 1, alpha: Any = 1, **given: Any) -> Any:
+    def meaning(input: Array, *args: Any, beta: Any = 1, alpha: Any = 1, **given: Any) -> Any:
         a, b = (*args, *(given.pop(key) for key in (left, right) if key in given))[:2]
         if given or len(args) > 2 or not fits("fc", input, a, b) or (ndim(a), ndim(b)) != ranks or isinstance(plain(beta), complex):
             return whole(name, input, *args, beta=beta, alpha=alpha, **given)
@@ -139,7 +140,7 @@ def multi_dot(tensors: Any) -> Any:
 
 
 @torch_means("linalg.matrix_power", "matrix_power", "Tensor.matrix_power")
-def matrix_power(input: Any, n: Any) -> Any:
+def matrix_power(input: Array, n: Any) -> Any:
     shape, n = shape_of(input), static(n)
     if not is_kind(input, "fc") or n == 0 or len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
         return whole("matrix_power", input, n)
@@ -155,7 +156,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
 
 
 @torch_means("tensordot")
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+def tensordot(a: Array, b: Array, dims: Any = 2) -> Any:
     if not fits("fc", a, b) or tensors_only(dims):
         return whole("tensordot", a, b, dims)
     axes = static(dims)
@@ -167,13 +168,13 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
 
 
 @torch_means("kron", "Tensor.kron")
-def kron(input: Any, other: Any) -> Any:
+def kron(input: Array, other: Array) -> Any:
     xs = settled((input, other), "ifc") if tensors_only(input, other) else None
     return whole("kron", input, other) if xs is None else kron_of_two(*xs)
 
 
 @torch_means("linalg.cross")
-def linalg_cross(input: Any, other: Any, *, dim: int = -1) -> Any:
+def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Any:
     xs = settled((input, other), "ifc") if tensors_only(input, other) and ndim(input) == ndim(other) > 0 else None
     if xs is None or any(shape_of(x)[axis_of(x, dim)] != 3 for x in xs):
         return whole("linalg.cross", input, other, dim=dim)
@@ -183,7 +184,7 @@ def linalg_cross(input: Any, other: Any, *, dim: int = -1) -> Any:
 
 
 @torch_means("cross", "Tensor.cross")
-def cross(input: Any, other: Any, dim: Any = None) -> Any:
+def cross(input: Array, other: Array, dim: Axis = None) -> Any:
     if dim is None:  # the first axis of length 3
         dim = next((i for i, n in enumerate(shape_of(input)) if n == 3), None)
     return whole("cross", input, other) if dim is None else linalg_cross(input, other, dim=dim)
@@ -194,7 +195,7 @@ def cross(input: Any, other: Any, dim: Any = None) -> Any:
 
 def _triangle(op: Op, name: str) -> None:
     @torch_means(name, f"Tensor.{name}")
-    def meaning(input: Any, diagonal: Any = 0) -> Any:
+    def meaning(input: Array, diagonal: Any = 0) -> Any:
         return op(input, **keywords(k=static(diagonal) or None)) if ndim(input) > 1 else whole(name, input, diagonal)
 
 
@@ -203,12 +204,12 @@ _triangle(ops.triu, "triu")
 
 
 @torch_means("trace", "Tensor.trace")
-def trace(input: Any) -> Any:
+def trace(input: Array) -> Any:
     return ops.sum(ops.diagonal(input), axis=-1) if ndim(input) == 2 else whole("trace", input)
 
 
 @torch_means("linalg.diagonal")
-def linalg_diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def linalg_diagonal(A: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return diagonal(A, offset, dim1, dim2)
 
 
@@ -225,19 +226,19 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 @torch_means("diag", "Tensor.diag")
-def diag(input: Any, diagonal: Any = 0) -> Any:
+def diag(input: Array, diagonal: Any = 0) -> Any:
     if ndim(input) == 1:
         return diag_embed(input, diagonal)
     return ops.copy(ops.diagonal(input, **keywords(offset=static(diagonal) or None))) if ndim(input) == 2 else whole("diag", input, diagonal)
 
 
 @torch_means("diagflat", "Tensor.diagflat")
-def diagflat(input: Any, offset: int = 0) -> Any:
+def diagflat(input: Array, offset: int = 0) -> Any:
     return diag_embed(ops.reshape(input, (-1,)), offset)
 
 
 @torch_means("adjoint", "Tensor.adjoint", "Tensor.mH", "Tensor.H")
-def adjoint(input: Any) -> Any:
+def adjoint(input: Array) -> Any:
     if ndim(input) < 2:
         return whole("adjoint", input)
     y = transpose(input, -2, -1)
@@ -258,7 +259,7 @@ def in_torchs_words(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def is_square(x: Any) -> bool:
+def is_square(x: Array) -> bool:
     shape = shape_of(x)
     return is_kind(x, "fc") and len(shape) > 1 and shape[-1] == shape[-2] and 0 not in shape
 
@@ -283,7 +284,7 @@ _of_matrix(ops.slogdet, ["slogdet", "Tensor.slogdet"], torch.return_types.slogde
 
 
 @torch_means("linalg.solve")
-def solve(A: Any, B: Any, *, left: bool = True) -> Any:
+def solve(A: Array, B: Array, *, left: bool = True) -> Any:
     if not fits("fc", A, B) or not is_square(A) or not ndim(B) or 0 in shape_of(B):
         return whole("linalg.solve", A, B, left=left)
     run = in_torchs_words(ops.solve)
@@ -302,21 +303,21 @@ def svdvals(A: Any, *, driver: Any = None) -> Any:
 
 
 @torch_means("linalg.svd")
-def svd(A: Any, full_matrices: bool = True, *, driver: Any = None) -> Any:
+def svd(A: Array, full_matrices: bool = True, *, driver: Any = None) -> Any:
     if not is_kind(A, "fc") or ndim(A) < 2 or 0 in shape_of(A) or driver is not None:
         return whole("linalg.svd", A, full_matrices, driver=driver)
     return torch.return_types.linalg_svd(tuple(in_torchs_words(ops.svd)(A, **({} if full_matrices else {"full_matrices": False}))))
 
 
 @torch_means("linalg.qr")
-def qr(A: Any, mode: str = "reduced") -> Any:
+def qr(A: Array, mode: str = "reduced") -> Any:
     if not is_kind(A, "fc") or ndim(A) < 2 or 0 in shape_of(A) or mode not in ("reduced", "complete"):
         return whole("linalg.qr", A, mode)  # of mode "r" torch has no derivative
     return torch.return_types.linalg_qr(tuple(ops.qr(A, **({} if mode == "reduced" else {"mode": mode}))))
 
 
 @torch_means("linalg.pinv", "pinverse", "Tensor.pinverse")
-def pinv(A: Any, *, rcond: Any = None, hermitian: bool = False, **tolerances: Any) -> Any:
+def pinv(A: Array, *, rcond: Any = None, hermitian: bool = False, **tolerances: Any) -> Any:
     shape = shape_of(A)
     if hermitian or tolerances or not is_kind(A, "fc") or len(shape) < 2 or 0 in shape or (rcond is not None and type(rcond) is not float):
         given = {} if rcond is None else {"rcond": rcond}

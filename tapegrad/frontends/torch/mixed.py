@@ -11,16 +11,17 @@ from tapegrad import ops
 from tapegrad.frontends.torch.common import related
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
 from tapegrad.rules.op import Op
 
 
-def _tensor(x: Any, device: str = "cpu") -> Any:
+def _tensor(x: Array, device: str = "cpu") -> Any:
     return to_tensor(x if isinstance(x, np.ndarray) or hasattr(x, "dtype") else np.asarray(x), device)
 
 
-def _array(x: Any) -> Any:
+def _array(x: Array) -> Any:
     return np.asarray(to_host(x))
 
 
@@ -29,19 +30,19 @@ to_torch: Op = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(
 to_numpy: Op = Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=_device(x)),), torch=_array)
 
 
-def _device(x: Any) -> str:
+def _device(x: Array) -> str:
     return str(getattr(plain(unwrap(x)), "device", "cpu"))
 
 
 @torch_means("Tensor.numpy")
-def numpy(x: Any, *, force: bool = False) -> Any:
+def numpy(x: Array, *, force: bool = False) -> Any:
     """Return a traced tensor as a traced array."""
     detached(plain(x)).numpy(force=force)  # raises where torch does
     return related(x, to_numpy(x))
 
 
 @torch_means("from_numpy", "from_dlpack", "utils.dlpack.from_dlpack")
-def from_numpy(x: Any, **_: Any) -> Any:
+def from_numpy(x: Array, **_: Any) -> Any:
     """Return a traced array as a traced tensor."""
     value = plain(x)
     if is_tensor(value):
@@ -52,7 +53,7 @@ def from_numpy(x: Any, **_: Any) -> Any:
     return related(x, to_torch(x))
 
 
-def as_tensor(x: Any, dtype: torch.dtype | None = None, copy: bool = False) -> Any:
+def as_tensor(x: Array, dtype: torch.dtype | None = None, copy: bool = False) -> Any:
     """Return a traced number or array as a tensor, of another dtype if that is given."""
     y = to_torch(x) if not isinstance(plain(x), np.ndarray) else from_numpy(x)
     if dtype is not None and dtype is not plain(y).dtype:

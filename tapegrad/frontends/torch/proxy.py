@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,11 +32,11 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     _made = False  # by the program, as a leaf that requires a gradient
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         return FOREIGN["torch"](func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced tensor", user_location(),
                               "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation")
 
@@ -48,7 +49,7 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

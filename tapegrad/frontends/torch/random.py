@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
 from tapegrad.trace.context import LISTENERS, Tracer, drawn
@@ -233,7 +234,7 @@ class Drawn:
             return tracer.record(draw, (Source(self.device, None, self.before),), {"method": "state"}, self.before), None
         return tracer.record(draw, (SOURCES(self.device),), {"method": "state"}, self.before), None
 
-    def ended(self, tracer: Tracer, y: Any) -> Any:
+    def ended(self, tracer: Tracer, y: Array) -> Any:
         """Note that the call has drawn; return its value."""
         if self.generator is None and tracer.level in FOLLOWED:
             FOLLOWED[tracer.level].ended(self.device)

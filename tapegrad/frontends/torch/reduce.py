@@ -18,12 +18,13 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.frontends.torch.shape import axis_of, getitem, ndim
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.ops.reduce import count, restore
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op
 
 
-def axes_of(x: Any, dim: Any, empty: bool = False) -> Any:
+def axes_of(x: Array, dim: Axis, empty: bool = False) -> Any:
     """Return the axis or axes of a `dim`, None for all; for most functions no axes are all of them too."""
     if dim is None or (not empty and isinstance(dim, (tuple, list)) and not dim) or not ndim(x):
         for a in dim if isinstance(dim, (tuple, list)) else () if dim is None else (dim,):
@@ -42,7 +43,7 @@ def how(x: Any, dim: Any, keepdim: Any = False) -> dict[str, Any]:
     return keywords(axis=axes_of(x, dim), keepdims=bool(keepdim) and bool(ndim(x)))
 
 
-def is_kind(x: Any, kinds: str) -> bool:
+def is_kind(x: Array, kinds: str) -> bool:
     """True for a tensor of numbers of one of these kinds."""
     return tensors_only(x) and (kind_of(plain(x).dtype) or "?") in kinds
 
@@ -60,7 +61,7 @@ def prod(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     return _total(ops.prod, "prod", input, dim, keepdim, dtype)
 
 
-def _total(op: Op, name: str, input: Any, dim: Any, keepdim: Any, dtype: Any) -> Any:
+def _total(op: Op, name: str, input: Array, dim: Axis, keepdim: bool, dtype: DType) -> Any:
     if not is_kind(input, "bifc"):
         return whole(name, input, dim, keepdim, dtype=dtype)
     if dtype is None:
@@ -93,7 +94,7 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 # -- moments
 
 
-def _spread_of(x: Any, dim: Any, correction: Any, keepdim: Any) -> tuple[Any, Any]:
+def _spread_of(x: Array, dim: Axis, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance, and the mean with its axes kept."""
     axes = axes_of(x, dim)
     centre = ops.mean(x, **keywords(axis=axes, keepdims=bool(ndim(x))))
@@ -106,7 +107,7 @@ def _spread_of(x: Any, dim: Any, correction: Any, keepdim: Any) -> tuple[Any, An
 def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> None:
     """Say what a variance, or its root, means: `dim`, or `unbiased`, comes first."""
     @torch_means(name, *([] if and_mean else [f"Tensor.{name}"]))
-    def meaning(input: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    def meaning(input: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
         if isinstance(plain(dim), bool):
             dim, unbiased = None, dim
         if not is_kind(input, "fc") or (unbiased is not None and correction is not None):
@@ -118,7 +119,7 @@ def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> Non
         return of(y), centre if keepdim else ops.reshape(centre, shape_of(y))
 
 
-def _root(x: Any) -> Any:
+def _root(x: Array) -> Any:
     """Return the root, with the derivative 0 at 0."""
     zero = ops.equal(x, 0)
     return ops.subtract(ops.sqrt(ops.add(x, zero)), zero)
@@ -131,7 +132,7 @@ _moments("std_mean", _root, and_mean=True)
 
 
 @torch_means("logsumexp", "Tensor.logsumexp", "special.logsumexp")
-def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(input: Array, dim: Axis, keepdim: bool = False) -> Any:
     if not is_kind(input, "f") or not ndim(input) or (isinstance(dim, (tuple, list)) and not dim):
         return whole("logsumexp", input, dim, keepdim)
     return ops.logsumexp(input, **how(input, dim, keepdim))
@@ -142,7 +143,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
 
 def _of_axes(op: Op, name: str) -> Callable[..., Any]:
     @torch_means(name, f"Tensor.{name}")
-    def meaning(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    def meaning(input: Array, dim: Axis = (), keepdim: bool = False) -> Any:
         return op(input, **how(input, dim, keepdim)) if is_kind(input, "if") else whole(name, input, dim, keepdim)
     return meaning
 
@@ -178,7 +179,7 @@ _extreme(ops.min, ops.argmin, minimum, "min")
 
 def _place(op: Op, name: str) -> None:
     @torch_means(name, f"Tensor.{name}", constant=True)
-    def meaning(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def meaning(input: Array, dim: Axis = None, keepdim: bool = False) -> Any:
         if not is_kind(input, "if"):
             return whole(name, input, dim, keepdim)
         return op(input, **how(input, dim, keepdim))
@@ -192,7 +193,7 @@ _place(ops.argmin, "argmin")
 
 def _of_truth(op: Op, name: str) -> None:
     @torch_means(name, f"Tensor.{name}", constant=True)
-    def meaning(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def meaning(input: Array, dim: Axis = None, keepdim: bool = False) -> Any:
         if not is_kind(input, "bifc") or plain(input).dtype is torch.uint8:
             return whole(name, input) if dim is None else whole(name, input, dim, keepdim)
         return op(input, **keywords(axis=axes_of(input, dim, empty=True), keepdims=bool(keepdim) and bool(ndim(input))))
@@ -203,7 +204,7 @@ _of_truth(ops.all, "all")
 
 
 @torch_means("count_nonzero", "Tensor.count_nonzero", constant=True)
-def count_nonzero(input: Any, dim: Any = None) -> Any:
+def count_nonzero(input: Array, dim: Axis = None) -> Any:
     return ops.count_nonzero(input, **how(input, dim))
 
 
@@ -240,7 +241,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 # -- norms
 
 
-def _norm(x: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
+def _norm(x: Array, ord: Any, dim: Axis, keepdim: bool) -> Any:
     """Return the norm of vectors along axes: the sum of |x| ** ord, to the power of 1 / ord."""
     axes, options = axes_of(x, dim), how(x, dim, keepdim)
     if ord == 2 and (not isinstance(axes, tuple) or len(axes) < 3):
@@ -262,7 +263,7 @@ def _norm(x: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
     return restore(y, x, axes) if keepdim else y
 
 
-def _is_wider(dtype: Any, x: Any) -> bool:
+def _is_wider(dtype: DType, x: Array) -> bool:
     """True for no dtype, and one that holds the numbers of `x`: to a narrower one torch takes no norm."""
     return dtype is None or (tensors_only(x) and torch.promote_types(plain(x).dtype, dtype) is dtype)
 

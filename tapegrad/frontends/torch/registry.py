@@ -54,7 +54,7 @@ def torch_refuses(*names: str, why: str, try_: str) -> None:
 
 
 @functools.cache
-def spelled(func: Any) -> str:
+def spelled(func: Callable[..., Any]) -> str:
     """Return the name of a function of torch as programs write it."""
     owner: Any = getattr(func, "__self__", None)
     if type(func).__name__ == "method-wrapper":

@@ -16,6 +16,7 @@ from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.shape import along
 from tapegrad.trace import views
 
@@ -26,7 +27,7 @@ def spread(first: Any, rest: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(map(static, sizes))
 
 
-def ndim(x: Any) -> int:
+def ndim(x: Array) -> int:
     """Return how many axes a tensor has: what depends on it holds for its shape."""
     return len(shape_of(x))
 
@@ -40,7 +41,7 @@ def axis_of(x: Any, dim: Any, extra: int = 0) -> int:
 
 
 @torch_means("Tensor.__getitem__")
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: Array, index: Any) -> Any:
     return ops.read(x, index_parts(index))
 
 
@@ -56,12 +57,12 @@ def view(x: Any, *shape: Any, **given: Any) -> Any:
 
 
 @torch_means("Tensor.view_as")
-def view_as(x: Any, other: Any) -> Any:
+def view_as(x: Array, other: Array) -> Any:
     return view(x, tuple(shape_of(other)))
 
 
 @torch_means("Tensor.reshape")
-def reshape(x: Any, *shape: Any, **given: Any) -> Any:
+def reshape(x: Array, *shape: Any, **given: Any) -> Any:
     if isinstance(first := (shape or tuple(given.values()))[0], torch.dtype):
         return _view_as_dtype(x, first)
     return ops.reshape(x, spread(first, shape[1:]))
@@ -83,7 +84,7 @@ def contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
 
 
 @torch_means("Tensor.reshape_as")
-def reshape_as(x: Any, other: Any) -> Any:
+def reshape_as(x: Array, other: Array) -> Any:
     return ops.reshape(x, tuple(shape_of(other)))
 
 
@@ -99,12 +100,12 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @torch_means("ravel", "Tensor.ravel")
-def ravel(input: Any) -> Any:
+def ravel(input: Array) -> Any:
     return ops.reshape(input, (-1,))
 
 
 @torch_means("unflatten", "Tensor.unflatten")
-def unflatten(input: Any, dim: Any, sizes: Any) -> Any:
+def unflatten(input: Array, dim: Axis, sizes: Any) -> Any:
     shape, at = shape_of(input), axis_of(input, dim)
     sizes = spread(sizes, ())
     if -1 in sizes:
@@ -117,13 +118,13 @@ def unflatten(input: Any, dim: Any, sizes: Any) -> Any:
 
 
 @torch_means("permute", "Tensor.permute")
-def permute(input: Any, *dims: Any, **given: Any) -> Any:
+def permute(input: Array, *dims: Any, **given: Any) -> Any:
     first = (dims or tuple(given.values()))[0]
     return ops.permute_dims(input, axes=spread(first, dims[1:]))
 
 
 @torch_means("transpose", "swapaxes", "swapdims", "Tensor.transpose", "Tensor.swapaxes", "Tensor.swapdims")
-def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
+def transpose(input: Array, dim0: Any, dim1: Any) -> Any:
     a, b = axis_of(input, dim0), axis_of(input, dim1)
     axes = list(range(ndim(input)))
     if a != b:  # else another tensor of the same memory
@@ -132,7 +133,7 @@ def transpose(input: Any, dim0: Any, dim1: Any) -> Any:
 
 
 @torch_means("t", "Tensor.t")
-def t(input: Any) -> Any:
+def t(input: Array) -> Any:
     if ndim(input) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim(input)}D")
     return ops.permute_dims(input)
@@ -143,7 +144,7 @@ torch_means("Tensor.mT")(lambda x: transpose(x, -2, -1))
 
 
 @torch_means("movedim", "moveaxis", "Tensor.movedim", "Tensor.moveaxis")
-def movedim(input: Any, source: Any, destination: Any) -> Any:
+def movedim(input: Array, source: Any, destination: Any) -> Any:
     sources = [axis_of(input, dim) for dim in (source if isinstance(source, (tuple, list)) else [source])]
     places = [axis_of(input, dim) for dim in (destination if isinstance(destination, (tuple, list)) else [destination])]
     axes = [a for a in range(ndim(input)) if a not in sources]
@@ -153,12 +154,12 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:
 
 
 @torch_means("unsqueeze", "Tensor.unsqueeze")
-def unsqueeze(input: Any, dim: Any) -> Any:
+def unsqueeze(input: Array, dim: Axis) -> Any:
     return ops.expand_dims(input, axis=axis_of(input, dim, extra=1))
 
 
 @torch_means("squeeze", "Tensor.squeeze")
-def squeeze(input: Any, dim: Any = None) -> Any:
+def squeeze(input: Array, dim: Axis = None) -> Any:
     shape = shape_of(input)
     wanted = range(len(shape)) if dim is None else [axis_of(input, a) for a in (dim if isinstance(dim, (tuple, list)) else [dim])]
     axes = tuple(a for a in wanted if shape and shape[a] == 1)
@@ -166,7 +167,7 @@ def squeeze(input: Any, dim: Any = None) -> Any:
 
 
 @torch_means("broadcast_to", "Tensor.broadcast_to", "Tensor.expand")
-def expand(input: Any, *size: Any, **given: Any) -> Any:
+def expand(input: Array, *size: Any, **given: Any) -> Any:
     first = (size or tuple(value for key, value in given.items() if key != "implicit"))[0]
     wanted, shape = spread(first, size[1:]), shape_of(input)
     extra = len(wanted) - len(shape)
@@ -175,7 +176,7 @@ def expand(input: Any, *size: Any, **given: Any) -> Any:
 
 
 @torch_means("Tensor.expand_as")
-def expand_as(x: Any, other: Any) -> Any:
+def expand_as(x: Array, other: Array) -> Any:
     return ops.broadcast_to(x, tuple(shape_of(other)))
 
 
@@ -183,25 +184,25 @@ def expand_as(x: Any, other: Any) -> Any:
 
 
 @torch_means("select", "Tensor.select")
-def select(input: Any, dim: Any, index: Any) -> Any:
+def select(input: Array, dim: Axis, index: Any) -> Any:
     return getitem(input, along(axis_of(input, dim), index))
 
 
 @torch_means("narrow", "Tensor.narrow")
-def narrow(input: Any, dim: Any, start: Any, length: Any) -> Any:
+def narrow(input: Array, dim: Axis, start: Any, length: Any) -> Any:
     start = static(start)
     start += shape_of(input)[axis_of(input, dim)] if start < 0 else 0
     return getitem(input, along(axis_of(input, dim), slice(start, start + static(length))))
 
 
 @torch_means("unbind", "Tensor.unbind")
-def unbind(input: Any, dim: Any = 0) -> Any:
+def unbind(input: Array, dim: Axis = 0) -> Any:
     at = axis_of(input, dim)
     return tuple(getitem(input, along(at, i)) for i in range(shape_of(input)[at]))
 
 
 @torch_means("split", "Tensor.split", "split_with_sizes", "Tensor.split_with_sizes")
-def split(tensor: Any, split_size_or_sections: Any = None, dim: Any = 0, *, split_size: Any = None, split_sizes: Any = None) -> Any:
+def split(tensor: Array, split_size_or_sections: Any = None, dim: Axis = 0, *, split_size: Any = None, split_sizes: Any = None) -> Any:
     at = axis_of(tensor, dim)
     sizes = next(part for part in (split_size_or_sections, split_size, split_sizes) if part is not None)
     length = shape_of(tensor)[at]
@@ -231,13 +232,13 @@ def diagonal(input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 
 @torch_means("stack")
-def stack(tensors: Any, dim: Any = 0) -> Any:
+def stack(tensors: Any, dim: Axis = 0) -> Any:
     parts = one_dtype(tensors)
     return ops.stack(*parts, axis=axis_of(parts[0], dim, extra=1))
 
 
 @torch_means("cat", "concat", "concatenate")
-def cat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Any:
+def cat(tensors: Any, dim: Axis = 0, *, axis: Axis = None) -> Any:
     parts = one_dtype(tensors)
     if len({ndim(part) for part in parts}) > 1:  # torch skips empty ones of one axis
         parts = [part for part in parts if shape_of(part) != (0,)]

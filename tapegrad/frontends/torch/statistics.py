@@ -11,6 +11,7 @@ from tapegrad import ops
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.registry import found
 from tapegrad.frontends.torch.write import put
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import tracer_of
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.tree.flatten import leaves_of
@@ -18,9 +19,9 @@ from tapegrad.tree.flatten import leaves_of
 _STATISTICS = ("running_mean", "running_var")
 
 
-def _with_statistics(func: Any) -> Callable[..., Any]:
+def _with_statistics(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
-    def run(input: Any, weight: Any, bias: Any, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(input: Array, weight: Array, bias: Array, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
         # torch counts no version up for some of these writes
         copies = [None if x is None else x.clone() for x in (mean, var)]
         return func(input, weight, bias, *copies, *args, **kwargs), *copies

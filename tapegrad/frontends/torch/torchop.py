@@ -16,6 +16,7 @@ import torch
 from tapegrad.errors import Location, MissingRule, MutationError, TapeError, UnknownFunction, user_location
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dense
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
 from tapegrad.rules.op import Op, Traced, tracer_of
@@ -173,7 +174,7 @@ class TorchOp(Op):
             return self.run(*args, names=names, **kwargs), pb
         return mapped(detached, pb.begin()), pb
 
-    def pullback(self, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
+    def pullback(self, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
         """Return the pullback of a call that has its value; it makes the call again."""
         known = dict(kwargs)
         return Vjp(self, args, known.pop("names", ()), known)
@@ -234,7 +235,7 @@ class Vjp:
             self.begin()
         return self.cotangents(moved(self.args), vjp(self.y, self.roots or [], dy, create=False, again=True))
 
-    def record(self, dy: Any) -> tuple[Any, ...]:
+    def record(self, dy: Cotangent) -> tuple[Any, ...]:
         """Record the pullback as an operation, where it is played on proxies."""
         known = {"names": self.names, **self.kwargs} if self.names else self.kwargs
         return self.cotangents(self.args, vjp_op(self.op)(unwrap(mapped_cotangent(dy)), *self.args, **known))
@@ -278,7 +279,7 @@ class Cotangents(tuple[Any, ...]):
         return found
 
 
-def mapped_cotangent(dy: Any) -> Any:
+def mapped_cotangent(dy: Cotangent) -> Any:
     """Return a cotangent with 0 where nothing flows."""
     if isinstance(dy, (tuple, list)):
         return tuple(map(mapped_cotangent, dy))
@@ -292,7 +293,7 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
     return next(dxs) if is_tensor(arg) and has_derivative(arg) else ZERO
 
 
-def vjp(y: Any, roots: list[Any], dy: Any, create: bool, again: bool) -> list[Any]:
+def vjp(y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
     """Return what flows back to each root, None to one that is None."""
     pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy))) if out.requires_grad]
     known = [root for root in roots if root is not None]
@@ -303,7 +304,7 @@ def vjp(y: Any, roots: list[Any], dy: Any, create: bool, again: bool) -> list[An
     return [None if root is None else next(found) for root in roots]
 
 
-def flowing(y: Any, dy: Any) -> Iterator[tuple[Any, Any]]:
+def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
     """Yield the tensors of a value, each with its cotangent."""
     if is_tensor(y):
         if dy is not None and has_derivative(y):
@@ -316,7 +317,7 @@ def flowing(y: Any, dy: Any) -> Iterator[tuple[Any, Any]]:
 @functools.cache
 def vjp_op(op: TorchOp) -> TorchOp:
     """Return the op that computes the cotangents of a call's tensors from those of its value."""
-    def run(dy: Any, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
+    def run(dy: Cotangent, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
         create = torch.is_grad_enabled()
         with torch.enable_grad():
             # a view made under no_grad requires a gradient, and is on no tape

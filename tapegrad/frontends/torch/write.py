@@ -18,6 +18,7 @@ from tapegrad.frontends.torch.leaves import rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
@@ -35,13 +36,13 @@ _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__
 _OWN = frozenset(["bernoulli_"])  # which do something else than their namesakes: `x.bernoulli_()` does not read x
 
 
-def is_in_place(func: Any, kwargs: dict[str, Any]) -> bool:
+def is_in_place(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
     """True for a function that writes its result into its first argument."""
     name = func.__name__
     return name in _OPERATORS or (name.endswith("_") and not name.endswith("__")) or bool(kwargs.get("inplace"))
 
 
-def owned(x: Any) -> Any:
+def owned(x: Array) -> Any:
     """Return a tensor that the trace may write to; refuse any other."""
     if not isinstance(x, Traced):
         raise write_refused("a tensor")
@@ -89,7 +90,7 @@ def meets_itself(x: Any) -> bool:
     return False
 
 
-def has_flow(value: Any) -> bool:
+def has_flow(value: Array) -> bool:
     """True if a gradient by an input may flow through a value."""
     if not isinstance(value, Traced):
         return False
@@ -125,7 +126,7 @@ def write(x: Any, index: tuple[Any, ...], value: Any) -> None:
     views.write(target, index, rebased(ops.copy(old), like))
 
 
-def put(x: Any, y: Any) -> Any:
+def put(x: Array, y: Array) -> Any:
     """Write what was computed into `x`, or into each of a list, cast to its dtype as torch casts it; return `x`."""
     if isinstance(x, (list, tuple)):
         return type(x)(map(put, x, y))
@@ -141,7 +142,7 @@ def put(x: Any, y: Any) -> Any:
     return x
 
 
-def in_place(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def in_place(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a function in place as the one that returns a new tensor, and a write of that."""
     target = args[0] if args else next(iter(kwargs.values()))
     if not kwargs.get("inplace"):
@@ -150,7 +151,7 @@ def in_place(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     return put(target, beside(tracer, func, args, kwargs))
 
 
-def beside(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def beside(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return what a function in place would write."""
     if kwargs.get("inplace"):
         kwargs = {**kwargs, "inplace": False}
@@ -166,7 +167,7 @@ def beside(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
 _copies: dict[Any, Callable[..., Any]] = {}
 
 
-def _on_copy(func: Any) -> Callable[..., Any]:
+def _on_copy(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that does to a copy what `func` does in place, for what torch has in place alone."""
     if func not in _copies:
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -183,7 +184,7 @@ def _on_copy(func: Any) -> Callable[..., Any]:
     return _copies[func]
 
 
-def into_out(call: Callable[..., Any], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def into_out(call: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Write a result into the `out=` of the call that computed it, and return that."""
     known = dict(kwargs)
     out = known.pop("out")
@@ -212,23 +213,23 @@ def _is_cast(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pairs: li
 
 
 @torch_means("Tensor.__setitem__")
-def setitem(x: Any, index: Any, value: Any) -> None:
+def setitem(x: Array, index: Any, value: Array) -> None:
     write(owned(x), index_parts(index), value)
 
 
 @torch_means("Tensor.copy_")
-def copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
+def copy_(x: Array, src: Array, non_blocking: bool = False) -> Any:
     write(owned(x), (Ellipsis,), src)
     return x
 
 
 @torch_means("Tensor.zero_")
-def zero_(x: Any) -> Any:
+def zero_(x: Array) -> Any:
     return copy_(x, 0)
 
 
 @torch_means("Tensor.fill_", "fill_")
-def fill_(x: Any, value: Any) -> Any:
+def fill_(x: Array, value: Array) -> Any:
     if shape_of(plain(value)):
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(shape_of(plain(value)))} dimensions.")
     return copy_(x, value)
@@ -273,7 +274,7 @@ _sets("imag", lambda x, value: copy_(x.imag, value))
 
 
 def _assign(name: str, instead: str) -> Callable[..., Any]:
-    def refuse(x: Any, value: Any) -> None:
+    def refuse(x: Array, value: Array) -> None:
         if value is not None:
             raise MutationError(f"x.{name} = y gives a traced tensor other memory", user_location(), instead)
     return refuse

@@ -71,7 +71,7 @@ class _Folding:
         self.home[op] = home
         self.groups.setdefault(home, []).append(op)
 
-    def _sums(self, op: Any) -> bool:
+    def _sums(self, op: Operation) -> bool:
         """True for the sum that is a gradient but for its type and shape."""
         return op in self.home and role_of(op) == "accumulation" and self.home[op] is op
 

@@ -9,6 +9,7 @@ from tapegrad.frontends.torch.common import brought
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.shape import axis_of, chunk, ndim
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 
 # Klambauer et al. 2017
 _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804934193349852946}
@@ -16,7 +17,7 @@ _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804
 
 def _one(name: str, op: Any) -> None:
     """Say that functions of torch of this name are an op of one argument."""
-    def meaning(input: Any) -> Any:
+    def meaning(input: Array) -> Any:
         return op(input) if real(input) else NotImplemented
     functional(f"nn.functional.{name}", *({"relu": ("relu", "Tensor.relu")}.get(name, ())))(meaning)
 
@@ -27,72 +28,72 @@ for _name, _op in {"relu": ops.relu, "hardsigmoid": ops.hardsigmoid, "hardswish"
 
 
 @functional("nn.functional.relu6")
-def relu6(input: Any) -> Any:
+def relu6(input: Array) -> Any:
     return hardtanh(input, 0.0, 6.0)
 
 
 @functional("nn.functional.hardtanh")
-def hardtanh(input: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
+def hardtanh(input: Array, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
     return ops.hardtanh(input, **given(low=(min_val, -1.0), high=(max_val, 1.0))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.leaky_relu")
-def leaky_relu(input: Any, negative_slope: Any = 0.01) -> Any:
+def leaky_relu(input: Array, negative_slope: Any = 0.01) -> Any:
     return ops.leaky_relu(input, **given(slope=(negative_slope, 0.01))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.threshold", "threshold")
-def threshold(input: Any, threshold: Any, value: Any) -> Any:
+def threshold(input: Array, threshold: Any, value: Array) -> Any:
     return ops.threshold(input, at=number(threshold), value=number(value)) if real(input) else NotImplemented
 
 
 @functional("nn.functional.hardshrink", "hardshrink", "Tensor.hardshrink")
-def hardshrink(input: Any, lambd: Any = 0.5) -> Any:
+def hardshrink(input: Array, lambd: Any = 0.5) -> Any:
     return ops.hardshrink(input, **given(at=(lambd, 0.5))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.softshrink")
-def softshrink(input: Any, lambd: Any = 0.5) -> Any:
+def softshrink(input: Array, lambd: Any = 0.5) -> Any:
     return ops.softshrink(input, **given(at=(lambd, 0.5))) if real(input) and number(lambd) >= 0 else NotImplemented
 
 
 @functional("nn.functional.elu")
-def elu(input: Any, alpha: Any = 1.0) -> Any:
+def elu(input: Array, alpha: Any = 1.0) -> Any:
     return ops.elu(input, **given(alpha=(alpha, 1.0))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.selu", "selu")
-def selu(input: Any) -> Any:
+def selu(input: Array) -> Any:
     return ops.elu(input, **_SELU) if real(input) else NotImplemented
 
 
 @functional("nn.functional.celu", "celu")
-def celu(input: Any, alpha: Any = 1.0) -> Any:
+def celu(input: Array, alpha: Any = 1.0) -> Any:
     return ops.elu(input, **given(alpha=(alpha, 1.0), rate=(1 / number(alpha), 1.0))) if real(input) and number(alpha) else NotImplemented
 
 
 @functional("nn.functional.softplus")
-def softplus(input: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
+def softplus(input: Array, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
     return ops.softplus(input, **given(beta=(beta, 1.0), threshold=(threshold, 20.0))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.gelu")
-def gelu(input: Any, *, approximate: str = "none") -> Any:
+def gelu(input: Array, *, approximate: str = "none") -> Any:
     return ops.gelu(input, **given(approximate=(approximate, "none"))) if real(input) and approximate in ("none", "tanh") else NotImplemented
 
 
 @functional("nn.functional.softsign")
-def softsign(input: Any) -> Any:
+def softsign(input: Array) -> Any:
     return ops.divide(input, ops.add(ops.abs(input), 1)) if real(input) else NotImplemented
 
 
 @functional("nn.functional.tanhshrink")
-def tanhshrink(input: Any) -> Any:
+def tanhshrink(input: Array) -> Any:
     return ops.subtract(input, ops.tanh(input)) if real(input) else NotImplemented
 
 
 @functional("nn.functional.glu")
-def glu(input: Any, dim: int = -1) -> Any:
+def glu(input: Array, dim: int = -1) -> Any:
     if not real(input) or shape_of(input)[axis_of(input, dim)] % 2:
         return NotImplemented
     a, b = chunk(input, 2, dim)
@@ -100,7 +101,7 @@ def glu(input: Any, dim: int = -1) -> Any:
 
 
 @functional("nn.functional.prelu", "prelu", "Tensor.prelu")
-def prelu(input: Any, weight: Any) -> Any:
+def prelu(input: Array, weight: Array) -> Any:
     if not real(input, weight) or ndim(weight) > 1:
         return NotImplemented
     if ndim(weight) and ndim(input) > 1:

@@ -15,25 +15,26 @@ from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import is_tensor
 
 aten = torch.ops.aten
 
 
-def _whole(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+def _whole(q: Array, k: Any, v: Array, *, causal: bool = False, scale: Any = None) -> Any:
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
 
 
-def _fore(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+def _fore(q: Array, k: Any, v: Array, *, causal: bool = False, scale: Any = None) -> Any:
     y, sums = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, scale=scale)
     return y, y, sums  # the gradient's kernel asks for the value too
 
 
-def _back(dy: Any, y: Any, sums: Any, q: Any, k: Any, v: Any, *, causal: bool = False, scale: Any = None) -> Any:
+def _back(dy: Cotangent, y: Array, sums: Any, q: Array, k: Any, v: Array, *, causal: bool = False, scale: Any = None) -> Any:
     return aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, sums, 0.0, causal, scale=scale)
 
 
-def _written_out(q: Any, k: Any, v: Any, **how: Any) -> Any:
+def _written_out(q: Array, k: Any, v: Array, **how: Any) -> Any:
     with sdpa_kernel(SDPBackend.MATH):
         return _whole(q, k, v, **how)
 
@@ -42,7 +43,7 @@ attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smoot
 
 
 @functional("nn.functional.scaled_dot_product_attention")
-def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+def scaled_dot_product_attention(query: Any, key: Any, value: Array, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
                                  scale: Any = None, enable_gqa: bool = False) -> Any:
     parts = (query, key, value)
     if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \

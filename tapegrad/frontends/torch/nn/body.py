@@ -19,7 +19,7 @@ def _never(*args: Any) -> bool:
 _ASKED = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), _never)
 
 
-def body(fn: Any) -> Callable[..., Any]:
+def body(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Python function of torch's that does not hand itself over to others, as it does first of
     all; what it calls does.
     """

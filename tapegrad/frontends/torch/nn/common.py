@@ -13,6 +13,7 @@ from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.frontends.torch.write import put
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 
@@ -31,7 +32,7 @@ def functional(*names: str) -> Callable[[Meaning], Meaning]:
     return decorate
 
 
-def _meant(fn: Any, meaning: Meaning) -> Meaning:
+def _meant(fn: Callable[..., Any], meaning: Meaning) -> Meaning:
     code = getattr(fn, "__code__", None)
     parameters = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if code else ()
     # it is the last that may be given by position
@@ -73,7 +74,7 @@ def real(*xs: Any) -> bool:
     return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
-def sizes(x: Any, n: int) -> tuple[int, ...]:
+def sizes(x: Array, n: int) -> tuple[int, ...]:
     """Return a number, or one number per axis, as a tuple of `n`."""
     x = number(x)
     return (x,) * n if isinstance(x, int) else tuple(x) * (n // len(x) if len(x) == 1 else 1)

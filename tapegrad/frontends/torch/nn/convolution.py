@@ -8,14 +8,15 @@ from tapegrad import ops
 from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 
 
-def _batched(n: int, x: Any) -> tuple[Any, bool]:
+def _batched(n: int, x: Array) -> tuple[Any, bool]:
     """Return an input with a batch axis, and whether it had one."""
     return (x, True) if ndim(x) == n + 2 else (ops.expand_dims(x, axis=0), False)
 
 
-def _padded(x: Any, w: Any, padding: Any, dilation: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+def _padded(x: Array, w: Array, padding: Any, dilation: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
     """Return the input and the padding that is left to the convolution; "same" may pad one more
     on the right, as torch does.
     """
@@ -36,7 +37,7 @@ def _said(n: int, stride: Any, padding: Any, dilation: Any, groups: Any) -> dict
     return given(stride=(stride, one), padding=(padding, none), dilation=(dilation, one), groups=(groups, 1))
 
 
-def _fits(n: int, x: Any, w: Any, b: Any) -> bool:
+def _fits(n: int, x: Array, w: Array, b: Array) -> bool:
     return real(x, w, b) and ndim(w) == n + 2 and ndim(x) in (n + 1, n + 2) and 0 not in (*shape_of(x), *shape_of(w))
 
 

@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.nn.common import functional, number, real
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced
 
 
@@ -23,7 +24,7 @@ def mask_op(func: Callable[..., Any]) -> Op:
     """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its
     input gives the shape alone.
     """
-    def run(begin: Any, x: Any, p: float = 0.5) -> Any:
+    def run(begin: Any, x: Array, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
     op = Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)
     op.draws = True
@@ -31,7 +32,7 @@ def mask_op(func: Callable[..., Any]) -> Op:
 
 
 def _dropout(func: Callable[..., Any], default: bool) -> Any:
-    def meaning(input: Any, p: float = 0.5, training: bool = default) -> Any:
+    def meaning(input: Array, p: float = 0.5, training: bool = default) -> Any:
         p, training = number(p), bool(training)
         if not isinstance(input, Traced) or not real(input) or not 0 <= p <= 1:
             return NotImplemented

@@ -12,13 +12,14 @@ from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 
 
 def _of(w: Any, at: Any, padding: int = -1, by_frequency: bool = False) -> Any:
     return F.embedding(at, w, padding if padding >= 0 else None, scale_grad_by_freq=by_frequency)
 
 
-def _back(dy: Any, w: Any, at: Any, padding: int = -1, by_frequency: bool = False) -> Any:
+def _back(dy: Cotangent, w: Array, at: Any, padding: int = -1, by_frequency: bool = False) -> Any:
     return torch.ops.aten.embedding_dense_backward(dy, at, len(w), padding, by_frequency), None
 
 
@@ -26,7 +27,7 @@ embedding_op = saved("embedding", _of, lambda w, at, **how: (_of(w, at, **how),)
 
 
 @functional("nn.functional.embedding")
-def embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+def embedding(input: Array, weight: Array, padding_idx: Any = None, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
               sparse: bool = False) -> Any:
     if max_norm is not None:
         raise UnknownFunction("embedding with max_norm cannot be recorded: it writes the norm of its weights while it reads them", user_location(),

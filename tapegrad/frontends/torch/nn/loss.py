@@ -13,6 +13,7 @@ from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array
 
 
 def reduced(losses: Any, reduction: str) -> Any:
@@ -35,7 +36,7 @@ def alike(*xs: Any) -> bool:
 # -- of a difference
 
 
-def _weighted(losses: Any, weight: Any, reduction: str) -> Any:
+def _weighted(losses: Any, weight: Array, reduction: str) -> Any:
     """Return weighted losses; their mean is that by weight."""
     if weight is None:
         return reduced(losses, reduction)
@@ -58,7 +59,7 @@ def l1_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = Non
 
 
 @functional("nn.functional.smooth_l1_loss")
-def smooth_l1_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0) -> Any:
     beta = number(beta)
     if not alike(input, target) or beta < 0:
         return NotImplemented
@@ -98,23 +99,23 @@ def nll_loss(input: Any, target: Any, weight: Any = None, size_average: Any = No
     return ops.divide(ops.sum(losses), ops.sum(weights)) if reduction == "mean" else reduced(losses, reduction)
 
 
-def _classes(target: Any, ignore_index: Any) -> tuple[Any, Any]:
+def _classes(target: Array, ignore_index: Any) -> tuple[Any, Any]:
     """Return which targets count, and the targets with class 0 for those that do not."""
     keep = ops.not_equal(target, number(ignore_index))
     return keep, ops.where(keep, target, 0)
 
 
-def _axis(x: Any) -> int:
+def _axis(x: Array) -> int:
     return 0 if ndim(x) == 1 else 1
 
 
-def _picked(logp: Any, at: Any) -> Any:
+def _picked(logp: Array, at: Any) -> Any:
     """Return the number of each sample's class."""
     axis = _axis(logp)
     return ops.squeeze(ops.take_along_axis(logp, ops.expand_dims(at, axis=axis), axis=axis), axis=(axis,))
 
 
-def _per_class(weight: Any, x: Any) -> Any:
+def _per_class(weight: Array, x: Array) -> Any:
     return ops.reshape(weight, (-1, *(1,) * max(ndim(x) - 2, 0)))
 
 
@@ -134,7 +135,7 @@ def cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any
     return ops.add(ops.multiply(found, 1 - smoothing), ops.multiply(even, smoothing / shape_of(input)[_axis(input)]))
 
 
-def _of_probabilities(logp: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+def _of_probabilities(logp: Array, target: Array, weight: Array, reduction: str, smoothing: float) -> Any:
     if tuple(shape_of(target)) != tuple(shape_of(logp)):
         raise RuntimeError("Expected floating point type target with class probabilities to have the shape of input")
     classes = shape_of(logp)[_axis(logp)]
@@ -148,7 +149,7 @@ def _of_probabilities(logp: Any, target: Any, weight: Any, reduction: str, smoot
     return reduced(ops.negative(ops.sum(terms, axis=_axis(logp))), reduction)
 
 
-def _evenly(logp: Any, target: Any, weight: Any, ignore_index: Any, reduction: str) -> Any:
+def _evenly(logp: Array, target: Array, weight: Array, ignore_index: Any, reduction: str) -> Any:
     """Return the loss against each class alike, which smoothed labels add."""
     keep, at = _classes(target, ignore_index)
     terms = logp if weight is None else ops.multiply(logp, _per_class(weight, logp))
@@ -186,7 +187,7 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
 
 
 @functional("nn.functional.kl_div")
-def kl_div(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False) -> Any:
     if not alike(input, target):
         return NotImplemented
     if log_target:
@@ -209,7 +210,7 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool
 
 
 @functional("nn.functional.soft_margin_loss")
-def soft_margin_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
+def soft_margin_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
     if not alike(input, target):
         return NotImplemented
     return reduced(ops.negative(ops.log_expit(ops.multiply(input, target))), wanted(reduction, size_average, reduce))

@@ -16,6 +16,7 @@ from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.frontends.torch.write import owned
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import torch_dtype
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Input
@@ -34,7 +35,7 @@ layer_norm_op = saved(
     lambda dy, m, r, x, w=None, b=None, *, shape, eps=1e-5: aten.native_layer_norm_backward(dy, x, shape, m, r, w, b, _mask(x, w, b)))
 
 
-def _grouped(x: Any, groups: int) -> tuple[int, int, int, int]:
+def _grouped(x: Array, groups: int) -> tuple[int, int, int, int]:
     return x.shape[0], x.shape[1], math.prod(x.shape[2:]), groups
 
 
@@ -49,7 +50,7 @@ batch_norm_op = saved(
     lambda dy, m, r, x, w=None, b=None, *, eps=1e-5: aten.native_batch_norm_backward(dy, x, w, None, None, m, r, True, eps, _mask(x, w, b)))
 
 
-def _affine(x: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _affine(x: Array, weight: Array, bias: Array) -> tuple[Any, ...]:
     return (x, weight, bias) if bias is not None else (x, weight) if weight is not None else (x,)
 
 
@@ -108,7 +109,7 @@ def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None,
     return group_norm_op(*_affine(input, weight, bias), groups=shape_of(input)[1], **given(eps=(eps, 1e-5)))
 
 
-def _by_running(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+def _by_running(x: Array, mean: Array, var: Any, weight: Array, bias: Array, eps: float) -> Any:
     """Normalise by statistics that were kept: a product and a sum."""
     if mean is None or var is None:
         raise ValueError("Expected running_mean and running_var to be defined when training=False")
@@ -122,7 +123,7 @@ def _by_running(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float)
 # -- running statistics
 
 
-def _running(x: Any, mean: Any, var: Any, *, axes: tuple[int, ...], momentum: float = 0.1) -> tuple[Any, Any]:
+def _running(x: Array, mean: Array, var: Any, *, axes: tuple[int, ...], momentum: float = 0.1) -> tuple[Any, Any]:
     now_var, now_mean = torch.var_mean(x, axes)  # the unbiased one, as torch keeps it
     if 0 not in axes:  # of each instance, and then the mean of those
         now_var, now_mean = now_var.mean(0), now_mean.mean(0)
@@ -133,7 +134,7 @@ running_stats = Op("running_stats", _running, differentiable=False, torch=_runni
 running_stats.is_kernel = True
 
 
-def _moved_on(x: Any, axes: tuple[int, ...], buffers: tuple[Any, Any], momentum: float) -> None:
+def _moved_on(x: Array, axes: tuple[int, ...], buffers: tuple[Any, Any], momentum: float) -> None:
     """Write new running statistics to the buffers, on the tape alone."""
     if not isinstance(x, Traced) and not isinstance(buffers[0], Traced):
         return

@@ -13,6 +13,7 @@ from tapegrad.frontends.torch.nn.common import functional, given, number, real, 
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.rules.op import Op
 
 aten = torch.ops.aten
@@ -48,17 +49,17 @@ def _max(n: int) -> Op:
         front = ((1, *size), (1, *stride), (0, *padding), (1, *dilation)) if n == 1 else (size, stride, padding, dilation)
         return (*front, how.get("ceil", False))
 
-    def fore(x: Any, **how: Any) -> Any:
+    def fore(x: Array, **how: Any) -> Any:
         if n > 1:
             return forward(x, *wide(how))  # type: ignore[misc]
         return tuple(part.squeeze(-2) for part in forward(_line(x), *wide(how)))  # type: ignore[misc]
 
-    def back(dy: Any, at: Any, x: Any, **how: Any) -> Any:
+    def back(dy: Cotangent, at: Any, x: Array, **how: Any) -> Any:
         if n > 1:
             return (backward(dy, x, *wide(how), at),)  # type: ignore[misc]
         return (backward(_line(dy), _line(x), *wide(how), _line(at)).squeeze(-2),)  # type: ignore[misc]
 
-    def of(x: Any, **how: Any) -> Any:
+    def of(x: Array, **how: Any) -> Any:
         return whole(x, *_windows(n, how), how.get("ceil", False))  # type: ignore[misc]
     return saved(f"max_pool{n}d", of, fore, back)
 
@@ -66,7 +67,7 @@ def _max(n: int) -> Op:
 def _means_max(n: int) -> None:
     op = _max(n)
 
-    def meaning(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
                 return_indices: bool = False) -> Any:
         if return_indices or not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
@@ -81,11 +82,11 @@ def _mean(n: int) -> Op:
     whole = (None, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n]
     backward = (None, aten.avg_pool2d_backward, aten.avg_pool2d_backward, aten.avg_pool3d_backward)[n]
 
-    def of(x: Any, **how: Any) -> Any:
+    def of(x: Array, **how: Any) -> Any:
         more = () if n == 1 else (how.get("divisor"),)
         return whole(x, *_windows(n, how)[:3], how.get("ceil", False), how.get("count_padding", True), *more)  # type: ignore[misc]
 
-    def back(dy: Any, x: Any, **how: Any) -> Any:
+    def back(dy: Cotangent, x: Array, **how: Any) -> Any:
         flags = (how.get("ceil", False), how.get("count_padding", True), how.get("divisor"))
         size, stride, padding, _ = _windows(n, how)
         if n > 1:
@@ -98,7 +99,7 @@ def _mean(n: int) -> Op:
 def _means_mean(n: int) -> None:
     op = _mean(n)
 
-    def meaning(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
                 divisor_override: Any = None) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
@@ -119,13 +120,13 @@ def _adaptive(n: int) -> None:
     whole = (None, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[n]
     backward = (None, None, aten._adaptive_avg_pool2d_backward, aten._adaptive_avg_pool3d_backward)[n]
 
-    def back(dy: Any, x: Any, size: Any) -> Any:
+    def back(dy: Cotangent, x: Array, size: Any) -> Any:
         if n == 1:
             return (aten._adaptive_avg_pool2d_backward(_line(dy), _line(x)).squeeze(-2),)
         return (backward(dy, x),)  # type: ignore[misc]
     op = saved(f"adaptive_avg_pool{n}d", lambda x, size: whole(x, size), lambda x, size: (whole(x, size),), back)  # type: ignore[misc]
 
-    def meaning(input: Any, output_size: Any) -> Any:
+    def meaning(input: Array, output_size: Any) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
         output_size = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n

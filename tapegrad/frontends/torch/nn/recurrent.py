@@ -11,9 +11,10 @@ from tapegrad.frontends.torch.nn.common import functional, real
 from tapegrad.frontends.torch.nn.linear import linear
 from tapegrad.frontends.torch.shape import chunk, ndim
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.kinds import Array
 
 
-def _fits(count: int, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> bool:
+def _fits(count: int, input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> bool:
     """Return whether these are the tensors of a cell with so many gates; where they are not,
     torch says what is wrong.
     """
@@ -27,7 +28,7 @@ def _fits(count: int, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh
 
 
 @functional("lstm_cell")
-def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+def lstm_cell(input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     if not isinstance(hx, (tuple, list)) or len(hx) != 2 or not _fits(4, input, hx[0], w_ih, w_hh, b_ih, b_hh):
         return NotImplemented
     h, c = hx
@@ -40,7 +41,7 @@ def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh:
 
 
 @functional("gru_cell")
-def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+def gru_cell(input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     if not _fits(3, input, hx, w_ih, w_hh, b_ih, b_hh):
         return NotImplemented
     (ri, zi, ni), (rh, zh, nh) = chunk(linear(input, w_ih, b_ih), 3, -1), chunk(linear(hx, w_hh, b_hh), 3, -1)
@@ -50,7 +51,7 @@ def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: 
 
 
 def _plain(name: str, activation: Any) -> None:
-    def cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    def cell(input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
         if not _fits(1, input, hx, w_ih, w_hh, b_ih, b_hh):
             return NotImplemented
         return activation(ops.add(linear(hx, w_hh, b_hh), linear(input, w_ih, b_ih)))

@@ -13,6 +13,7 @@ from typing import Any
 
 from tapegrad.frontends.torch.torchop import TorchOp, Vjp, moved, vjp_op
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op
@@ -29,7 +30,7 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
     """
     by_torch = vjp_op(TorchOp(name, smooth or whole))
 
-    def run_back(dy: Any, *rest: Any, kept: int, **how: Any) -> tuple[Any, ...]:
+    def run_back(dy: Cotangent, *rest: Any, kept: int, **how: Any) -> tuple[Any, ...]:
         # torch's gives one for each tensor that might be there
         return tuple(backward(dy, *rest, **how))[:len(rest) - kept]
     back = Op(f"{name}_backward", _on_tensors(run_back), torch=run_back)
@@ -46,7 +47,7 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
             return (wrap(d_dy), *[ZERO] * kept, *map(wrap, dxs))
         return pullback
 
-    def fore_vjp(y: Any, *tensors: Any, **how: Any) -> Any:
+    def fore_vjp(y: Array, *tensors: Any, **how: Any) -> Any:
         def pullback(dys: Any) -> tuple[Any, ...]:
             return _back(dys[0], y[1:], tensors, how)
         return pullback
@@ -55,7 +56,7 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
         y, *kept = fore(*tensors, **how)
         return y, lambda dy: _back(dy, kept, tensors, how)
 
-    def _back(dy: Any, kept: Any, tensors: Any, how: dict[str, Any]) -> tuple[Any, ...]:
+    def _back(dy: Cotangent, kept: Any, tensors: Any, how: dict[str, Any]) -> tuple[Any, ...]:
         if isinstance(dy, ZeroTangent):
             return (ZERO,) * len(tensors)
         return back(dy, *kept, *tensors, kept=len(kept), **how)  # type: ignore[no-any-return]
