@@ -82,11 +82,6 @@ CASES = [
     Case("sici:zero", lambda x: sp.sici(x)[0] + sp.shichi(x)[0] + sp.it2j0y0(x)[0] + sp.it2i0k0(x)[0], [(np.array([0.0, 1e-7]),)], ops=("sici",)),
     Case("carlson", lambda x: sp.elliprd(x, x, x), [(draw(2, low=0.5),)]), Case("gammasgn", lambda x: sp.gammasgn(x) * x, [(draw(3) + 0.1,)]),
     # -- banded and Toeplitz matrices
-    Case("solve_banded", lambda ab, b: sl.solve_banded((1, 1), ab, b), [(BAND, draw(4)), (BAND, draw(4, 2))], ops=("multiply",)),
-    Case("solveh_banded", lambda ab, b: sl.solveh_banded(ab, b) + sl.solveh_banded(ab[::-1], b, lower=True), [(BAND[:2], draw(4))], ops=("multiply",)),
-    Case("cho_solve_banded", lambda ab, b: sl.cho_solve_banded((ab, False), b) + sl.cho_solve_banded((ab[::-1], True), b), [(BAND[:2], draw(4))], ops=("multiply",)),
     Case("eigvals_banded", lambda ab: sl.eigvals_banded(ab) + sl.eigvalsh_tridiagonal(ab[1], ab[0, 1:]), [(BAND[:2],)], ops=("multiply",)),
-    Case("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((c, r), b) + sl.solve_toeplitz(c, b) + sl.matmul_toeplitz((c, r), b),
-         [(BAND[1], draw(4), draw(4, seed=1))], ops=("multiply",)),
     Case("facts", lambda a: a * (sl.bandwidth(a)[0] + sl.issymmetric(a) + sl.ishermitian(a)), [(draw(3, 3),)], ops=("multiply",), smooth=False),
 ]
