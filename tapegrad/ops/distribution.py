@@ -102,11 +102,11 @@ def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any
     return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl))
 
 
-gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a", lambda _y, a, x: _gamma_density(a, x) * (log(x) - digamma(a)))
+gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a", lambda y, a, x: _gamma_density(a, x) * (log(x) - digamma(a)))
 betainc_by_a = _slopes("betainc_by_a", _betainc_by(True), "a", "b",
-                       lambda _y, a, b, x: _beta_density(a, b, x) * (log(x) - digamma(a) + digamma(a + b)))
+                       lambda y, a, b, x: _beta_density(a, b, x) * (log(x) - digamma(a) + digamma(a + b)))
 betainc_by_b = _slopes("betainc_by_b", _betainc_by(False), "a", "b",
-                       lambda _y, a, b, x: _beta_density(a, b, x) * (log1p(-x) - digamma(b) + digamma(a + b)))
+                       lambda y, a, b, x: _beta_density(a, b, x) * (log1p(-x) - digamma(b) + digamma(a + b)))
 
 # -- gamma, chi-square and Poisson distributions
 

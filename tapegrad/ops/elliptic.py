@@ -40,7 +40,7 @@ def _carlson(*x: Any, powers: tuple[float, ...]) -> Any:
 
 
 def _by(i: int) -> Any:
-    def partial(dy: Cotangent, _y: Array, *x: Any, powers: tuple[float, ...]) -> Any:
+    def partial(dy: Cotangent, y: Array, *x: Any, powers: tuple[float, ...]) -> Any:
         return dy * conj(_raised(i, powers, x))
     return partial
 

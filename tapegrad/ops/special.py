@@ -118,7 +118,7 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
 
     def partial(derivative: Callable[..., Any] | str) -> Callable[..., Any]:
         formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
-        return lambda dy, _y, *x, part: dy * conj(formula(part, *x))
+        return lambda dy, y, *x, part: dy * conj(formula(part, *x))
     return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl))
 
 
@@ -208,9 +208,9 @@ def _voigt_by_width(y: Array, x: Array, s: Array, g: Any) -> Any:
     return -(y + factor * (x * real(slope) - g * imag(slope))) / s
 
 
-wofz = special("wofz", lambda _y, z: _wofz_slope(z))
-voigt_profile = special("voigt_profile", lambda _y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1], _voigt_by_width,
-                        lambda _y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
+wofz = special("wofz", lambda y, z: _wofz_slope(z))
+voigt_profile = special("voigt_profile", lambda y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1], _voigt_by_width,
+                        lambda y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
 
 # -- logistic functions
 

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.special as sp
 
+from tapegrad.ops.distribution import betainc_by_a, betainc_by_b
 from tapegrad.trace.lazy_frontends import register_imported
 from tests.cases.case import Case, draw
 
@@ -73,7 +74,7 @@ USED = {"factorial": ("gamma",), "gammainc": ("gammainc", "gammainc_by_a"), "bet
         "kolmogorov": ("kolmogorov", "kolmogorov_slope"), "smirnov": ("smirnov", "smirnov_slope"), "mathieu_a": ("mathieu_a", "mathieu_a_slope"),
         "mathieu_b": ("mathieu_b", "mathieu_b_slope"), "pro_ang1": ("pro_ang1", "pro_cv"), "obl_ang1": ("obl_ang1", "obl_cv")}
 SMOOTH = {"ellipk", "ellipe", "ellipkinc", "elliprf", "jve", "hankel1", "struve", "ber", "bei", "eval_legendre", "eval_chebyt", "lpmv", "airy", "fresnel", "sici",
-          "spherical_jn", "voigt_profile", "kei", "diric", "owens_t"}
+          "spherical_jn", "voigt_profile", "kei", "diric", "owens_t", "elliprj"}
 BAND = np.array([[0.0, 0.3, -0.2, 0.5], [4.0, 3.0, 5.0, 4.5], [0.4, -0.3, 0.6, 0.0]])
 CASES = [
     *[at(*point, smooth=point[0] in SMOOTH, ops=USED.get(point[0], (point[0],))) for point in POINTS],
@@ -81,6 +82,8 @@ CASES = [
     Case("wofz", sp.wofz, [(draw(3) + 0.5j,), (np.array([30.0 + 1j, -20.0 + 20j]),)], smooth=False),
     Case("sici:zero", lambda x: sp.sici(x)[0] + sp.shichi(x)[0] + sp.it2j0y0(x)[0] + sp.it2i0k0(x)[0], [(np.array([0.0, 1e-7]),)], ops=("sici",)),
     Case("carlson", lambda x: sp.elliprd(x, x, x), [(draw(2, low=0.5),)]), Case("gammasgn", lambda x: sp.gammasgn(x) * x, [(draw(3) + 0.1,)]),
+    Case("betainc_by_a", lambda x: betainc_by_a(1.5, 2.5, x), [(np.array([0.3, 0.4]),)], smooth=False),
+    Case("betainc_by_b", lambda x: betainc_by_b(1.5, 2.5, x), [(np.array([0.3, 0.4]),)], smooth=False),
     # -- banded and Toeplitz matrices
     Case("eigvals_banded", lambda ab: sl.eigvals_banded(ab) + sl.eigvalsh_tridiagonal(ab[1], ab[0, 1:]), [(BAND[:2],)], ops=("multiply",)),
     Case("facts", lambda a: a * (sl.bandwidth(a)[0] + sl.issymmetric(a) + sl.ishermitian(a)), [(draw(3, 3),)], ops=("multiply",), smooth=False),

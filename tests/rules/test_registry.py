@@ -134,9 +134,9 @@ def test_registering_twice_names_both_places() -> None:
 
 
 def test_an_unknown_function_is_refused_by_name() -> None:
-    with pytest.raises(tg.UnknownFunction, match="no op for the ufunc airy") as caught:
-        tg.grad(lambda x: scipy.special.airy(x)[0].sum(), np.ones(3))
-    assert caught.value.where.file == __file__ and "@tg.rrule(airy)" in str(caught.value)
+    with pytest.raises(tg.UnknownFunction, match="no op for the ufunc legendre_p") as caught:
+        tg.grad(lambda x: scipy.special.legendre_p(3, x).sum(), np.ones(3))
+    assert caught.value.where.file == __file__ and "@tg.rrule(legendre_p)" in str(caught.value)
     with pytest.raises(tg.UnknownFunction, match="view"):
         tg.grad(lambda x: x.view(int), np.ones(3))
 
