@@ -76,8 +76,10 @@ def snapshot(x: Array) -> Any:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
         if isinstance(x, Iterator):
             return object()
+        if isinstance(x, dict):  # by no method of its class: a sparse dok_matrix reads its items in code that is traced
+            return deepcopy((dict(dict.items(x)), getattr(x, "__dict__", None)))
         # a matrix's == is no truth value
-        return deepcopy(dict(x) if isinstance(x, Mapping) else getattr(x, "__dict__", x))
+        return deepcopy(vars(x) if hasattr(x, "__dict__") else dict(x) if isinstance(x, Mapping) else x)
     except Exception:  # whatever a class of the user's may raise
         return object()
 

@@ -181,7 +181,7 @@ def test_text_of_a_traced_value_is_text() -> None:
         assert [step(1.5, n) for n in (2, 2, 3, 3, 2)] == [15.0, 15.0, 30.0, 30.0, 15.0]
 
 
-@pytest.mark.parametrize("holds", [sp.lil_array(np.eye(2)), array.array("d", [1.0]), {1.5}, frozenset([1.5])], ids=str)
+@pytest.mark.parametrize("holds", [sp.lil_array(np.eye(2)), sp.dok_matrix(np.eye(2)), array.array("d", [1.0]), {1.5}, frozenset([1.5])], ids=str)
 def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> None:
     def f(x: Any, m: Any) -> Any:
         return x * (m.sum() if hasattr(m, "sum") else sum(m))

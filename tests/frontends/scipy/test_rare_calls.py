@@ -28,3 +28,11 @@ def test_samples_that_do_not_fit_raise(fn: Any, x: Any) -> None:
     for f in (fn, lambda y, x: tg.trace(fn, y, x), tg.compile(fn, warmup=1)):
         with pytest.raises(ValueError):
             f(y, x)
+
+
+def test_a_part_with_a_slope_where_another_has_a_pole() -> None:
+    def f(x: Any) -> Any:
+        return sp.sici(x)[0] + sp.shichi(x)[0] + sp.it2j0y0(x)[0] + sp.it2i0k0(x)[0]
+    assert [tg.gradient(f, 0.0), tg.gradient(lambda x: tg.gradient(f, x)[0], 0.0)] == [(2.0,), (0.5,)]
+    step = tg.value_and_grad(f, warmup=1)
+    assert [step(0.0)[1] for _ in range(3)] == [(None, 2.0)] * 3
