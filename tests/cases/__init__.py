@@ -11,3 +11,5 @@ FAMILIES: dict[str, list[Case]] = {
     "filters": filters.CASES, "sparse": sparse.CASES, "special": special.CASES, "nn": nn.CASES,
 }
 CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]
+# without those that differ in their formula alone
+DISTINCT: list[Case] = list({case.kind or case.name: case for case in reversed(CASES)}.values())[::-1]

@@ -16,7 +16,8 @@ class Case:
     Each sample is a tuple of positional arguments; what is not an array or a number among them is static. `torch` is
     the same function of torch tensors, where there is one. `errors` pairs arguments with the exception that plain
     NumPy raises for them, and tapegrad must raise too. `smooth` allows second-order checks; `grid` says that samples may not be
-    moved (ties and kinks have a convention, not a derivative).
+    moved (ties and kinks have a convention, not a derivative). Cases of one `kind` have ops that one function defines:
+    what is the same for all of them, that they are saved and compiled, is tested with the first.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Case:
     torch: Callable[..., Any] | None = None
     errors: Sequence[tuple[tuple[Any, ...], type[Exception]]] = field(default=())
     smooth: bool = True
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not self.ops:

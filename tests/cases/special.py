@@ -19,7 +19,7 @@ from tests.cases.case import Case, draw
 register_imported()
 
 
-def at(name: str, *args: Any, part: int | None = None, smooth: bool = False, **kwargs: Any) -> Case:
+def at(name: str, *args: Any, part: int | None = None, smooth: bool = False, ops: tuple[str, ...] = (), **kwargs: Any) -> Case:
     """A function at a point and around it, as arrays and as numbers: by those arguments that are floats, the whole numbers being orders."""
     fn = getattr(sp, name)
 
@@ -32,7 +32,8 @@ def at(name: str, *args: Any, part: int | None = None, smooth: bool = False, **k
         return y if part is None else y[part]
     floats = [arg for arg in args if type(arg) is float]
     samples = [tuple(floats)] if name in NUMBERS else [tuple(map(spread, floats)), tuple(floats)]
-    return Case(name if part is None else f"{name}:{part}", call, samples, smooth=smooth, **kwargs)
+    kind = f"of {', '.join(type(arg).__name__ for arg in args)}, {'one number' if part is None else 'several'}{', smooth' * smooth}"
+    return Case(name if part is None else f"{name}:{part}", call, samples, smooth=smooth, kind=kind if len(ops) == 1 else "", ops=ops, **kwargs)
 
 
 # SciPy's loops over single precision have no end here, or take counts for fractions; a factorial of complex numbers takes an option

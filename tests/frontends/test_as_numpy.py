@@ -13,6 +13,7 @@ import scipy.linalg as sl
 import tapegrad as tg
 from tapegrad.errors import MutationError
 from tapegrad.testing import check_grads
+from tests.cases.over import over
 
 X = np.array([0.7, -1.3, 2.1])
 
@@ -67,7 +68,7 @@ SHORT = ["return np.add.accumulate(x[0])", "return np.maximum.accumulate(x[0])",
 
 
 @pytest.mark.filterwarnings("ignore:Invalid non-array indices")
-@pytest.mark.parametrize("text", [*OUT, *MASKS, *FLAT, *LENGTHS, *REPLACED, *SHORT])
+@over([pytest.param(text, id=text) for text in (*OUT, *MASKS, *FLAT, *LENGTHS, *REPLACED, *SHORT)])
 def test_results_errors_and_warnings_are_numpys(text: str) -> None:
     f = program(text)
     (wanted, warned), (found, told) = outcome(lambda: f(X.copy())), outcome(lambda: tg.trace(f, X)[0])

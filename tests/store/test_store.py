@@ -30,7 +30,7 @@ from tapegrad.store.write import to_bytes
 from tapegrad.tape.spec import Absent
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import CASES
+from tests.cases import CASES, DISTINCT
 from tests.cases.case import Case
 from tests.cases.over import over
 from tests.close import assert_close
@@ -78,7 +78,7 @@ def check_trip(fn: Any, args: Any) -> None:
                 same(gradient.result.val, tapes[2].result.val, 0.0 if values else 1e-12)
 
 
-@over([pytest.param(case, id=case.name) for case in CASES if case.samples])
+@over([pytest.param(case, id=case.name) for case in DISTINCT if case.samples])
 def test_the_tapes_of_every_op(case: Case) -> None:
     check_trip(case.fn, case.samples[0])
 

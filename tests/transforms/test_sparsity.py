@@ -15,6 +15,7 @@ from tapegrad.transforms.colouring import colours_of_columns, colours_of_symmetr
 from tapegrad.tree.flatten import flatten
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
 
 ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples]
 
@@ -40,7 +41,7 @@ def dense(f: Callable[..., Any], args: tuple[Any, ...], i: int) -> Any:
     return np.array(columns).T.reshape(-1, x.size) if columns else None
 
 
-@pytest.mark.parametrize(("case", "samples"), ROWS)
+@over(ROWS)
 def test_a_pattern_names_all_that_is_not_0(case: Case, samples: Any) -> None:
     for args in samples:
         for i, x in enumerate(args):

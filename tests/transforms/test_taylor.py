@@ -17,6 +17,7 @@ from tapegrad.transforms.taylor import coefficients
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import CASES
 from tests.cases.case import Case
+from tests.cases.over import over
 from tests.transforms.test_forward import direction, is_inexact
 
 ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples and case.smooth]
@@ -39,7 +40,7 @@ def numbers(y: Any) -> list[Any]:
     return leaves
 
 
-@pytest.mark.parametrize(("case", "samples"), ROWS)
+@over(ROWS)
 def test_coefficients_are_tangents_of_tangents(case: Case, samples: Any) -> None:
     for args in samples:
         v = tuple(direction(arg, i) for i, arg in enumerate(args))

@@ -20,7 +20,7 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.rules.op import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import CASES
+from tests.cases import DISTINCT
 from tests.cases.case import Case, draw
 from tests.cases.over import over
 from tests.close import assert_close
@@ -29,7 +29,7 @@ from tests.ops.test_ops import differentiable
 from tests.test_promises import POINTS, random_program, weigh
 from tests.threads import at_once
 
-ROWS = [pytest.param(case, id=case.name) for case in CASES]
+ROWS = [pytest.param(case, id=case.name) for case in DISTINCT]
 SMALL: dict[str, dict[str, int]] = {
     "rational": {}, "recurrence": {"iterations": 5}, "tr_mul": {"n": 5}, "rosenbrock": {"n": 9}, "filling": {"n": 9}, "elementwise": {"n": 50},
     "mlp": {"batch": 4, "inputs": 7, "hidden": 5, "hidden2": 4, "classes": 3}, "gmm": {"d": 3, "K": 4, "n": 6}, "gp": {"n": 8},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import tapegrad as tg
 from tapegrad.frontends.torch.elementwise import spellings
 from tapegrad.frontends.torch.registry import found
 from tapegrad.rules.registry import FOREIGN
+from tests.cases.over import over
 from tests.frontends.torch.agree import agree, refused_alike
 from tests.frontends.torch.table import check, is_mapped, names, one, same_value, sample, total, two
 
@@ -103,9 +105,13 @@ def test_integers_become_numbers_of_the_default_dtype_where_torch_says_so(name: 
         same_or_refused(function(name), x)
 
 
-@pytest.mark.parametrize("name", ["add", "mul", "div", "pow", "remainder", "eq", "lt", "atan2", "floor_divide", "fmod", "bitwise_and", "gcd"])
-@pytest.mark.parametrize("other", [2, 2.5, True, 1j, np.float64(2.5), np.float32(1.5), np.int64(3)])
-@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.complex64, torch.bool])
+WEAK = itertools.product(
+    ["add", "mul", "div", "pow", "remainder", "eq", "lt", "atan2", "floor_divide", "fmod", "bitwise_and", "gcd"],
+    [2, 2.5, True, 1j, np.float64(2.5), np.float32(1.5), np.int64(3)],
+    [torch.int32, torch.uint8, torch.float32, torch.bfloat16, torch.complex64, torch.bool])
+
+
+@over([pytest.param(name, other, dtype, id=f"{name} {other!r} {dtype}") for name, other, dtype in WEAK])
 def test_numbers_are_weak(name: str, other: Any, dtype: torch.dtype) -> None:
     x = torch.tensor([1, 2, 3]).to(dtype)
 
