@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,16 @@ _ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at 
 _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 """Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
 
+_POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.tan: 0}
+"""Ops that have poles where an argument in some place passes 0, or half of pi."""
 
-def steering(operations: Iterable[Operation]) -> Iterator[tuple[Any, list[Operation]]]:
-    """Yield what steers by numbers, or jumps itself, and by which operations it does."""
+
+def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[tuple[Any, list[Operation]]]:
+    """Yield what steers by numbers, or jumps itself, and by which operations it does; what has `poles`, too."""
     for op in operations:
+        if poles and (arg := pole_of(op)) is not None:
+            yield op, [arg]
+            continue
         if isinstance(op, Guard):
             steers = op.fact in _VALUES
         else:
@@ -47,6 +54,10 @@ def side(op: Any, *values: Any) -> Any:
     """
     if isinstance(op, Guard):
         return op.expected
+    if pole_of(op) is not None:
+        x = values[_POLES[op.fn]]
+        # a tangent's as it is computed, whose poles are next to the numbers that are halves of pi
+        return ops.floor((x - ops.atan(ops.tan(x))) / math.pi + 0.5) if op.fn is ops.tan else x < 0
     if op.fn is ops.remainder or op.fn is ops.fmod:
         return ops.floor_divide(*values)
     if op.fn in _CUT:
@@ -54,6 +65,17 @@ def side(op: Any, *values: Any) -> Any:
     if op.fn in _JUMPING:
         return ops.sign(values[op.fn is ops.copysign])
     return value_of(op)
+
+
+def pole_of(op: Operation) -> Operation | None:
+    """Return the argument of a real quotient, power or tangent that has poles, with another sign on each side."""
+    if not (type(op) is Call and type(op.fn) is Op and op.fn in _POLES):
+        return None
+    arg = op.args[_POLES[op.fn]]
+    if not isinstance(arg, Operation) or ops.is_complex(value_of(arg)):
+        return None
+    power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1
+    return arg if type(power) not in (int, float) or (power < 0 and power % 2 == 1) else None
 
 
 def _at_cut(op: Call) -> bool:
@@ -68,14 +90,21 @@ def _at_cut(op: Call) -> bool:
     return bool(np.any(np.real(x) < 0))
 
 
-def sides(operations: Iterable[Operation]) -> list[Any]:
-    """Return on which side of its jumps each operation that steers is."""
-    return [side(op, *map(value_of, op.args)) for op, _ in steering(operations)]
+def sides(operations: Iterable[Operation]) -> dict[int, Any]:
+    """Return on which side of its jumps each operation that steers is, by their order; nothing of a pole's positive
+    side, where most are always, and where the numbers that a slope begins with have no operation.
+    """
+    found = {}
+    for i, (op, _) in enumerate(steering(operations, poles=True)):
+        val = side(op, *map(value_of, op.args))
+        if type(op) is Guard or op.fn not in _POLES or (val.any() if hasattr(val, "any") else val):
+            found[i] = val
+    return found
 
 
-def agree(here: Sequence[Any], there: Sequence[Any]) -> bool:
+def agree(here: dict[int, Any], there: dict[int, Any]) -> bool:
     """Return whether what steers a program does so the same way twice."""
-    return len(here) == len(there) and all(map(same_side, here, there))
+    return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
 
 
 def same_side(x: Any, y: Any) -> bool:
@@ -85,20 +114,21 @@ def same_side(x: Any, y: Any) -> bool:
 
 
 @contextlib.contextmanager
-def steered() -> Iterator[list[Any]]:
+def steered() -> Iterator[dict[int, Any]]:
     """Collect, of the traces that run, on which sides the program below is. Where it is replayed on others, its tape is
     refused.
     """
-    found: list[Any] = []
+    found: dict[int, Any] = {}
     begun = [(tracer, tracer.replays, len(tracer.tape.ops)) for tracer in running.tracers]
     for tracer, _, _ in begun:
         tracer.replays = True  # what int() and the like found is known by guards only
     try:
         yield found
         for tracer, replays, start in begun:
-            for op, _ in steering(tracer.tape.ops[start:]):
-                found.append(side(op, *map(value_of, op.args)))
-                if replays and type(op) is Call:
+            operations = tracer.tape.ops[start:]
+            found.update((len(found) + i, val) for i, val in sides(operations).items())
+            for op, _ in steering(operations, poles=True) if replays else ():
+                if type(op) is Call:
                     _guard_side(tracer, op)
     finally:
         for tracer, replays, _ in begun:
@@ -111,4 +141,7 @@ def _guard_side(tracer: Any, op: Call) -> None:
         x = side(op, *[tracer.proxy(arg, arg.val, tracer) if isinstance(arg, Operation) else arg for arg in op.args])
         known = x._op if x is not op.val and hasattr(x, "_op") else op
         val = plain(known.val)
-        tracer.guard(known, *(("content", val.tobytes()) if hasattr(val, "tobytes") else ("float", float(val))))
+        if np.ndim(val) == 0 and np.asarray(val).dtype == bool:
+            tracer.guard(known, "bool", bool(val))
+        else:
+            tracer.guard(known, *(("content", val.tobytes()) if hasattr(val, "tobytes") else ("float", float(val))))

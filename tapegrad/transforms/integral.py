@@ -22,11 +22,12 @@ from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
-from tapegrad.transforms.jumps import check_jumps
+from tapegrad.transforms.jumps import Path, check_jumps, check_poles
 from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import flatten
 
 ACCURACY = 1e-10  # of the integrals that are derivatives
+_TWO = "two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only"
 
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -51,13 +52,7 @@ def _pulled(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, .
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
     tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
     places = {i + 2 for i in map(plain, wrt)}
-    check_jumps(
-        solver.name,
-        tape,
-        {1},
-        places,
-        try_="two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only",
-    )
+    check_jumps(solver.name, tape, {1}, places, try_=_TWO)
     return flat(pulled(tape, dy, places))
 
 
@@ -74,8 +69,15 @@ class _Integrand:
 def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     from scipy.integrate import quad_vec
 
+    repeated = Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits))
+    xs = []
+
+    def integrand(x: float) -> Any:
+        xs.append(x)
+        return repeated(x)
+
     found, _, info = quad_vec(
-        Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits)),
+        integrand,
         limits.a,
         limits.b,
         epsabs=ACCURACY,
@@ -90,6 +92,9 @@ def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limit
             f"the integral of the integrand's gradient has not converged: {info.message}",
             "fewer singularities, or points=",
         )
+
+    path = Path(_Integrand(solver), lambda x: [x], given)
+    check_poles(solver.name, path, xs, {1}, {i + 2 for i in wrt}, try_=_TWO)
     return found
 
 

@@ -5,12 +5,37 @@ The gradient of the integral has one that the integral of the gradient has not, 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.numbers.formatting import plain
+from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
-from tapegrad.tape.tape import Tape
-from tapegrad.trace.steering import steering
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, value_of
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.steering import agree, pole_of, same_side, side, steering
+from tapegrad.trace.tracer import record
+
+FEWEST, MOST = 10, 52  # halvings of the way between two arguments, until a jump is found
+TOLERANCE = 1e-5  # of what a part of a function is, by which it changes where it does not jump
+
+
+class Evaluation(NamedTuple):
+    """A function at one place of the way between two arguments."""
+
+    at: float
+    tape: Tape
+    sides: dict[int, Any]
+
+    @property
+    def value(self) -> Any:
+        return plain(self.tape.result.val)  # type: ignore[union-attr]
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:
@@ -26,3 +51,83 @@ def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> N
                 "jumps, the integral of the gradient is not the gradient of the integral",
                 try_,
             )
+
+
+class Path(NamedTuple):
+    """A function, the first of its arguments as a function of one number, and what it gets after those."""
+
+    fn: Callable[..., Any]
+    args: Callable[[float], list[Any]]
+    rest: Any
+
+    def tape(self, x: float) -> Tape:
+        """Return the tape of the function there."""
+        return record(self.fn, (*self.args(x), self.rest), {}, DEFAULT, grad=True)
+
+
+def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[int], try_: str) -> None:
+    """Refuse a function that jumps through a pole, as atan(1 / (x - p)) does, between two places of a path where it was
+    asked, if what has the pole depends on inputs in each group of places.
+    """
+    def moving(tape: Tape) -> list[Call]:
+        found = [(op, arg) for op in tape.ops if type(op) is Call and (arg := pole_of(op)) is not None]
+        depends = [activity(tape, places) for places in groups] if found else []
+        return [op for op, arg in found if all(group[arg.id] for group in depends)]
+
+    def evaluated(x: float) -> Evaluation:
+        tape = path.tape(x)
+        return Evaluation(x, tape, {i: side(op, *map(value_of, op.args)) for i, op in enumerate(moving(tape))})
+
+    first = path.tape(xs[0])
+    asked = moving(first)
+    guarded = any(isinstance(op, Guard) for op in first.ops)  # elsewhere there may be a pole
+    leaves = [op.val for op in first.ops if isinstance(op, Input)]
+
+    def played(x: float) -> dict[int, Any]:
+        args = path.args(x)
+        run = Run(first, [leaves[0], *args, *leaves[1 + len(args):]], redraw=False, keep=True)
+        try:
+            deque(run, 0)
+        except TapeError:  # another branch
+            return evaluated(x).sides
+        values = [[run.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args] for op in asked]
+        return {i: side(op, *given) for i, (op, given) in enumerate(zip(asked, values))}
+
+    for (x, sides), (x2, sides2) in itertools.pairwise((x, played(x)) for x in sorted(xs) if asked or guarded):
+        if agree(sides, sides2):
+            continue
+        for before, after in jumps(evaluated, evaluated(x), evaluated(x2)):
+            for i, op in enumerate(moving(before.tape)):
+                if not same_side(before.sides[i], after.sides.get(i)):
+                    raise refused(name, f"it jumps where {op!r} has a pole, which depends on a number that the gradient is asked for", try_)
+
+
+def jumps(at: Callable[[float], Evaluation], begin: Evaluation, end: Evaluation) -> Iterator[tuple[Evaluation, Evaluation]]:
+    """Find each switch between two places by bisection; yield what is before and after where the function jumps."""
+    while not agree(begin.sides, end.sides):
+        before, after = begin, end
+        scale = np.maximum(abs(begin.value), abs(end.value))
+        for halvings in range(MOST):
+            if halvings >= FEWEST and not _apart(before, after, scale):
+                break
+            middle = _finite(at, (before.at + after.at) / 2)
+            if middle is None:  # at a pole itself
+                break
+            before, after = (middle, after) if agree(middle.sides, begin.sides) else (before, middle)
+        if _apart(before, after, scale):
+            yield before, after
+        begin = after
+
+
+def _finite(at: Callable[[float], Evaluation], x: float) -> Evaluation | None:
+    try:
+        with np.errstate(all="ignore"):
+            found = at(x)
+    except (ZeroDivisionError, ValueError):  # of math.pow
+        return None
+    return found if np.all(np.isfinite(found.value)) else None
+
+
+def _apart(x: Evaluation, y: Evaluation, scale: Any) -> bool:
+    scale = np.maximum(scale, np.maximum(abs(x.value), abs(y.value)))
+    return bool(np.any(abs(x.value - y.value) > TOLERANCE * scale))

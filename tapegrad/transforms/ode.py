@@ -23,11 +23,12 @@ from tapegrad.rules.registry import refused
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
-from tapegrad.transforms.jumps import check_jumps
+from tapegrad.transforms.jumps import Path, check_jumps, check_poles
 from tapegrad.transforms.repeated import Repeated
 from tapegrad.tree.flatten import leaves_of
 
 ACCURACY, MOST_STEPS = 1e-10, 100_000  # of sensitivities, and between two times
+_TRACED = 'scipy.integrate.solve_ivp with method="BDF" or "Radau", whose steps are traced'
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
 
 
@@ -39,6 +40,16 @@ class Slope:
 
     def __call__(self, y: Any, rest: Any) -> Any:
         return ops.reshape(as_array(self.solver.residual(self.t, y, *rest)), (-1,))
+
+
+class _SlopeOfAll:
+    """The slope as a function of the time, too."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+
+    def __call__(self, t: Any, y: Any, rest: Any) -> Any:
+        return Slope(self.solver, t)(y, rest)
 
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -68,9 +79,7 @@ def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> 
     y, s = z[:n], ops.reshape(z[n:], (n, n + size))
     tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True)
     places = {1, *map(plain, params)}
-    check_jumps(
-        solver.name, tape, places, try_='scipy.integrate.solve_ivp with method="BDF" or "Radau", whose steps are traced'
-    )
+    check_jumps(solver.name, tape, places, try_=_TRACED)
     rows = [pulled(tape, unit, places) for unit in np.eye(n)]
     ds = ops.matmul(ops.stack(*[row[0] for row in rows], axis=0), s)
     if params:
@@ -86,7 +95,18 @@ def _unknowns(length: int, size: int) -> int:
 def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
     from scipy.integrate import odeint
 
-    slope = Repeated(lambda t, z: _slope(t, z, solver, params, rest))
+    repeated = Repeated(lambda t, z: _slope(t, z, solver, params, rest))
+    asked = []
+
+    def slope(t: float, z: Any) -> Any:
+        asked.append((t, z[:n].copy()))
+        return repeated(t, z)
+
+    def between(i: float) -> list[Any]:
+        k, part = min(int(i), len(asked) - 2), i - min(int(i), len(asked) - 2)
+        return [(1 - part) * x + part * x2 for x, x2 in zip(asked[k], asked[k + 1])]
+
+    n = _unknowns(len(start), sum(math.prod(shape_of(leaves_of(rest)[i - 2])) for i in params))
     found, info = odeint(
         slope, start, times, tfirst=True, rtol=ACCURACY, atol=ACCURACY, mxstep=MOST_STEPS, full_output=True
     )
@@ -96,6 +116,8 @@ def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: A
             f"the equation of its sensitivities was not solved: {info['message']}",
             "a shorter time, or closer tolerances",
         )
+    path = Path(_SlopeOfAll(solver), between, rest)
+    check_poles(solver.name, path, range(len(asked)), {2, *(i + 1 for i in params)}, try_=_TRACED)
     return found
 
 

@@ -8,8 +8,8 @@ how the switch moves, which no step knows. E. Hairer, S. Nørsett, G. Wanner, "S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,29 +17,18 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, shape_of
-from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, Solver
 from tapegrad.rules.activity import activity
-from tapegrad.tape.tape import Guard, Operation, Tape
+from tapegrad.tape.tape import Guard, Operation
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import agree, same_side, sides, steering
+from tapegrad.trace.steering import same_side, sides, steering
 from tapegrad.trace.tracer import record
+from tapegrad.transforms.jumps import Evaluation, jumps
 from tapegrad.tree.flatten import leaves_of
 
 START = 1e-9  # of the way from the first arguments: what switches no later has switched where the integration begins
-FEWEST, MOST = 10, 52  # halvings of the way between two arguments, until a switch is found
-TOLERANCE = 1e-5  # of what a part of the slope is, by which it changes where it does not jump
 SLOPE, TIMES, STATES, REST = 0, (1, 3), (2, 4), 5  # places among what such a solver is given, and what is the slope's own
-
-
-class _Evaluation(NamedTuple):
-    """A slope at one place of the way between two arguments."""
-
-    at: float
-    tape: Tape
-    sides: list[Any]
-    slope: Any
 
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -54,14 +43,14 @@ def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[
 def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any, first: bool, asked: tuple[int, ...]) -> Any:
     """Refuse a jump that depends on the state, or on what else the gradient is asked for; return `dy`."""
 
-    def at(s: float) -> _Evaluation:
+    def at(s: float) -> Evaluation:
         tape = record(slope_of, ((1 - s) * t + s * t2, (1 - s) * y + s * y2, fun, args), {}, DEFAULT, grad=True)
-        return _Evaluation(s, tape, sides(tape.ops), plain(tape.result.val))  # type: ignore[union-attr]
+        return Evaluation(s, tape, sides(tape.ops))
 
     # a time depends on what the gradient is by, where the size of a step does: the step across a jump is not as exact
     # as that it would do without the derivative of its size
     places = {1 if i in TIMES else 2 if i in STATES else i - 2 for i in asked if i != SLOPE}
-    for before, after in _jumps(at, START if first else 0.0):
+    for before, after in jumps(at, at(START if first else 0.0), at(1.0)):
         op = _switch(before, after, places)
         if op is not None:
             raise UnknownFunction(
@@ -79,34 +68,13 @@ def slope_of(t: Any, y: Any, fun: Any, args: Any, *rest: Any) -> Any:
     return as_array(fun(t, y, *args))
 
 
-def _jumps(at: Callable[[float], _Evaluation], start: float) -> Iterator[tuple[_Evaluation, _Evaluation]]:
-    """Find each switch by bisection; yield what is before and after those at which the slope jumps."""
-    begin, end = at(start), at(1.0)
-    while not agree(begin.sides, end.sides):
-        before, after = begin, end
-        scale = np.maximum(abs(begin.slope), abs(end.slope))
-        for halvings in range(MOST):
-            if halvings >= FEWEST and not _apart(before, after, scale):
-                break
-            middle = at((before.at + after.at) / 2)
-            before, after = (middle, after) if agree(middle.sides, begin.sides) else (before, middle)
-        if _apart(before, after, scale):
-            yield before, after
-        begin = after
-
-
-def _apart(x: _Evaluation, y: _Evaluation, scale: Any) -> bool:
-    scale = np.maximum(scale, np.maximum(abs(x.slope), abs(y.slope)))
-    return bool(np.any(abs(x.slope - y.slope) > TOLERANCE * scale))
-
-
-def _switch(before: _Evaluation, after: _Evaluation, places: Collection[int]) -> Operation | None:
+def _switch(before: Evaluation, after: Evaluation, places: Collection[int]) -> Operation | None:
     """Return the operation by which two evaluations differ, if that depends on inputs in some places. The programs are
     the same up to the first guard that differs.
     """
     depends = activity(before.tape, places)
-    for i, (op, arguments) in enumerate(steering(before.tape.ops)):
-        if i >= len(after.sides) or not same_side(before.sides[i], after.sides[i]):
+    for i, (op, arguments) in enumerate(steering(before.tape.ops, poles=True)):
+        if not same_side(before.sides.get(i), after.sides.get(i)):
             if any(depends[arg.id] for arg in arguments):
                 return op  # type: ignore[no-any-return]
             if isinstance(op, Guard):

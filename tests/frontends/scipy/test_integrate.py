@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,13 @@ def test_tplquad() -> None:
         lambda k: si.quad(lambda x: np.sqrt(-1.0 + 1j * (x - k)).imag, 0.0, 5.0)[0],
         lambda k: si.quad(lambda x: np.log(k * 1j - 2j - x * x + x).imag, 0.0, 5.0)[0],
         lambda k: si.quad(lambda x: (((x - k) * 1j - 1.0) ** 1.5).imag, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.arctan(1.0 / (x - k)), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: math.atan(math.pow(x - k, -1)) if x > 0.5 else k, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.arctan(np.reciprocal(x - k) ** 3), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.arctan((x - k) ** -3), 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.tanh(np.tan(x - k)), 0.0, 3.0)[0],
+        lambda k: si.odeint(lambda y, t: -1.0 + 0.1 * np.arctan(k / (y - 3.0)), 4.0, [0.0, 5.0])[-1, 0],
+        lambda k: si.odeint(lambda y, t: np.array([-1.0, np.arctan(y[1] / y[0])]), [k, 1.0], [0.0, 3.0])[-1, 1],
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -101,6 +109,10 @@ def test_jumps_that_move_are_refused(f: Callable[[Any], Any]) -> None:
         lambda k: si.quad(lambda x: np.sqrt(1.0 + 1j * (x - k)).imag, 0.0, 5.0)[0],
         lambda k: si.quad(lambda x: (((x - k) * 1j - 1.0) ** 2).imag, 0.0, 5.0)[0],
         lambda k: si.quad(lambda x: (x - 3.0 - k) ** 3, 0.0, 5.0)[0],
+        lambda k: si.quad(lambda x: np.sin(x - k) / (x - k), 0.0, 5.3)[0],
+        lambda k: si.quad(lambda x: abs(np.arctan(1.0 / (x - k))), 0.0, 5.3, points=[k])[0],
+        lambda k: si.quad(lambda x: np.exp(-x) / (1.0 + k * x), 0.0, np.inf)[0],
+        lambda k: si.odeint(lambda y, t: np.sin(y - k) / (y - k), 0.0, [0.0, 5.0], rtol=1e-11, atol=1e-11)[-1, 0],
     ],
 )
 def test_branches_that_are_not_cut(f: Callable[[Any], Any]) -> None:

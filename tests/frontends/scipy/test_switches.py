@@ -46,6 +46,9 @@ JUMPING: dict[str, Slope] = {
     "arctan2": lambda t, y, k: -2.0 * k + 0.1 * np.arctan2(y - 0.5, -1.0),
     "place of a parameter": lambda t, y, k: [-1.0 if t < k else -2.0],
     "tiny": lambda t, y, k: [-k if y[0] > 0.5 else -k * 1.001],
+    "pole": lambda t, y, k: -2.0 * k + 0.1 * np.arctan(1.0 / (y - 0.5)),
+    "bearing": lambda t, y, k: [-2.0 * k + 0.1 * math.atan(k / (y[0] - 0.5))],
+    "tangent": lambda t, y, k: -2.0 * k + 0.1 * np.tanh(np.tan(y - 0.5 + math.pi / 2)),
     "between two": lambda t, y, k: [-2.0 * k if 0.501 < y[0] < 0.7 else -k],
 }
 
@@ -68,6 +71,7 @@ STAYING: dict[str, Slope] = {
     "square": lambda t, y, k: [-1.0 - k * (y[0] - 0.5) ** 2 if y[0] > 0.5 else -1.0],
     "same": lambda t, y, k: [-k * y[0] if y[0] > 0.5 else -y[0] * k],
     "arctan2": lambda t, y, k: -k - np.arctan2(y - 0.5, 1.0),
+    "0 / 0": lambda t, y, k: -k * np.sin(y - 0.5) / (y - 0.5),
     "of a parameter": lambda t, y, k: [-k if k > 0.5 else -2.0 * k],
 }
 
