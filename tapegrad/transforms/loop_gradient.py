@@ -104,6 +104,8 @@ class _Gradient:
                 mark = len(new.ops)
                 found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else zero(self.seeds[j]) for j, dx in found.items()}
+                if any(type(x.val) is tuple and _flows(cot[x.id]) for x in (*given, *listed)):
+                    raise NoLoop  # cotangents of results of several parts, of which one run uses one
                 self.sums: dict[int, tuple[Operation, Any]] = {}
                 for i, x in enumerate(given):
                     if has_gradient(x.val) and _flows(cot[x.id]):

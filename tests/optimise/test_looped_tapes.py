@@ -462,6 +462,17 @@ def large_values(tape: tg.Tape) -> list[Any]:
     return found
 
 
+def test_parts_of_a_result_that_runs_take_one_by_one() -> None:
+    def f(a: Any) -> Any:
+        return np.sum(np.unique(a) * a)
+
+    x = np.array([1.2, -0.6, -1.7])
+    tape = tg.roll(tg.trace(f, x)[1], least=3, saved=0)
+    assert any(is_loop(op) for op in tape)
+    for gradient in (tg.flatgrad(tape).play, tg.compile(tg.flatgrad(tape))):
+        np.testing.assert_allclose(gradient(x)[1][1], tg.gradient(f, x)[0], 1e-12)
+
+
 def test_what_is_compiled_holds_no_arrays_of_the_first_run() -> None:
     def f(x: Any) -> Any:
         for i in range(10):

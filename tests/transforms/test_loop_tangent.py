@@ -14,7 +14,7 @@ import tapegrad as tg
 from tapegrad.ops.loop import is_loop
 from tapegrad.tree.flatten import leaves_of
 from tests.optimise.loop_programs import arguments, made
-from tests.optimise.test_looped_tapes import nested
+from tests.optimise.test_looped_tapes import nested, network
 
 
 def orbit(x: Any, v: Any) -> Any:
@@ -22,14 +22,6 @@ def orbit(x: Any, v: Any) -> Any:
         v = v - 0.01 * math.sin(x)
         x = x + 0.01 * v
     return x
-
-
-def network(x: Any, w: Any) -> Any:
-    state, total = np.zeros(3), 0.0
-    for i in range(30):
-        state = np.tanh(w @ state + x * i)
-        total = total + (state * state).sum()
-    return total
 
 
 def filling(x: Any) -> Any:
