@@ -182,7 +182,9 @@ class Grower:
 
 def is_fit(value: Any) -> bool:
     """True for a value that a program may go on with: numbers that are finite and not large, small arrays; whatever is no number."""
-    if isinstance(value, (bool, int, float, complex, np.number)):
+    if isinstance(value, int):
+        return abs(value) < LARGEST
+    if isinstance(value, (float, complex, np.number)):
         return bool(np.isfinite(value) and abs(complex(value)) < LARGEST)
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "fcib" and value.size <= LONGEST and (value.size == 0 or (bool(np.isfinite(value).all()) and float(np.abs(value).max()) < LARGEST))
