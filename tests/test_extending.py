@@ -13,8 +13,14 @@ import tapegrad as tg
 from tapegrad import ops
 from tapegrad.compile.backend import BACKENDS, Backend
 from tapegrad.numbers import systems
+from tapegrad.ops.checkpoint import put_tuple
 from tapegrad.rules import op as entries
 from tapegrad.rules import registry
+from tapegrad.rules.op import Op
+from tapegrad.show.graph.cost import cost_of
+from tapegrad.store.read import from_bytes
+from tapegrad.store.write import to_bytes
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.transforms.walk import Walk
 
@@ -67,32 +73,46 @@ def test_a_function_of_torch() -> None:
     assert torch.equal(tg.gradient(lambda x: torch.sum(hardened(x) ** 2), x.detach())[0], x.grad)
 
 
+class Twice(Subtape, Op):
+    """A function of a tape, called on what it returns: of which the pullback plays the tape on what the tracer gives
+    it, so that it is differentiated again.
+    """
+
+    kind = noun = "twice"
+    count = 2
+
+    def __init__(self, body: Tape) -> None:
+        self.body = body
+        super().__init__(f"twice {body.name}", self.twice, vjp=self.pulled, torch=self.twice)
+
+    def twice(self, x: Any) -> Any:
+        return self.body.play(self.body.play(x)[0])[0]
+
+    def pulled(self, _y: Any, x: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def twice_pullback(dy: Any) -> tuple[Any, ...]:
+            (middle,), inner = tg.pullback(self.body.play, x)
+            _, outer = tg.pullback(self.body.play, middle)
+            return (inner((outer((dy,))[1],))[1],)
+        return twice_pullback
+
+
 def test_an_op_with_a_subtape() -> None:
-    """Of which the pullback plays the subtape on what the tracer gives it, so that it is differentiated again."""
-    def run(x: Any, body: Tape, count: int) -> Any:
-        for _ in range(count):
-            x = body.play(x)
-        return x
-
-    def joint(_y: Any, x: Any, body: Tape, count: int) -> Callable[[Any], tuple[Any, ...]]:
-        xs = [x]
-        for _ in range(count - 1):
-            xs.append(body.play(xs[-1]))
-
-        def repeat_pullback(dy: Any) -> tuple[Any, ...]:
-            for x in reversed(xs):
-                dy = tg.pullback(body.play, x)[1](dy)[1]
-            return (dy,)
-        return repeat_pullback
-    repeat = registry.define("repeat_body", run, vjp=joint, differentiable=True)
     body = tg.trace(lambda x: np.sin(x) * 1.2, X)[1]
+    put_tuple(body, [body.result])
+    twice = Twice(body)
 
     def f(x: Any) -> Any:
-        return np.sum(repeat(x, body=body, count=3) * x)
-    v = np.cos(X)
-    assert len(tg.trace(f, X)[1]) == 5
-    assert tg.gradient(f, X)[0] @ v == pytest.approx(slope(f, X, v))
+        return np.sum(twice(x) * x)
+    v, tape = np.cos(X), tg.trace(f, X)[1]
+    assert tg.gradient(f, X)[0] @ v == pytest.approx(slope(f, X, v)) == tg.jvp(f, (X,), (v,))[1]
     assert tg.value_and_grad(f, 0, warmup=1)(X)[1] @ v == pytest.approx(slope(f, X, v))
+    assert tg.hvp(f)(X, v) == pytest.approx(slope(lambda x: tg.gradient(f, x)[0], X, v), 1e-6)
+    assert len(tape) == 5 and "return %4" in str(tape) and cost_of(tape[3]).flops == 2 * 2 * X.size  # of which passes and files know
+    loaded = from_bytes(b"".join(to_bytes(tape)), {"f": f})
+    assert str(loaded) == str(tape) and loaded.play(X) == f(X) == tg.optimise(loaded).play(X)
+    tape[3].args = (*tape[3].args, 1.0)
+    with pytest.raises(tg.TapeError, match="%3 is a twice of 1 arguments, and is given 2"):
+        tape.check()
 
 
 def test_a_pass() -> None:

@@ -11,11 +11,12 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import Op
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
 
 
-class Checkpoint(Op):
+class Checkpoint(Subtape, Op):
     """A function of a subtape's inputs to the tuple of its results, and behind those what was drawn, so that it is the
     same when it runs again.
 
@@ -23,6 +24,7 @@ class Checkpoint(Op):
     `puller(checkpoint, y, values, dy)`. `noun` is what it is called.
     """
 
+    kind = "checkpoint"
     player: ClassVar[Any]
     puller: ClassVar[Any]
 
@@ -35,13 +37,9 @@ class Checkpoint(Op):
         self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
 
     @property
-    def results(self) -> tuple[Any, ...]:
-        """What the body returns."""
-        return self.body.result.args  # type: ignore[union-attr]
-
-    def with_body(self, body: Tape) -> Checkpoint:
-        """Return a checkpoint with another body for the same inputs and results."""
-        return Checkpoint(body, self.noun)
+    def fields(self) -> tuple[Any, ...]:
+        """What it is called."""
+        return (self.noun,)
 
     def drawn(self, y: Any) -> Tape:
         """Return a copy of the body whose draws have the values that they had in a call which returned `y`."""
@@ -57,9 +55,8 @@ class Checkpoint(Op):
 
     def misfits(self, op: Call) -> Iterator[str]:
         """Yield what does not fit in a call."""
-        inputs, result = self.body.inputs[1:], self.body.result
-        if len(op.args) != len(inputs) or op.kwargs:
-            yield f"of {len(inputs)} arguments, and is given {len(op.args) + len(op.kwargs)}"
+        result = self.body.result
+        yield from super().misfits(op)
         if not isinstance(result, Call) or result.fn is not pack:
             yield "whose body returns no tuple"
 

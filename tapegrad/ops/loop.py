@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, ClassVar, TypeVar
 
+from tapegrad.numbers.formatting import brief
 from tapegrad.ops import getfield, nest_result, pack, setitem
 from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.subtape import Subtape, labelled
 from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
 
 T = TypeVar("T")
+FIRST = 3  # runs of which is said what they get, and the last
 
 
-class Loop:
+class Loop(Subtape):
     """A repeated segment of a tape as one function: `count` runs of a subtape, each of which
     hands values on to the next.
 
@@ -54,11 +57,6 @@ class Loop:
         return steps, given, listed, carried
 
     @property
-    def results(self) -> tuple[Any, ...]:
-        """What the body returns: the new values of what is carried, and what is collected."""
-        return self.body.result.args  # type: ignore[union-attr]
-
-    @property
     def runs(self) -> range:
         """The numbers of the runs, in the order in which they are made."""
         return range(self.count - 1, -1, -1) if self.reverse else range(self.count)
@@ -94,6 +92,38 @@ class Loop:
             was, now = (_kind(spec_of(y)) for y in (x, new))
             if was and now and was != now:
                 yield f"whose body hands on {now} for {x.name}, which is {was}"
+
+    def roles(self, args: Iterable[str]) -> dict[Input, str]:
+        """Return what each input of the body is: what stands for it outside, and in which run it is what."""
+        written = iter(args)
+        steps, given, listed, carried = self.parts()
+        found: dict[Input, str] = {x: f"step {_each([values[k] for k in self.runs])}" for x, values in zip(steps, self.steps)}
+        found |= {x: labelled("given", x, next(written)) for x in given}
+        found |= {x: f"element {_each(self.runs)} of {next(written)}" for x in listed}
+        return found | {x: f"carried, first {next(written)}" for x in carried}
+
+    def returned(self, write: Callable[[Any], str]) -> str:
+        """Write what a run hands on to the next, and what is collected from each."""
+        carried = self.sizes[3]
+        parts = (("hand on", self.results[:carried]), ("collect", self.results[carried:]))
+        return "; ".join([f"{name} {', '.join(map(write, found))}" for name, found in parts if found])
+
+
+def _each(values: Any) -> str:
+    """Write the first values and the last one, or the one that all are.
+
+    >>> _each(range(9, -1, -1)), _each([2.0, 2.0]), _each([0.1 * i for i in range(4)])
+    ('9, 8, 7 ... 0', '2.0', '0.0, 0.1, 0.2, 0.3')
+    """
+    if all(a == b for a, b in pairwise(values)):
+        return _number(values[0])
+    if len(values) <= FIRST + 1:
+        return ", ".join(map(_number, values))
+    return f"{', '.join(map(_number, values[:FIRST]))} ... {_number(values[-1])}"
+
+
+def _number(x: Any) -> str:
+    return brief(float(f"{x:.6g}")) if type(x) is float else brief(x)
 
 
 class Runs:

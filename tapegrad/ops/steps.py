@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -11,10 +11,11 @@ from tapegrad.ops.binomial import kept
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import Op
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.subtape import Subtape
+from tapegrad.tape.tape import Call, Input, Tape
 
 
-class Steps(Op):
+class Steps(Subtape, Op):
     """A loop that hands values on and collects nothing, as a function to its last state, and behind
     that the states kept on the way.
 
@@ -23,6 +24,7 @@ class Steps(Op):
     """
 
     noun = "loop"
+    returns_more = True
     puller: ClassVar[Any]
     sweeper: ClassVar[Any]
     differ: ClassVar[Any]
@@ -30,6 +32,7 @@ class Steps(Op):
 
     def __init__(self, loop: Loop, slots: int) -> None:
         self.loop, self.slots, self.one = loop, slots, Checkpoint(loop.body)
+        self.body, self.count = loop.body, loop.count
         self.places = kept(loop.count, slots)
         self._fast: Any = None
         super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp, torch=self._run, batch=False)
@@ -37,14 +40,21 @@ class Steps(Op):
         self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep, batch=False)
         self.back.of = self  # type: ignore[attr-defined]
 
-    @property
-    def body(self) -> Tape:
-        """The subtape of one step."""
-        return self.loop.body
+    def with_body(self, body: Tape) -> Steps:
+        """Return the same: what sweeps it, an op of its own, has this body, too."""
+        return self
 
     def misfits(self, op: Call) -> Iterator[str]:
         """Yield what does not fit in a call."""
         return self.loop.misfits(op)
+
+    def roles(self, args: Iterable[str]) -> dict[Input, str]:
+        """Return what each input of the body is, as of the loop."""
+        return self.loop.roles(args)
+
+    def returned(self, write: Callable[[Any], str]) -> str:
+        """Write what a step hands on to the next."""
+        return self.loop.returned(write)
 
     def advance(self, values: Sequence[Any], state: Sequence[Any], start: int, stop: int) -> tuple[Any, ...]:
         """Return the state before step `stop` from that before step `start`."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.ops import getfield
-from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken
 from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
 from tapegrad.tape.spec import part_of
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
@@ -21,7 +21,7 @@ def loops(tape: Tape, optimise: Callable[[Tape], Tape], guarded: bool = True) ->
     to the calls before them what is the same in all runs; of checkpoints the bodies. Types of what the bodies take are
     `guarded` before the loops.
     """
-    if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
+    if not any(map(carries, tape.ops)):
         return tape
 
     def inner(given: Tape) -> Tape:

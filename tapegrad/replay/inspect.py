@@ -15,6 +15,7 @@ from tapegrad.ops.loop import Loop, Runs
 from tapegrad.replay.interpreter import Run, bind, verify
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Tape, has_value
 from tapegrad.tree.flatten import Structure
 
@@ -89,7 +90,8 @@ class Interpreter:
         interpreted as often as it runs.
         """
         if not isinstance(fn, Loop):
-            return self.interpret(fn.drawn(op.val), args)  # type: ignore[no-any-return]
+            body = fn.drawn(op.val) if isinstance(fn, Checkpoint) else fn.body
+            return self.interpret(body, args)  # type: ignore[no-any-return]
         _, fixed, listed, _ = fn.sizes
         runs = Runs(fn, args[fixed + listed:])
         for k in fn.runs:
@@ -118,7 +120,7 @@ class _Interpreted(Run):
             return into.build(given) if replays else (given[0], into.signature.gradients(given[1:]))
         if fn is getfield:
             return given[0][given[1]]
-        return self.meaning.subtape(op, fn, given) if type(fn) in (Loop, Checkpoint) else self.meaning.call(op, fn, given)
+        return self.meaning.subtape(op, fn, given) if isinstance(fn, Subtape) and not fn.returns_more else self.meaning.call(op, fn, given)
 
     def constant(self, op: Any) -> Any:
         return self.meaning.constant(op)

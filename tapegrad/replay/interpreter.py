@@ -34,7 +34,7 @@ from tapegrad.numbers.tensors import (
 )
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import draw, getfield, pack, setitem
-from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.kinds import check_kinds
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
@@ -44,6 +44,7 @@ from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Absent
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import FIXED, KINDS, are_apart
@@ -243,7 +244,7 @@ def constants_of(tape: Tape) -> Iterator[Constant]:
     for op in tape.ops:
         if type(op) is Constant:
             yield op
-        elif is_loop(op) or is_checkpoint(op):
+        elif carries(op):
             yield from constants_of(op.fn.body)  # type: ignore[attr-defined]
 
 

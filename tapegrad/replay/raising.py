@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tapegrad.ops import bitwise_left_shift, bitwise_right_shift, divide, floor_divide, getitem, getitem_masked, pow, remainder, setitem
-from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
-from tapegrad.ops.steps import Steps
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 
 # Python's raise; NumPy's give nan, inf or 0
@@ -31,7 +30,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
     if is_loop(op):
         steps = op.fn.parts()[0]  # type: ignore[union-attr]
         return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)  # type: ignore[union-attr]
-    if is_checkpoint(op) or type(op.fn) is Steps:
+    if carries(op):
         return any(map(may_stop, op.fn.body.ops))  # type: ignore[union-attr]
     if type(op.fn) is not Op or op.note.startswith("pullback"):
         return False

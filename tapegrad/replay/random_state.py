@@ -12,6 +12,7 @@ from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
 from tapegrad.replay.raising import may_stop
 from tapegrad.replay.warning_errors import strict
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import SOURCES, state_of
@@ -65,7 +66,7 @@ def stops_after_drawing(tape: Tape) -> bool:
     drawn = False
     for op in tape.ops:
         draws = _draws(op)
-        drawn = drawn or (draws and (is_loop(op) or is_checkpoint(op)))
+        drawn = drawn or (draws and carries(op))
         if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant for arg in op.args[1:]))):
             return True
         drawn = drawn or draws
@@ -77,4 +78,4 @@ def _stops(op: Operation) -> bool:
 
 
 def _draws(op: Operation) -> bool:
-    return type(op) is Call and (op.fn is draw or ((is_loop(op) or is_checkpoint(op)) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]
+    return type(op) is Call and (op.fn is draw or (carries(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]

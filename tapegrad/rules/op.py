@@ -92,6 +92,8 @@ class Op:
     call each; ufuncs and pointwise ops need none.
     """
 
+    _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
+
     def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,

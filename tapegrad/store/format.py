@@ -19,7 +19,7 @@ It holds columns, with one entry for each operation, rather than an object for e
 | `facts` | the fact and the expected value of each guard |
 | `arrays` | dtype, shape, order of axes in memory, first byte |
 | `loops` | if there are some: `count` runs, in `reverse` or not, the `steps`, the `sizes` of what is given, listed, carried; the body's own columns |
-| | of a subtape, which has 0 runs, the `noun` |
+| | of another subtape, which has 0 runs, the `kind`, and `fields`: what its constructor takes behind the body |
 | `nodes`, `structures`, `signatures` | how arguments and results are nested: parts, each after its own parts; `[root, leaves]`; structures by role |
 
 An argument that is an integer is a variable: 4 is %4. Other values stand for themselves (`null`, `true`, `1.5`, `"text"`), or are a

@@ -19,7 +19,6 @@ from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.numbers.cotangents import ZERO, NoTangent
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import default_rng, draw, getfield, pack
-from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.replay.interpreter import FACTS
 from tapegrad.rules.op import OPS, Op
@@ -46,6 +45,7 @@ from tapegrad.store.nest import Nest
 from tapegrad.store.write import is_pullback
 from tapegrad.tape.check import check
 from tapegrad.tape.spec import Absent, absent, parsed
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.tracer import collector
 from tapegrad.tree.argnums import wanted
@@ -220,7 +220,7 @@ class Reader:
         if not self.ops or not isinstance(self.ops[0], Input):
             fail("%1 is no input")
 
-    def loop(self, number: Any) -> Loop | Checkpoint:
+    def loop(self, number: Any) -> Any:
         """Return a loop with its body, which calls no loop behind it; that they fit each other is checked with the tape."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
@@ -238,7 +238,10 @@ class Reader:
         runs = count(row["count"])
         if type(row["reverse"]) is not bool or (runs > len(steps[0]) if steps else runs > MAX_RUNS):
             fail("a loop of too many runs, or in no direction")
-        return Loop(body, runs, steps, given, listed, carried, row["reverse"]) if runs else Checkpoint(body, text(row.get("noun", "checkpoint")))
+        if runs:
+            return Loop(body, runs, steps, given, listed, carried, row["reverse"])
+        make = Subtape.kinds[text(row.get("kind", "checkpoint"))]
+        return make(body, *map(self.value, row.get("fields", [row.get("noun", "checkpoint")])))
 
     def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
         """Return a line of the program, and the listing of the function that it stands in."""
@@ -477,15 +480,11 @@ def _module(name: Any) -> Any:
     return importlib.import_module(name)
 
 
-def _range(r: Reader, *parts: Any) -> range:
-    return range(*map(r.value, parts))
-
-
 _READ: dict[str, Callable[..., Any]] = {
     "int": Reader.integer, "float": lambda r, x: float({"nan": "nan", "inf": "inf", "-inf": "-inf"}[x]),
     "complex": lambda r, re, im: complex(r.value(re), r.value(im)), "np": Reader.number,
     "bytes": lambda r, x: bytes.fromhex(x), "bytearray": lambda r, x: bytearray.fromhex(x), "...": lambda r: ...,
-    "slice": lambda r, a, b, c: slice(r.value(a), r.value(b), r.value(c)), "range": _range,
+    "slice": lambda r, a, b, c: slice(r.value(a), r.value(b), r.value(c)), "range": lambda r, *parts: range(*map(r.value, parts)),
     "tuple": lambda r, *xs: tuple(map(r.value, xs)), "list": lambda r, *xs: list(map(r.value, xs)),
     "set": lambda r, *xs: set(spread(map(r.value, xs))), "frozenset": lambda r, *xs: frozenset(spread(map(r.value, xs))),
     "dict": lambda r, *pairs: dict(zip(spread(r.value(key) for key, _ in pairs), [r.value(x) for _, x in pairs])),

@@ -24,7 +24,6 @@ from tapegrad.numbers.formatting import name_of, plain, type_name
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw, getfield
-from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.steps import Steps
@@ -50,6 +49,7 @@ from tapegrad.store.format import (
     results,
 )
 from tapegrad.tape.spec import Absent
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.tracer import collector
 from tapegrad.transforms.primitivize import singly
@@ -188,7 +188,8 @@ class Writer:
         key = ("function", id(fn))
         if key not in self.numbers:
             self.alive.append(fn)
-            written = self.loop(fn) if type(fn) is Loop else self.checkpoint(fn) if type(fn) is Checkpoint else self.callable(fn)
+            nested = isinstance(fn, Subtape) and not fn.returns_more
+            written = self.loop(fn) if type(fn) is Loop else self.subtape(fn) if nested else self.callable(fn)
             self.numbers[key] = len(self.functions)  # behind the functions of a loop's body
             self.functions.append(written)
         if fn is draw and op.kwargs.get("method") not in DRAWS:
@@ -202,10 +203,13 @@ class Writer:
         self.loops.append(row)
         return ["loop", len(self.loops) - 1]
 
-    def checkpoint(self, fn: Checkpoint) -> Any:
-        """Return the number of a checkpoint, which stands among the loops: one that runs once, and hands nothing on."""
+    def subtape(self, fn: Subtape) -> Any:
+        """Return the number of what carries a tape, which stands among the loops as one that runs once."""
+        if Subtape.kinds.get(fn.kind) is not type(fn):
+            raise Unsaved(f"{getattr(fn, '__name__', fn.noun)}, a {fn.noun} of a kind that no file has")
         sizes = (len(fn.body.inputs) - 1, 0, 0)
-        self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "noun": fn.noun, **self.rows(fn.body)})
+        fields = [self.value(x) for x in fn.fields]
+        self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "kind": fn.kind, "fields": fields, **self.rows(fn.body)})
         return ["loop", len(self.loops) - 1]
 
     # -- values

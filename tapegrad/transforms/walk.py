@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import hook, pow
-from tapegrad.ops.checkpoint import Checkpoint, is_checkpoint
-from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
 
 # of a real matrix the result may be complex
@@ -274,13 +275,13 @@ def is_call(x: Any, fn: Any) -> bool:
 
 
 def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape on which each loop's body is what `change` makes of it, and each checkpoint's."""
-    if not any(is_loop(op) or is_checkpoint(op) for op in tape.ops):
+    """Return a tape on which the body that a call carries is what `change` makes of it."""
+    if not any(map(carries, tape.ops)):
         return tape
     walk = Walk(tape)
     for op in tape.ops:
         made: Any = walk.keep(op)
-        if is_loop(made) or is_checkpoint(made):
+        if carries(made):
             body = change(made.fn.body)
             made.fn = made.fn if body is made.fn.body else made.fn.with_body(body)
     return walk.done()

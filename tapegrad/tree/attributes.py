@@ -25,7 +25,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
     cls = type(x)
     if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
         return dict(vars(x))
-    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS:
+    if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS or hasattr(cls, "_tapegrad_op"):
         return {}
     if is_foreign(cls.__module__):
         return dict(vars(x)) if cls.__module__.startswith("scipy.") and holds_proxies(x) else {}

@@ -11,12 +11,11 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.ops.checkpoint import Checkpoint
-from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import UNKNOWN, Absent
+from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Operation, value_of
 
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
@@ -57,9 +56,9 @@ def cost_of(op: Operation) -> Cost:
     if not isinstance(op, Call):
         return Cost(bytes_of(op.val), 0)
     fn, args, val = op.fn, op.args, op.val
-    if type(fn) is Loop or type(fn) is Checkpoint:
+    if isinstance(fn, Subtape):
         each = [cost_of(inner).flops for inner in fn.body]
-        return Cost(bytes_of(val), None if None in each else getattr(fn, "count", 1) * sum(filter(None, each)))
+        return Cost(bytes_of(val), None if None in each else fn.count * sum(filter(None, each)))
     if fn is rrule:
         fn, args, val = args[0], args[1:], val[0] if isinstance(val, tuple) else UNKNOWN
     flops = None if type(val) is Absent or not isinstance(fn, Op) else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val))
