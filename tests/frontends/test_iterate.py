@@ -51,12 +51,23 @@ def of_python(x: Any) -> Any:
     return (p.astype(float) * q.astype(float)).sum() * PIECES(x[0, 0]) + PIECES(x).astype(float).sum()
 
 
+def written_to_afterwards(x: Any) -> Any:
+    y = x * 1
+    elements = list(np.nditer(y))
+    pairs = list(np.nditer([y, x[0]]))
+    y *= x
+    with pytest.raises(ValueError):
+        elements[0][...] = 1.0
+    return weighted(elements) + sum(u * v for u, v in pairs)
+
+
 PROGRAMS: list[Callable[[Any], Any]] = [
     lambda x: weighted(np.nditer(x)),
     lambda x: weighted(np.nditer(x.T)),
     lambda x: weighted(np.nditer(x.T, order="C")),
     by_index,
     in_place,
+    written_to_afterwards,
     filled,
     lambda x: sum(u * v for u, v in np.nditer([x, x[0]])),
     of_python,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tapegrad.frontends.common import as_array
-from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import constructs, refused
@@ -60,15 +59,12 @@ class Elements:
         plain = [views.laid(x) if isinstance(x, Traced) else np.asarray(x) for x in operands]
         self._at: Any = _nditer([np.empty_like(x) for x in plain], how[1], how[0], order=order)
         self._written = ["readonly" not in flags for flags in each]
-        self.operands = tuple(
-            x if written or shape_of(x) == self._at.shape else np.broadcast_to(x, self._at.shape)
-            for x, written in zip(operands, self._written)
-        )
+        shape = self._at.shape
+        self.operands = tuple([x if written else np.broadcast_to(x, shape) for x, written in zip(operands, self._written)])
         self._several = several
 
     def __getitem__(self, number: int) -> Any:
-        place = self._at.multi_index
-        return self.operands[number][(*place, ...) if self._written[number] else place]
+        return self.operands[number][(*self._at.multi_index, ...)]  # a view, which later writes change
 
     def __setitem__(self, number: int, value: Array) -> None:
         self.operands[number][self._at.multi_index] = value
