@@ -18,7 +18,7 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, elementwise, equal, exp, floor, less, log, log1p, sign, sqrt, where
-from tapegrad.ops.special import SQRT_TAU, _refused, betaln, boxcox_by_power, digamma, erf, gammaln, ive, ndtri, special, xlog1py, xlogy
+from tapegrad.ops.special import SQRT_TAU, _refused, betaln, blocks, boxcox_by_power, digamma, erf, gammaln, ive, ndtri, special, xlog1py, xlogy
 from tapegrad.rules.op import Op
 
 
@@ -44,9 +44,10 @@ _WEIGHTS = _STEP * math.pi / 2 * np.cosh(_TAU) * _NODES
 def _half_line(scale: Any, integrand: Callable[[Any], Any]) -> Any:
     """Return the integral of a decaying function over w > 0, `scale` being about where it decays."""
     total = np.zeros_like(scale)
-    for node, weight in zip(_NODES, _WEIGHTS):
-        value = integrand(scale * node)
-        total += np.where(np.isfinite(value), value, 0.0) * weight
+    for rows in blocks(len(_NODES), scale.size):
+        nodes, weights = (part[rows].reshape(-1, *[1] * scale.ndim) for part in (_NODES, _WEIGHTS))
+        values = integrand(scale * nodes)
+        total += np.sum(np.where(np.isfinite(values), values, 0.0) * weights, axis=0)
     return total * scale
 
 

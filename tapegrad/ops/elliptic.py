@@ -13,7 +13,7 @@ import numpy as np
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, equal, less, real, rint, sin, sqrt, where
-from tapegrad.ops.special import by_part, special
+from tapegrad.ops.special import blocks, by_part, special
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -28,10 +28,11 @@ def _carlson(*x: Any, powers: tuple[float, ...]) -> Any:
     parts = np.broadcast_arrays(*(np.asarray(part, wide) for part in x))
     total = np.zeros(parts[0].shape, wide)
     with np.errstate(all="ignore"):
-        for u in _LOGARITHMS:
-            t = math.exp(u)
+        for rows in blocks(len(_LOGARITHMS), total.size):
+            u = _LOGARITHMS[rows].reshape(-1, *[1] * total.ndim)
+            t = np.exp(u)
             # a logarithm each, for a power may overflow where the product does not
-            total += np.exp(u - sum(power * np.log(t + part) for power, part in zip(powers, parts)))  # type: ignore[call-overload]
+            total += np.sum(np.exp(u - sum(power * np.log(t + part) for power, part in zip(powers, parts))), axis=0)
     for part in parts:  # left of 0 the integral is a principal value, which its derivative is not
         total = np.where(np.isreal(part) & (part.real < 0), math.nan, total)
     # where one is 0, what the integrand grows to at 0 is not in the sum

@@ -12,7 +12,7 @@ import builtins
 import importlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ from tapegrad.rules import batching
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
+_BLOCK = 1 << 14  # numbers
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
 
@@ -93,6 +94,12 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     impl = _implementation(name, scalar)
     of_tensors = tensors.on_host(impl) if on_torch is None else tensors.of_reals(tensors.number_function(on_torch, strong), impl)
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    """Yield parts of `count` nodes of a quadrature, for each of which arrays of `size` numbers fit into a cache."""
+    rows = max(1, _BLOCK // max(size, 1))
+    return (slice(start, start + rows) for start in range(0, count, rows))
 
 
 def in_double(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
