@@ -10,7 +10,8 @@ import warnings
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "optimize", "fft", "ndimage", "spatial.distance", "sparse", "sparse.linalg")
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
             **{f"{owner}array_api_compat.common._helpers": "tapegrad.frontends.array_api" for owner in ("", "scipy._lib.", "sklearn.externals.")},
-            "torch": "tapegrad.frontends.torch", "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
+            "torch": "tapegrad.frontends.torch", "torch.autograd": "tapegrad.compile.torch.autograd",
+            "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
 
 
 def register_imported() -> None:

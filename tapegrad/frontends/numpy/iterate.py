@@ -64,7 +64,8 @@ class Elements:
         self._several = several
 
     def __getitem__(self, number: int) -> Any:
-        return self.operands[number][(*self._at.multi_index, ...)]  # a view, which later writes change
+        place = (*self._at.multi_index, ...)  # a view, which later writes change
+        return self.operands[number][place]
 
     def __setitem__(self, number: int, value: Array) -> None:
         self.operands[number][self._at.multi_index] = value

@@ -123,7 +123,7 @@ def ignored(x: Array, *args: Any) -> None:
     return None
 
 
-torch_refuses("Tensor.backward", "autograd.backward", "autograd.grad", why="tapegrad differentiates what the function computes",
+torch_refuses("Tensor.backward", "autograd.backward", why="tapegrad differentiates what the function computes",
               try_="tg.grad inside the function, for a gradient in it")
 torch_refuses("Tensor.__dlpack__", "Tensor.__dlpack_device__", "utils.dlpack.to_dlpack", why="the gradient would be lost on the way",
               try_="x.numpy() and torch.from_numpy, which are followed; tg.value(x) for the plain tensor")

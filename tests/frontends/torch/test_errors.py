@@ -64,13 +64,6 @@ def leak(x: Any) -> Any:
 # name: what the program does, the class of the error, a part of what it says, a part of what it advises
 CASES: dict[str, tuple[Any, Any, str, str]] = {
     "backward": (lambda x: x.sum().backward(), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
-    "autograd.grad": (lambda x: torch.autograd.grad(x.sum(), x), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
-    "functional.jacobian": (lambda x: torch.autograd.functional.jacobian(torch.sin, x[0]), tg.UnknownFunction, "jacobian", "tg.jacobian"),
-    "vmap": (lambda x: torch.vmap(torch.sin)(x), tg.UnknownFunction, "torch.vmap", "a loop"),
-    "func.grad": (lambda x: torch.func.grad(lambda y: (y ** 2).sum())(x), tg.UnknownFunction, "torch.func.grad", "tg.gradient"),
-    "func.vjp": (lambda x: torch.func.vjp(torch.sin, x), tg.UnknownFunction, "torch.func.vjp", "tg.pullback"),
-    "func.jvp": (lambda x: torch.func.jvp(torch.sin, (x,), (x,)), tg.UnknownFunction, "torch.func.jvp", "tg.jvp"),
-    "func.jacrev": (lambda x: torch.func.jacrev(torch.sin)(x[0]), tg.UnknownFunction, "torch.func", "tg."),
     "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
     "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
     "math.sin": (lambda x: x * math.sin(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
