@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.numbers.lazy import torch
@@ -28,6 +29,14 @@ ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np
 def is_tensor(x: Any) -> bool:
     """True for a torch tensor, without importing torch."""
     return is_tensor_type(type(x))
+
+
+def check_dense(x: Any) -> None:
+    """Raise UnknownFunction for a sparse, a nested or a quantized tensor."""
+    if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
+        kind = "quantized tensor" if x.is_quantized else "nested tensor" if x.is_nested else f"tensor of layout {x.layout}"
+        raise UnknownFunction(f"a {kind} is not traced", user_location(),
+                              "x.to_dense(), x.dequantize(), a padded tensor, or tg.primitive for the function around it")
 
 
 _tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times

@@ -17,7 +17,7 @@ from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.systems import refuse_unknown
-from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, overlap
+from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
@@ -344,6 +344,7 @@ class Tracer:
             frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
             return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
         if is_tensor(arg):
+            check_dense(arg)
             self.read_outside(arg)
             known = self.constants.get(("tensor", id(arg)))  # torch's count of writes misses those by way of x.data or of an array
             if known is not None and (known[1].val is arg or known[1].val.equal(arg)):

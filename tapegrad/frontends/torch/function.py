@@ -32,6 +32,11 @@ def apply(cls: type, *args: Any) -> Any:
     return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
 
 
+@means(torch.cond)
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    return (true_fn if pred else false_fn)(*operands)
+
+
 @means(checkpoint)
 def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None, context_fn: Any = None, determinism_check: Any = None,
             debug: Any = None, early_stop: Any = None, preserve_rng_state: Any = None, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import detached
+from tapegrad.numbers.tensors import check_dense, detached
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
@@ -106,9 +106,7 @@ for _name in ("expand", "new_zeros", "new_ones", "new_empty"):
 def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     """Make the proxy of an operation whose value is a tensor."""
     known = plain(val)
-    if known.layout is not torch.strided or known.is_quantized:
-        kind = "quantized tensor" if known.is_quantized else f"tensor of layout {known.layout}"
-        raise UnknownFunction(f"a {kind} is not traced", user_location(), "x.to_dense(), x.dequantize(), or tg.primitive for the function around it")
+    check_dense(known)
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         TensorProxy, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)

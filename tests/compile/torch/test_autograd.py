@@ -1,4 +1,4 @@
-"""torch.autograd.grad, torch.func and torch.autograd.functional inside a function: values and gradients are torch's own."""
+"""torch.autograd.grad, torch.func, torch.autograd.functional and torch.cond inside a function: values and gradients are torch's own."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [heat, penalty, adapted, first_order, sev
 
 @over([pytest.param(f, id=f.__name__) for f in PROGRAMS])
 def test_values_and_gradients_are_torchs(f: Callable[[Any], Any]) -> None:
-    step, tape = tg.value_and_grad(f, backend="torch", warmup=1), tg.trace(f, X)[1]
+    step = tg.value_and_grad(f, backend="torch", warmup=1)
     for x in (X, X, X * 0.7 + 0.1, X):
         root = x.clone().requires_grad_()
         y = f(root)
@@ -153,7 +153,7 @@ def test_values_and_gradients_are_torchs(f: Callable[[Any], Any]) -> None:
         torch.testing.assert_close(value, y.detach())
         torch.testing.assert_close(dx, expected)
         torch.testing.assert_close(tg.gradient(f, x)[0], expected)
-        torch.testing.assert_close(tape.play(x), y.detach())
+        torch.testing.assert_close(tg.trace(f, x)[1].play(x), y.detach())
 
 
 def test_by_parameters_of_a_module_at_points_that_are_not_traced() -> None:
@@ -168,6 +168,17 @@ def test_by_parameters_of_a_module_at_points_that_are_not_traced() -> None:
     step = tg.value_and_grad(residual, backend="torch", warmup=1)
     for _ in range(3):
         torch.testing.assert_close(list(step(NET)[1][1].values()), list(expected))
+
+
+def test_cond_takes_the_branch_that_the_value_says() -> None:
+    def f(x: Any) -> Any:
+        return torch.cond(x.sum() > 0.9, lambda a, b: (a * b).sin().sum(), lambda a, b: (a - b).cos().sum(), (x, x[0]))
+
+    def plain(x: Any) -> Any:
+        return (x * x[0]).sin().sum() if x.sum() > 0.9 else (x - x[0]).cos().sum()
+    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    for x in (X, X * 0.5, X, X * 0.4):
+        torch.testing.assert_close(step(x), tg.grad(plain, x))
 
 
 @pytest.mark.parametrize(("f", "error", "match"), [
