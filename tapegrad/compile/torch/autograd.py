@@ -220,7 +220,8 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
                 if isinstance(arg, Operation):
                     leads[arg.id] = 1
     outside = [original for original, op in tracer.constants.values() if leads[op.id]]
-    if any(getattr(x, "grad_fn", None) is not None for x in outside):
+    plain_inputs = [x for x in xs if not isinstance(x, Traced)]
+    if any(_reaches(known, x) for x in plain_inputs for known in outside):
         raise _lost("a tensor that was computed of others outside of the trace", "these as arguments of the function that is traced")
     made, around = _slice(tracer, begins, ends, depends, leads)
     return made, [bool(leads[op.id]) for op in begins], [bool(depends[op.id]) for op in begins], around
@@ -266,6 +267,19 @@ def _place(tracer: Any, x: Any) -> Operation:
     if known is None:
         raise _lost("an input that no traced operation has used")
     return known[1]  # type: ignore[no-any-return]
+
+
+def _reaches(y: Any, x: Any) -> bool:
+    """Return whether torch's own tape leads from a plain tensor to another."""
+    stack, seen = [] if y is x else [getattr(y, "grad_fn", None)], set()
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            if node is x.grad_fn or getattr(node, "variable", None) is x:
+                return True
+            stack += [inner for inner, _ in node.next_functions]
+    return False
 
 
 def _lost(what: str, try_: str = "the tensor as an argument of the function that is traced") -> UnknownFunction:

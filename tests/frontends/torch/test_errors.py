@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "backward": (lambda x: x.sum().backward(), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
     "sparse": (lambda x: (SPARSE @ x).sum(), tg.UnknownFunction, "a tensor of layout torch.sparse_coo is not traced", "x.to_dense()"),
     "sparse rows": (lambda x: (SPARSE.to_sparse_csr() @ x).sum(), tg.UnknownFunction, "a tensor of layout torch.sparse_csr is not traced", "x.to_dense()"),
-    "nested": (lambda x: torch.nested.as_nested_tensor([x, x[:1]]).to_padded_tensor(0.0), tg.UnknownFunction, "a nested tensor", "padded"),
+    "nested sizes": (lambda x: torch.nested.as_nested_tensor([x, x[:1]]).to_padded_tensor(0.0), tg.UnknownFunction, "a nested tensor", "padded"),
     "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
     "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
     "math.sin": (lambda x: x * math.sin(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
