@@ -127,6 +127,6 @@ torch_refuses("Tensor.backward", "autograd.backward", why="tapegrad differentiat
               try_="tg.grad inside the function, for a gradient in it")
 torch_refuses("Tensor.__dlpack__", "Tensor.__dlpack_device__", "utils.dlpack.to_dlpack", why="the gradient would be lost on the way",
               try_="x.numpy() and torch.from_numpy, which are followed; tg.value(x) for the plain tensor")
-torch_refuses("Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook", why="it would run on torch's own tape alone",
+torch_refuses("Tensor.register_post_accumulate_grad_hook", why="it would run on torch's own tape alone",
               try_="x = tg.hook(fn, x)")
 torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own", try_="tg.value(x) for the plain tensor")

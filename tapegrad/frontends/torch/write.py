@@ -16,13 +16,14 @@ from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic, untraced
 from tapegrad.frontends.torch.leaves import rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
+from tapegrad.frontends.user import hook as hooked
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN
-from tapegrad.tape.tape import Input, operands
+from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.tape.tape import Call, Guard, Input, operands
 from tapegrad.trace import views
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.outside_arrays import write_refused
@@ -149,6 +150,28 @@ def in_place(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kw
         for x in target if isinstance(target, (list, tuple)) else [target]:
             owned(x)
     return put(target, beside(tracer, func, args, kwargs))
+
+
+class _Handle:
+    """What removes a hook in torch; here it is on the tape."""
+
+    def remove(self) -> None:
+        raise refused("the removal of a tensor's hook", "it is on the tape already", "a hook that is not registered")
+
+
+@torch_means("Tensor.register_hook")
+def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
+    """Put the hook behind the tensor: what uses it from now on passes its cotangent on through that."""
+    if x._view is not None and x._view.path:
+        raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor", "x = tg.hook(fn, x)")
+    op = views.peek(x)
+    if isinstance(op, Call) and op.fn is ops.hook:
+        raise refused("a second hook of a tensor", "the tape would call it before the first", "one hook that calls both")
+    if any(op in operands(other) and type(other) is not Guard for other in x._tracer.tape.ops[op.id:]):
+        raise refused("Tensor.register_hook", "the tensor has been used before, and the hook would not see that part of its gradient",
+                      "the hook where the tensor is made, or x = tg.hook(fn, x)")
+    put(x, hooked(hook, x))
+    return _Handle()
 
 
 def beside(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
