@@ -25,15 +25,16 @@ _ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at 
 _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 """Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
 
-_POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.tan: 0}
-"""Ops that have poles where an argument in some place passes 0, or half of pi."""
+_POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.tan: 0, ops.abs: 0}
+"""Ops that have poles where an argument in some place passes 0, or half of pi; `abs`, where it is divided by."""
 
 
 def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[tuple[Any, list[Operation]]]:
     """Yield what steers by numbers, or jumps itself, and by which operations it does; what has `poles`, too."""
+    found = dict(poles_of(operations := list(operations))) if poles else {}
     for op in operations:
-        if poles and (arg := pole_of(op)) is not None:
-            yield op, [arg]
+        if op in found:
+            yield op, [found[op]]
             continue
         if isinstance(op, Guard):
             steers = op.fact in _VALUES
@@ -54,8 +55,7 @@ def side(op: Any, *values: Any) -> Any:
     """
     if isinstance(op, Guard):
         return op.expected
-    if pole_of(op) is not None:
-        x = values[_POLES[op.fn]]
+    if op.fn in _POLES and not ops.is_complex(x := values[_POLES[op.fn]]):
         # a tangent's as it is computed, whose poles are next to the numbers that are halves of pi
         return ops.floor((x - ops.atan(ops.tan(x))) / math.pi + 0.5) if op.fn is ops.tan else x < 0
     if op.fn is ops.remainder or op.fn is ops.fmod:
@@ -67,15 +67,19 @@ def side(op: Any, *values: Any) -> Any:
     return value_of(op)
 
 
-def pole_of(op: Operation) -> Operation | None:
-    """Return the argument of a real quotient, power or tangent that has poles, with another sign on each side."""
-    if not (type(op) is Call and type(op.fn) is Op and op.fn in _POLES):
-        return None
-    arg = op.args[_POLES[op.fn]]
-    if not isinstance(arg, Operation) or ops.is_complex(value_of(arg)):
-        return None
-    power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1
-    return arg if type(power) not in (int, float) or (power < 0 and power % 2 == 1) else None
+def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]]:
+    """Yield real quotients, powers and tangents that have a pole with another sign on each side, and its argument."""
+    divisors: set[Operation] = set()
+    for op in operations:
+        if type(op) is Call and type(op.fn) is Op and op.fn in _POLES and op.fn is not ops.abs:
+            arg = op.args[_POLES[op.fn]]
+            if isinstance(arg, Operation) and not ops.is_complex(value_of(arg)):
+                if type(arg) is Call and arg.fn is ops.abs and isinstance(arg.args[0], Operation) and arg not in divisors:
+                    divisors.add(arg)
+                    yield arg, arg.args[0]
+                power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1
+                if type(power) not in (int, float) or (power < 0 and power % 2 == 1):
+                    yield op, arg
 
 
 def _at_cut(op: Call) -> bool:

@@ -19,7 +19,7 @@ from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import agree, pole_of, same_side, side, steering
+from tapegrad.trace.steering import agree, poles_of, same_side, side, steering
 from tapegrad.trace.tracer import record
 
 FEWEST, MOST = 10, 52  # halvings of the way between two arguments, until a jump is found
@@ -70,7 +70,7 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
     asked, if what has the pole depends on inputs in each group of places.
     """
     def moving(tape: Tape) -> list[Call]:
-        found = [(op, arg) for op in tape.ops if type(op) is Call and (arg := pole_of(op)) is not None]
+        found = list(poles_of(tape.ops))
         depends = [activity(tape, places) for places in groups] if found else []
         return [op for op, arg in found if all(group[arg.id] for group in depends)]
 
@@ -99,7 +99,7 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
         for before, after in jumps(evaluated, evaluated(x), evaluated(x2)):
             for i, op in enumerate(moving(before.tape)):
                 if not same_side(before.sides[i], after.sides.get(i)):
-                    raise refused(name, f"it jumps where {op!r} has a pole, which depends on a number that the gradient is asked for", try_)
+                    raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient is asked for", try_)
 
 
 def jumps(at: Callable[[float], Evaluation], begin: Evaluation, end: Evaluation) -> Iterator[tuple[Evaluation, Evaluation]]:
