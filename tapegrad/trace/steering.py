@@ -31,7 +31,7 @@ _POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.
 
 def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[tuple[Any, list[Operation]]]:
     """Yield what steers by numbers, or jumps itself, and by which operations it does; what has `poles`, too."""
-    found = dict(poles_of(operations := list(operations))) if poles else {}
+    found: dict[Operation, Operation] = dict(poles_of(operations := list(operations))) if poles else {}
     for op in operations:
         if op in found:
             yield op, [found[op]]
