@@ -73,7 +73,6 @@ STAYING: dict[str, Slope] = {
     "same": lambda t, y, k: [-k * y[0] if y[0] > 0.5 else -y[0] * k],
     "arctan2": lambda t, y, k: -k - np.arctan2(y - 0.5, 1.0),
     "pulse": lambda t, y, k: -k - np.exp(-(((t - k) / 0.4) ** 2)),
-    "smooth switch": lambda t, y, k: -k - 0.5 * np.tanh((t - k) * 3.0),
     "0 / 0": lambda t, y, k: -k * np.sin(y - 0.5) / (y - 0.5),
     "of a parameter": lambda t, y, k: [-k if k > 0.5 else -2.0 * k],
 }
