@@ -18,7 +18,7 @@ from typing import Any
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, THROUGH
-from tapegrad.trace.conversions import conversion
+from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import is_compiled, original, stand_ins
 from tapegrad.tree.attributes import is_foreign
@@ -33,7 +33,8 @@ _CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made
 
-_found: dict[Any, tuple[int, tuple[Any, ...]]] = {}
+# by code: where its names led, what was found from there, whether the function itself is to be converted
+_found: dict[Any, tuple[list[int], tuple[Any, ...], bool]] = {}
 
 
 def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
@@ -58,15 +59,32 @@ def _of(root: Any) -> tuple[Any, ...]:
     """Return the holders that a function or a class leads to; not what it has captured itself, which may be
     another's at the next call.
     """
-    key = root if type(root) is not FunctionType else (root.__code__, id(root.__globals__))
-    size = len(sys.modules) + (len(root.__globals__) if type(root) is FunctionType else 0)
-    known, reached = _found.get(key, (0, ()))
-    if known != size:
+    key: Any = root
+    state = [len(sys.modules)]
+    if type(root) is FunctionType:
+        key, scope = (root.__code__, id(root.__globals__)), root.__globals__
+        state += [len(scope), *[id(scope.get(name)) for name in root.__code__.co_names]]
+    known, reached, converts = _found.get(key, ([], (), False))
+    if known != state or not all(map(_is_current, reached)):
         if len(_found) >= KEPT:
             _found.clear()
         reached = tuple(_reached(root))
-        _found[key] = size, reached
-    return reached
+        converts = type(root) is FunctionType and _is_converted(root) and conversion(root) is not None
+        _found[key] = state, reached, converts
+    # functions of the same code are made anew, and each is given other code itself
+    return (*reached, conversion(root)) if converts else reached
+
+
+def _is_converted(fn: FunctionType) -> bool:
+    return not (is_foreign(fn.__module__) or str(fn.__module__).startswith("mpmath."))
+
+
+def _is_current(holder: Any) -> bool:
+    """Return False for a function that its module, loaded again, has another for."""
+    if type(holder) is not Conversion:
+        return True
+    fn = holder.fn
+    return fn.__qualname__ != fn.__name__ or fn.__globals__.get(fn.__name__, fn) is fn
 
 
 def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
@@ -145,7 +163,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.__dict__.get("__wrapped__"))
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
-            if not is_foreign(x.__module__) and not str(x.__module__).startswith("mpmath.") and (converts := conversion(x)) is not None:
+            if x is not root and _is_converted(x) and (converts := conversion(x)) is not None:
                 yield converts
             captured = _captured(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)

@@ -41,6 +41,12 @@ class Point:
     @property
     def half(self): return float(self.x) / 2
 def point(x): return Point(x).half ** 2
+def maker(a):
+    def made(x): return float(x) * a if type(x).__name__ == "float" else 100 * x
+    return made
+def differentiated(x):
+    import tapegrad
+    return float(tapegrad.gradient(lambda y: float(y) ** 3, x)[0])
 '''
 
 
@@ -90,6 +96,35 @@ def test_lists_arrays_and_classes(package: ModuleType) -> None:
     value, dx = tg.grad(lambda x: package.single(x[0]), x.astype(np.float32), argnums=0)
     assert type(value) is float and dx.dtype == np.float32 and dx[0] == 1.0
     assert tg.gradient(lambda x: package.whole(x, 3), 2.0) == (3.0,)
+
+
+@NEEDED
+def test_functions_that_are_made_anew(package: ModuleType) -> None:
+    for a in (2.0, 3.0, 4.0):
+        made = package.maker(a)
+        assert tg.gradient(made, 2.0) == tg.gradient(lambda x: made(x), 2.0) == (a,)  # noqa: B023
+        assert package.differentiated(a) == 3 * a ** 2
+        assert tg.gradient(lambda x: package.differentiated(x), a) == (6 * a,)
+    assert package.maker(2.0)(np.float64(2.0)) == tg.trace(package.maker(2.0), np.float64(2.0))[0] == 200.0
+
+
+@NEEDED
+def test_names_that_lead_elsewhere_later(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("single", "by_name", "inner"):
+        monkeypatch.setitem(globals(), "chosen", getattr(package, name))
+        assert np.isclose(tg.gradient(by_a_name, 0.7)[0], slope(by_a_name, 0.7))
+    monkeypatch.setitem(globals(), "there", package)
+    for _ in range(2):
+        assert tg.gradient(of_a_module, 0.7) == (1.4,)
+        importlib.reload(package)
+
+
+def by_a_name(x: Any) -> Any:
+    return chosen(x)  # type: ignore[name-defined]  # noqa: F821
+
+
+def of_a_module(x: Any) -> Any:
+    return there.single(x)  # type: ignore[name-defined]  # noqa: F821
 
 
 @NEEDED
