@@ -17,7 +17,8 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda x: x * x + 2, lambda x: x / 4 - x ** 2, lambda x: x * ROW + 1, lambda x: (x + ROW).sum() * 2.0, lambda x: np.sin(x) * x, lambda x: -x, abs,
     lambda x: np.clip(x, -1, 1), lambda x: np.fabs([x, 1]), lambda x: np.nanmax([x, 1]), lambda x: np.arange(3) * x, lambda x: np.divmod(x, 2), lambda x: np.multiply(x, x),
     lambda x: np.full(3, x) // 2, lambda x: np.nan_to_num(x), lambda x: np.sum(x, initial=1.0), lambda x: np.vander([x, 1]), lambda x: np.diff([x, 1, 2]), lambda x: round(x, 1),
-    lambda x: np.repeat(2.0, x), lambda x: np.cumsum([x, x]), lambda x: np.array([x, 1]) / 2, lambda x: np.int64(3) * x, lambda x: np.arange(3) * x + np.float32(1.0)]
+    lambda x: np.repeat(2.0, x), lambda x: np.cumsum([x, x]), lambda x: np.array([x, 1]) / 2, lambda x: np.int64(3) * x, lambda x: np.arange(3) * x + np.float32(1.0),
+    lambda x: x.conjugate() * x, lambda x: x.real - x.imag]
 
 
 @pytest.mark.parametrize("program", range(len(PROGRAMS)))

@@ -221,7 +221,14 @@ def conj(x: Any, out: Any = None) -> Any:
     return x if not ops.is_complex(x) and isinstance(plain(x), np.ndarray) else ops.conjugate(x)
 
 
-means(float.conjugate, int.conjugate)(ops.positive)
+@means(float.conjugate, int.conjugate)
+def conjugate_of_real(x: Any) -> Any:
+    """Return a real number itself; a complex one has another conjugate, and no such tape."""
+    if isinstance(x, Traced):
+        x._fact("kind", "real")  # type: ignore[attr-defined]
+    return ops.positive(x)
+
+
 means(complex.conjugate)(ops.conjugate)
 means(np.ndarray.real, float.real, complex.real, int.real)(ops.real)
 means(np.ndarray.imag, float.imag, complex.imag, int.imag)(ops.imag)
