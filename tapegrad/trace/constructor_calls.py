@@ -13,6 +13,7 @@ from types import CodeType, FrameType, FunctionType, MemberDescriptorType, Modul
 from typing import Any
 
 from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.trace.conversions import to_class
 from tapegrad.tree.copies import running
 
 # Python code of these is at work on traced values where some stand in its own variables, or in those of what called it
@@ -31,10 +32,16 @@ def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any
     """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
-        if not tracers or not _is_called_by_program(sys._getframe(1), (*args, *kwargs.values()), fn.__name__, shim):
+        if not tracers or not _is_called_by_program(_caller(), (*args, *kwargs.values()), fn.__name__, shim):
             return fn(*args, **kwargs)
         return make(tracers[-1], fn, *args, **kwargs)
     return shim
+
+
+def _caller() -> FrameType:
+    """Return the frame that called a stand-in, past what calls a variable for it."""
+    frame = sys._getframe(2)
+    return frame.f_back if frame.f_code is to_class.__code__ and frame.f_back is not None else frame
 
 
 def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim: Any) -> bool:

@@ -2,13 +2,17 @@
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
-stands under that name makes a traced Python float of a traced number, and a plain one of a plain one.
+stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class is
+a variable of the function's, `dtype(x)`, what calls it is another.
 """
 
 from __future__ import annotations
 
 import builtins
 import dis
+import itertools
+import re
+import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -22,6 +26,7 @@ from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.views import peek
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
 
 
@@ -52,6 +57,11 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
     found: type = type(plain(args[0]))
     args[0]._fact("class", found)  # type: ignore[attr-defined]
     return found
+
+
+def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call what a variable holds, `float` and `np.float64` as above."""
+    return (to_float if cls is float else to_float64 if cls is np.float64 else cls)(*args, **kwargs)
 
 
 def _carries(x: Any) -> bool:
@@ -94,6 +104,8 @@ ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was ma
 
 def conversion(fn: FunctionType) -> Conversion | None:
     """Return how a function of an installed package is to be replaced, None where it calls neither."""
+    if _is_own(fn.__module__):
+        return None
     code = code_of(fn)
     own, found = _known.get(fn, (None, None))
     if own is not code:
@@ -104,17 +116,32 @@ def conversion(fn: FunctionType) -> Conversion | None:
     return found
 
 
+def converted(fn: FunctionType) -> CodeType:
+    """Return the code that a function has while traces reach it."""
+    found = conversion(fn)
+    return code_of(fn) if found is None else found.made
+
+
+def _is_own(module: Any) -> bool:
+    """True for the name of a module whose functions convert as they say: what they mean is known, or they go through."""
+    return is_foreign(module) or str(module).startswith("mpmath.")
+
+
 def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:
     """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
     names = code.co_names
     if not _NAMES.keys().isdisjoint(names) and hasattr(code, "co_positions"):
         names = tuple(_NAMES[name] if name in _NAMES and _is_called(code, name, scope) else name for name in names)
     parts = tuple(_renamed(part, scope) if type(part) is CodeType else part for part in code.co_consts)
-    if names == code.co_names and all(a is b for a, b in zip(parts, code.co_consts)):
+    places = list(_calls_of_variables(code)) if _VARIABLE is not None and len(parts) < 256 and _VARIABLE.search(code.co_code) else []
+    if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
         return code
     vars(np)[_NAMES["float64"]] = to_float64  # found by such code alone, these names stay
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
-    made = code.replace(co_names=names, co_consts=parts)
+    changed = bytearray(code.co_code)
+    for place in places:  # as a method's call: what is called, then what it is called of
+        changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
+    made = code.replace(co_names=names, co_consts=(*parts, to_class) if places else parts, co_code=bytes(changed))
     ORIGINAL[made] = code
     return made
 
@@ -123,6 +150,20 @@ def _is_called(code: CodeType, name: str, scope: dict[str, Any]) -> bool:
     """True if code names a class only to call it, and means Python's or NumPy's own."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     return all(_calls(steps, at, scope) for at in _uses(steps, name))
+
+
+# a call of a variable begins with a place for the object of a method; later, that comes second
+_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(bytes([dis.opmap["LOAD_FAST"], dis.opmap["LOAD_DEREF"]])) + b"]", re.DOTALL) \
+    if (3, 11) <= sys.version_info < (3, 13) else None
+
+
+def _calls_of_variables(code: CodeType) -> Iterator[int]:
+    """Yield where calls of a variable with one argument begin."""
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    for null, step in itertools.pairwise(steps):
+        if null.opname == "PUSH_NULL" and step.opname in ("LOAD_FAST", "LOAD_DEREF") and (call := _first_around(steps, step, step)) is not None:
+            if call.opname in ("PRECALL", "CALL") and call.arg == 1:
+                yield null.offset
 
 
 def _uses(steps: list[dis.Instruction], name: str) -> Iterator[int]:
@@ -141,7 +182,13 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
         return False
     if owned not in _MEANT or owned.__name__ != step.argval:
         return False
+    call = _first_around(steps, start, step)
+    return call is not None and call.opname.startswith(("CALL", "PRECALL"))
+
+
+def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:
+    """Return the first instruction of the smallest expression that begins with what stands from one instruction to another."""
     begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno, step.positions.end_col_offset)
-    around = [(p.end_lineno, p.end_col_offset, other.opname) for other in steps
+    around = [(p.end_lineno, p.end_col_offset, at) for at, other in enumerate(steps)
               if (p := other.positions) and (p.lineno, p.col_offset) == begin and (p.end_lineno, p.end_col_offset) > end]  # type: ignore[attr-defined]
-    return bool(around) and min(around)[2].startswith(("CALL", "PRECALL"))
+    return steps[min(around)[2]] if around else None

@@ -69,14 +69,10 @@ def _of(root: Any) -> tuple[Any, ...]:
         if len(_found) >= KEPT:
             _found.clear()
         reached = tuple(_reached(root))
-        converts = type(root) is FunctionType and _is_converted(root) and conversion(root) is not None
+        converts = type(root) is FunctionType and conversion(root) is not None
         _found[key] = state, reached, converts
     # functions of the same code are made anew, and each is given other code itself
     return (*reached, conversion(root)) if converts else reached
-
-
-def _is_converted(fn: FunctionType) -> bool:
-    return not (is_foreign(fn.__module__) or str(fn.__module__).startswith("mpmath."))
 
 
 def _is_current(holder: Any) -> bool:
@@ -105,7 +101,7 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
                 continue
             roots.append(x)
             for value in _captured(x).values():
-                stack += _of_module(value, _names(x.__code__)) if issubclass(type(value), ModuleType) else ()
+                stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
         elif kind is MethodType:
             stack += [x.__func__, x.__self__]
@@ -163,7 +159,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack.append(x.__dict__.get("__wrapped__"))
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
-            if x is not root and _is_converted(x) and (converts := conversion(x)) is not None:
+            if x is not root and (converts := conversion(x)) is not None:
                 yield converts
             captured = _captured(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
@@ -239,10 +235,18 @@ def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
     """
     for name in names:
         value: Any = scope.get(name, sys.modules.get(name))
-        if issubclass(type(value), ModuleType):
-            yield from _of_module(value, names)
-        elif value is not None:
+        for module in _modules(value):
+            yield from _of_module(module, names)
+        if value is not None and not issubclass(type(value), ModuleType):
             yield value
+
+
+def _modules(x: Any) -> list[ModuleType]:
+    """Return a module, or those that an object holds, which may stand for one."""
+    if issubclass(type(x), ModuleType):
+        return [x]
+    held = attributes(x) if type(x).__flags__ & _HEAP and not issubclass(type(x), type) else None
+    return [part for part in held.values() if issubclass(type(part), ModuleType)] if held and len(held) <= FEW else []
 
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:

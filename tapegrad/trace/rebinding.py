@@ -19,6 +19,7 @@ from typing import Any
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.trace import redirection
+from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.outside_arrays import stand_for
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
@@ -131,7 +132,7 @@ class Rerouting:
             if not _counts.get(fn):
                 code = fn.__code__
                 CODE.setdefault(fn, code)
-                _assign(fn, trampoline(code, partial(_run, fn, code)))
+                _assign(fn, trampoline(code, partial(_run, fn, code, converted(fn))))
             _counts[fn] = _counts.get(fn, 0) + 1
             self.functions.append(fn)
 
@@ -317,8 +318,8 @@ def _id(x: Any) -> int:
     return id(x)
 
 
-def _run(fn: FunctionType, code: CodeType, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function; in a thread that traces, one with the same code that reads copies."""
+def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function; in a thread that traces, one that reads copies, with the same code or that which is traced of it."""
     if not running.tracers:
         check_apart(fn)
         new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
@@ -330,7 +331,7 @@ def _run(fn: FunctionType, code: CodeType, /, *args: Any, **kwargs: Any) -> Any:
     if mentioned(code).assigns:
         raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was captured", user_location(),
                             "read it through the argument")
-    new = FunctionType(code, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
+    new = FunctionType(traced, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
     new.__kwdefaults__ = fn.__kwdefaults__ and {name: current(value) for name, value in fn.__kwdefaults__.items()}  # type: ignore[assignment]
     return new(*args, **kwargs)
 

@@ -36,6 +36,24 @@ def inner(x):
     def twice(y): return 2 * float(y)
     return twice(x) + (lambda y: float(y))(x)
 def operators(x): return POWER[0](x, 2.0) + POWER[1](x, 1.0) + POWER[0](2.0, x)
+DEFAULT = np.float64
+def of_variable(x, dtype=None):
+    dtype = DEFAULT if dtype is None else dtype
+    return dtype(x) * x
+def of_variables(x, a=float, b=np.float64, c=np.sin):
+    return sum([c(a(x)) for _ in range(12)]) + (lambda: b(a(x)))() + a(3) + max(*map(a, [1, 2])) + a() + b(*[2.0])
+def of_made(x, make=np.zeros):
+    y = make(3)
+    y[1] = x * x
+    return y.sum()
+TABLE = np.ones(3)
+def of_table(x, dtype=np.float64):
+    y = TABLE * 2.0
+    y[0] = dtype(x)
+    return (y * y).sum()
+class Standing:
+    def __init__(self, module): self.module = module
+    def __getattr__(self, name): return getattr(self.module, name)
 class Point:
     def __init__(self, x): self.x = float(x)
     @property
@@ -64,12 +82,14 @@ def slope(f: Callable[[float], float], x: float) -> float:
     return (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
 
 
+VARIABLES = (3, 11) <= sys.version_info < (3, 13)
 NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
 
 
 @NEEDED
 @pytest.mark.quick
-@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_arrays", "exact", "inner", "operators", "point"])
+@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_arrays", "exact", "inner", "operators", "point",
+                                  *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
 
@@ -133,6 +153,21 @@ def test_types_are_what_they_are_in_the_program(package: ModuleType) -> None:
     assert type(value) is float
     step = tg.value_and_grad(lambda x: package.exact(x), argnums=0, warmup=1)
     assert step(2.0) == (6.0, 3.0) and step(np.float64(2.0)) == (4.0, 4.0) and step(3.0) == (9.0, 3.0)
+
+
+@pytest.mark.skipif(not VARIABLES, reason="a call of a variable is written otherwise")
+def test_a_variable_may_hold_another_class(package: ModuleType) -> None:
+    with pytest.raises(tg.ConcretizationError, match="asked for a plain"):
+        tg.grad(lambda x: package.of_variable(x, np.float16), 2.0)
+    x = np.array([1.0, 2.0])
+    assert np.array_equal(tg.gradient(lambda x: package.of_variable(x).sum(), x)[0], 2 * x)
+    assert tg.gradient(lambda x: package.of_variable(x, list)[0], np.array([[2.0]]))[0] == 4.0
+
+
+@NEEDED
+def test_an_object_may_stand_for_a_module(package: ModuleType) -> None:
+    standing = package.Standing(package)
+    assert tg.gradient(lambda x: standing.single(x), 3.0) == (6.0,)
 
 
 def test_where_a_name_means_more_than_its_calls_it_is_left_alone(package: ModuleType) -> None:
