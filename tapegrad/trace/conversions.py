@@ -124,7 +124,7 @@ def converted(fn: FunctionType) -> CodeType:
 
 def _is_own(module: Any) -> bool:
     """True for the name of a module whose functions convert as they say: what they mean is known, or they go through."""
-    return is_foreign(module) or str(module).startswith("mpmath.")
+    return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
 def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import cmath
+import dis
 import functools
+import inspect
 import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FunctionType, ModuleType, WrapperDescriptorType
+from types import CodeType, FrameType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
 from tapegrad.trace.asking import in_our_words
-from tapegrad.trace.constructor_calls import maker
+from tapegrad.trace.constructor_calls import LIBRARIES, maker
 from tapegrad.trace.proxy import apply, plain, record_unary
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
@@ -309,6 +311,22 @@ def numpy_module() -> ModuleType:
     vars(module).update(mgrid=Grid(np.mgrid), ogrid=Grid(np.ogrid))
     vars(module)["__getattr__"] = functools.partial(getattr, np)  # other names may come and go
     return module
+
+
+def importing(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what `import` calls while a trace runs: a function that imports NumPy has what stands in for it, as one has whose module did."""
+    def imported(name: str, *args: Any, **kwargs: Any) -> Any:
+        found = real(name, *args, **kwargs)
+        return numpy_module() if found is np and running.tracers and _keeps(sys._getframe(1)) else found
+    return imported
+
+
+def _keeps(frame: FrameType) -> bool:
+    """True for a function of no library's, which keeps what it imports for itself."""
+    code, at = frame.f_code, frame.f_lasti
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return bool(code.co_flags & inspect.CO_NEWLOCALS) and package not in LIBRARIES and package != "tapegrad" and \
+        dis.opname[code.co_code[at]] == "IMPORT_NAME" and dis.opname[code.co_code[at + 2]] != "STORE_GLOBAL"
 
 
 def stand_in(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType, ModuleType
@@ -11,7 +12,7 @@ from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.context import LISTENERS
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
-from tapegrad.trace.interposition import INSTEAD, StandIn, original, stand_in_code, stand_ins
+from tapegrad.trace.interposition import INSTEAD, StandIn, importing, original, stand_in_code, stand_ins
 from tapegrad.tree.copies import CODE, Attribute, running
 
 _lock = threading.RLock()
@@ -31,6 +32,7 @@ class Interposition:
         # those with a rule or a meaning, replaced by the first trace for all
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.own: dict[FunctionType, CodeType] = {}  # of these
+        self.importing: Any = None  # what `import` calls elsewhere
 
     def enter(self, tracer: Any, holders: Sequence[Any], functions: Sequence[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function that finds others in these holders, and of these functions as
@@ -47,6 +49,7 @@ class Interposition:
                 CODE.update(self.own)
                 for fn, _, code in self.known:
                     fn.__code__ = code
+                self.importing, builtins.__import__ = builtins.__import__, importing(builtins.__import__)
             self.depth += 1
             for holder in holders:
                 self.replace_held(holder)
@@ -73,6 +76,7 @@ class Interposition:
                         module.__class__ = cls
                     for fn, own, _ in self.known:
                         fn.__code__ = own
+                    builtins.__import__ = self.importing
         return leave
 
     def replace_held(self, holder: Any) -> None:

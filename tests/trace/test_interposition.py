@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import cmath
 import math
 import sys
@@ -171,3 +172,31 @@ def test_parts_of_a_complex_array_are_assigned() -> None:
         return np.abs(z).sum() + y.sum()
     check_grads(f, np.array([1.0, 2.0, 3.0, -1.0]))
     assert tg.trace(f, np.arange(4.0))[0] == f(np.arange(4.0))
+
+
+def test_numpy_that_a_function_imports_takes_lists() -> None:
+    before, found = builtins.__import__, []
+
+    def f(x: Any) -> Any:
+        import numpy as mine
+        from numpy import cbrt, linalg
+        found.append(mine)
+        return mine.cbrt([x, x * x]).sum() + cbrt([x]).sum() + mine.add.reduce([x, x]) + linalg.norm([x, x]) + mine.sin(x)
+
+    def expected(x: float) -> float:
+        return 2 * np.cbrt(x) + np.cbrt(x * x) + 2 * x + np.sqrt(2.0) * x + np.sin(x)
+    value, (_, dx) = tg.grad(f, 2.0)
+    assert value == pytest.approx(expected(2.0))
+    assert dx == pytest.approx((expected(2.0 + 1e-6) - expected(2.0 - 1e-6)) / 2e-6)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (2.0, 3.0, 4.0):
+        assert step(x)[0] == pytest.approx(expected(x))
+    f(2.0)
+    assert found[-1] is np and builtins.__import__ is before
+
+
+def test_a_name_that_a_function_makes_global_is_numpy_itself() -> None:
+    space: dict[str, Any] = {}
+    exec("def f(x):\n    global np\n    import numpy as np\n    return np.sin(x)", space)
+    assert tg.gradient(space["f"], 1.0)[0] == np.cos(1.0)
+    assert space["np"] is np
