@@ -222,3 +222,38 @@ def transposed_in_place(x: Any) -> Any:
 def reshaped_argument(x: Any) -> Any:
     x.shape = (5, 1)
     return x.sum()
+
+
+def solved_by_parts(a: Any, b: Any) -> Any:
+    """Solve as libraries do that take NumPy's own parts for it."""
+    from numpy.linalg import _linalg, _umath_linalg
+    a, _ = _linalg._makearray(a)
+    b, wrap = _linalg._makearray(b)
+    kind, result = _linalg._commonType(a, b)
+    solve = _umath_linalg.solve1 if b.ndim == 1 else _umath_linalg.solve
+    with np.errstate(call=_linalg._raise_linalgerror_singular, invalid="call", over="ignore", divide="ignore", under="ignore"):
+        x = solve(a, b, signature="DD->D" if _linalg.isComplexType(kind) else "dd->d")
+    return wrap(x.astype(result, copy=False))
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32, complex])
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+def test_parts_of_numpys_solutions(shape: tuple[int, ...], dtype: Any) -> None:
+    draw = np.random.default_rng(0).normal
+    a, b = (draw(size=(3, 3)) + 3 * np.eye(3)).astype(dtype), draw(size=shape).astype(dtype)
+    expected = tg.grad(lambda a, b: np.sum(abs(np.linalg.solve(a, b)) ** 2), a, b)[1][1:]
+    step = tg.value_and_grad(lambda a, b: np.sum(abs(solved_by_parts(a, b)) ** 2), warmup=1)
+    for _ in range(3):
+        for found, known in zip(step(a, b)[1][1:], expected):
+            assert found.dtype == known.dtype and found.shape == known.shape
+            assert np.allclose(found, known, rtol=1e-4 if dtype is np.float32 else 1e-10)
+    with pytest.raises(np.linalg.LinAlgError):
+        tg.grad(lambda a: np.sum(abs(solved_by_parts(a, b))), np.zeros((3, 3), dtype))
+
+
+def test_the_loop_of_a_ufunc_is_that_of_its_signature() -> None:
+    x = np.float32([1.0, 2.0])
+    value, tape = tg.trace(lambda x: np.multiply(x, 3, signature="dd->d"), x)
+    assert value.dtype == float and np.array_equal(tape.play(x), value)
+    with pytest.raises(TypeError, match="cast"):
+        tg.trace(lambda x: np.multiply(x, x, signature="ii->i"), x)

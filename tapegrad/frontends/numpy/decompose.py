@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.linalg import _linalg, _umath_linalg
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
@@ -31,6 +32,24 @@ def _ones(x: Array) -> Any:
 @means(np.linalg.solve)
 def solve(a: Array, b: Array) -> Any:
     return ops.solve(as_array(a), as_array(b))
+
+
+# what libraries take of NumPy's own parts, to solve as an older or a later one does
+
+
+@means(_linalg._makearray)
+def _makearray(a: Any) -> tuple[Any, Any]:
+    return as_array(a), as_array
+
+
+@means(_umath_linalg.solve)
+def _solve_matrices(a: Array, b: Array) -> Any:
+    return ops.solve(as_array(a), as_array(b))
+
+
+@means(_umath_linalg.solve1)
+def _solve_vectors(a: Array, b: Array) -> Any:
+    return ops.solve(as_array(a), as_array(b)[..., None])[..., 0]
 
 
 @means(np.linalg.inv)

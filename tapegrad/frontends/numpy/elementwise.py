@@ -91,14 +91,18 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
 
 
 def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
-          where: Array | bool = True, **other: Any) -> Any:
+          where: Array | bool = True, signature: Any = None, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
+    types = signature.partition("->")[0] if type(signature) is str else ""
     if ufunc is np.vecdot and "axis" in other:
         axis, meaning = other.pop("axis"), FOREIGN[np.linalg.vecdot]
         meaning = functools.partial(meaning, axis=axis)
-    if meaning is None or other:
+    if meaning is None or other or (signature is not None and len(types) != ufunc.nin):
         return NotImplemented
     inputs = tuple(map(as_array, inputs))
+    if types:  # of one loop: "dd->d"
+        ufunc.resolve_dtypes((*[np.dtype(numpy_dtype(x)) for x in inputs], *[None] * ufunc.nout), signature=signature, casting=casting)  # or TypeError
+        inputs = tuple(ops.astype(x if dtype_of(x) is not None else ops.scalar(x), dtype=np.dtype(kind)) for x, kind in zip(inputs, types))
     if dtype is not None or casting != "same_kind":
         ones = [np.ones(0, numpy_dtype(x)) if dtype_of(x) is not None else type(plain(x))(1) for x in inputs]
         ufunc(*ones, dtype=dtype, casting=casting)  # TypeError, in NumPy's words
