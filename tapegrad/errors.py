@@ -200,7 +200,8 @@ class TapeError(Exception):
     """
 
     refuses = False
-    outside = False  # whether it may be none where the arrays that the program reads by name are traced
+    # whether it may be none where the arrays that the program reads by name are traced; those of a package, by its name
+    outside: bool | str = False
 
     def __init__(self, what: str, where: Location | None = None, try_: str = "") -> None:
         self.what, self.where, self.try_ = what, where, try_

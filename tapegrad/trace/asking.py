@@ -59,7 +59,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
             user_location(),
             "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker),
         )
-        err.outside = operator
+        err.outside = operator and str(frame.f_globals.get("__name__")).partition(".")[0]
     proxy._tracer.refuse(err)
     return err
 

@@ -2,8 +2,8 @@
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
-stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class is
-a variable of the function's, `dtype(x)`, what calls it is another.
+stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class
+is a variable of the function's, `dtype(x)`, what calls it is another.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def converted(fn: FunctionType) -> CodeType:
 
 
 def _is_own(module: Any) -> bool:
-    """True for the name of a module whose functions convert as they say: what they mean is known, or they go through."""
+    """True for the name of a module whose functions keep their code: what they mean is known, or they go through."""
     return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
@@ -153,7 +153,8 @@ def _is_called(code: CodeType, name: str, scope: dict[str, Any]) -> bool:
 
 
 # a call of a variable begins with a place for the object of a method; later, that comes second
-_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(bytes([dis.opmap["LOAD_FAST"], dis.opmap["LOAD_DEREF"]])) + b"]", re.DOTALL) \
+_CALLED = bytes(dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF"))
+_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(_CALLED) + b"]", re.DOTALL) \
     if (3, 11) <= sys.version_info < (3, 13) else None
 
 
@@ -161,9 +162,9 @@ def _calls_of_variables(code: CodeType) -> Iterator[int]:
     """Yield where calls of a variable with one argument begin."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     for null, step in itertools.pairwise(steps):
-        if null.opname == "PUSH_NULL" and step.opname in ("LOAD_FAST", "LOAD_DEREF") and (call := _first_around(steps, step, step)) is not None:
-            if call.opname in ("PRECALL", "CALL") and call.arg == 1:
-                yield null.offset
+        call = _first_around(steps, step, step) if null.opname == "PUSH_NULL" and step.opcode in _CALLED else None
+        if call is not None and call.opname in ("PRECALL", "CALL") and call.arg == 1:
+            yield null.offset
 
 
 def _uses(steps: list[dis.Instruction], name: str) -> Iterator[int]:
@@ -187,7 +188,7 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
 
 
 def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:
-    """Return the first instruction of the smallest expression that begins with what stands from one instruction to another."""
+    """Return the first instruction of the smallest expression that begins with that from `start` to `step`."""
     begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno, step.positions.end_col_offset)
     around = [(p.end_lineno, p.end_col_offset, at) for at, other in enumerate(steps)
               if (p := other.positions) and (p.lineno, p.col_offset) == begin and (p.end_lineno, p.end_col_offset) > end]  # type: ignore[attr-defined]

@@ -314,7 +314,9 @@ def numpy_module() -> ModuleType:
 
 
 def importing(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what `import` calls while a trace runs: a function that imports NumPy has what stands in for it, as one has whose module did."""
+    """Return what `import` calls while a trace runs: a function that imports NumPy has what stands in for it, as if its
+    module had done so.
+    """
     def imported(name: str, *args: Any, **kwargs: Any) -> Any:
         found = real(name, *args, **kwargs)
         return numpy_module() if found is np and running.tracers and _keeps(sys._getframe(1)) else found

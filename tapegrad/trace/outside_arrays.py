@@ -33,9 +33,9 @@ _CURES = {
     "an array": "make it inside the function, np.array(TABLE) or np.zeros(...), or pass it as an argument",
     "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument",
 }
-_known: dict[
-    int, CodeType
-] = {}  # code of programs that write into copies of their arrays, by id: a code object hashes all that is in it
+# code of programs that write into copies of their arrays, by id, for a code object hashes all that is in it; and of
+# which package the arrays are
+_known: dict[int, tuple[CodeType, bool | str]] = {}
 
 
 class OutsideArray(Storage):
@@ -95,9 +95,11 @@ def write_refused(kind: str = "an array") -> MutationError:
     return err
 
 
-def is_known(f: Any) -> bool:
-    """True for a program that has once written into what it made of an array that it reads by name."""
-    return bool(_known) and id(_code_of(f)) in _known
+def known(f: Any) -> bool | str:
+    """Return True for a program that has once written into what it made of an array that it reads by name, the name of
+    a package that did.
+    """
+    return _known.get(id(_code_of(f)), (None, False))[1] if _known else False
 
 
 def _code_of(f: Any) -> CodeType | None:
@@ -109,7 +111,7 @@ def _code_of(f: Any) -> CodeType | None:
     return found if type(found) is CodeType else None
 
 
-def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: Any) -> Tape:
+def run_again(f: Any, run: Callable[[Any, bool | str], Tape], refusal: TapeError, observer: Any) -> Tape:
     """Return what a program's `run` returns where its arrays are traced; raise the refusal where that is of no use,
     or would not be the same.
     """
@@ -118,7 +120,7 @@ def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: 
             tracer.refusal = None
     witness = WITNESSES[0]()
     try:
-        found = run(witness)
+        found = run(witness, refusal.outside)
     except TapeError as err:
         if isinstance(err, MutationError) or err.outside:
             raise refusal from None
@@ -134,5 +136,5 @@ def run_again(f: Any, run: Callable[[Any], Tape], refusal: TapeError, observer: 
             refusal.try_,
         )
     if (code := _code_of(f)) is not None:
-        _known[id(code)] = code
-    return found if observer is None else run(observer)
+        _known[id(code)] = code, refusal.outside
+    return found if observer is None else run(observer, refusal.outside)

@@ -56,10 +56,10 @@ class Rerouting:
         self.given: list[tuple[Any, list[Any], str]] = []
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
-    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool = False) -> None:
+    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool | str = False) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
 
-        With `tables`, what leads to arrays is led to proxies of them.
+        With `tables`, what leads to arrays is led to proxies of them; in the package of that name too.
         """
         copies: dict[int, Any] = {}
         objects: list[Any] = []
@@ -67,6 +67,7 @@ class Rerouting:
         labels: dict[int, str] = {}
         for walk, memo in zip(walks, memos):
             roots += walk.called
+            roots += [x for x, _ in walk.keep if type(x) is FunctionType] if tables else []
             for x, label in walk.keep:
                 key, part = id(x), walk.seen.get(id(x))
                 if type(x) is CellType:
@@ -91,7 +92,7 @@ class Rerouting:
             return
         tracer.copies, tracer.rerouting = copies, self
         self.objects = redirection.begin(objects)
-        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None)
+        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None, tables if type(tables) is str else "")
         if self.routes.search():
             self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
@@ -319,7 +320,7 @@ def _id(x: Any) -> int:
 
 
 def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function; in a thread that traces, one that reads copies, with the same code or that which is traced of it."""
+    """Call a function; in a thread that traces, one that reads copies, with code that is `traced`."""
     if not running.tracers:
         check_apart(fn)
         new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)

@@ -126,14 +126,15 @@ class Routes:
     """
 
     def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any],
-                 stand_for: Callable[[Any], Any] | None = None) -> None:
+                 stand_for: Callable[[Any], Any] | None = None, package: str = "") -> None:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
         self.stand_for = stand_for  # what makes a proxy of an array that is met
         self.arrays: dict[int, Any] = {}  # those that were
         self.atoms = _ATOMS if stand_for is None else _ATOMS - {np.ndarray}
         self.untracked = _UNTRACKED if stand_for is None else _UNTRACKED | {tuple}
         self.roots = roots
-        self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} - FOREIGN_PACKAGES
+        self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} | {package}
+        self.own -= FOREIGN_PACKAGES
         self.parents: dict[int, list[tuple[Any, str]]] = {}
         self.met: dict[int, Any] = {}
         self.hits: dict[int, Any] = {}
@@ -309,7 +310,7 @@ class Routes:
                 if id(fn) not in self.known:
                     yield cell, ""
             elif not is_empty(cell):
-                yield cell.cell_contents, ""
+                yield from self.of_module(cell.cell_contents, attributes) if is_a(cell.cell_contents, ModuleType) else [(cell.cell_contents, "")]
         for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
             yield value, ""
         for value in fn.__dict__.values():

@@ -92,9 +92,9 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
-    tables = outside_arrays.is_known(f)
+    tables = outside_arrays.known(f)
 
-    def run(witness: Any, tables: bool = True) -> Tape:
+    def run(witness: Any, tables: bool | str) -> Tape:
         return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done)
     try:
         try:
@@ -112,9 +112,9 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
-            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool,
+            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
             done: Callable[..., None] | None) -> Tape:
-    """Run the program once; with `tables`, the arrays that it reads by name are traced."""
+    """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's of that name too."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)

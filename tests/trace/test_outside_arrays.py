@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,3 +259,40 @@ def test_a_program_that_fails_the_second_time_is_refused_as_the_first() -> None:
 
 
 COUNT = [0]
+
+
+INSTALLED = '''
+import numpy as np
+
+WEIGHTS = np.array([0.5, 2.0])
+
+class Curve:
+    matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    def parts(self, x):
+        return [(self.matrix @ [x * k, x]).sum() for k in (1, 2)]
+
+class Bent(Curve):
+    pass
+
+def weighted(x):
+    return (WEIGHTS * [x, x * x]).sum() + sum(Bent().parts(x))
+'''
+
+
+def test_arrays_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "weighted_for_a_test.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(str(folder))
+    package = importlib.import_module("weighted_for_a_test")
+    matrix = package.Curve.matrix
+    try:
+        for f in (package.weighted, lambda x: package.weighted(x)):
+            assert tg.gradient(f, 3.0)[0] == pytest.approx(0.5 + 4 * 3.0 + 24.0)
+            step = tg.value_and_grad(f, argnums=0, warmup=1)
+            for x in (1.0, 2.0, 3.0):
+                assert step(x) == (pytest.approx(package.weighted(x)), pytest.approx(0.5 + 4 * x + 24.0))
+            assert vars(package.Curve)["matrix"] is matrix and type(package.WEIGHTS) is np.ndarray
+    finally:
+        del sys.modules["weighted_for_a_test"]

@@ -37,7 +37,7 @@ def solve(a: Array, b: Array) -> Any:
 # what libraries take of NumPy's own parts, to solve as an older or a later one does
 
 
-@means(_linalg._makearray)
+@means(_linalg._makearray)  # type: ignore[attr-defined]
 def _makearray(a: Any) -> tuple[Any, Any]:
     return as_array(a), as_array
 

@@ -101,7 +101,8 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
         return NotImplemented
     inputs = tuple(map(as_array, inputs))
     if types:  # of one loop: "dd->d"
-        ufunc.resolve_dtypes((*[np.dtype(numpy_dtype(x)) for x in inputs], *[None] * ufunc.nout), signature=signature, casting=casting)  # or TypeError
+        given = [*map(np.dtype, map(numpy_dtype, inputs)), *[None] * ufunc.nout]
+        ufunc.resolve_dtypes(tuple(given), signature=signature, casting=casting)  # TypeError, in NumPy's words
         inputs = tuple(ops.astype(x if dtype_of(x) is not None else ops.scalar(x), dtype=np.dtype(kind)) for x, kind in zip(inputs, types))
     if dtype is not None or casting != "same_kind":
         ones = [np.ones(0, numpy_dtype(x)) if dtype_of(x) is not None else type(plain(x))(1) for x in inputs]

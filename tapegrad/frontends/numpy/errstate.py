@@ -45,9 +45,9 @@ def errstate(tracer: Any, fn: Any, **settings: Any) -> Any:
 
 
 def _raising(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without what raises LinAlgError in NumPy's own functions, of which the ops raise it themselves."""
-    call = settings.get("call")
-    if not (getattr(call, "__module__", None) == _linalg.__name__ and call.__name__.startswith("_raise_linalgerror")):
+    """Return settings without what raises LinAlgError in NumPy's own functions: the ops raise it themselves."""
+    call: Any = settings.get("call")
+    if getattr(call, "__module__", None) != _linalg.__name__ or not call.__name__.startswith("_raise_linalgerror"):
         return settings
     return {kind: "ignore" if how == "call" else how for kind, how in settings.items() if kind != "call"}
 
