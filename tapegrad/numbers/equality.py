@@ -51,7 +51,8 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and a.tobytes() == b.tobytes()
+        same = a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and np.ndarray.tobytes(a) == np.ndarray.tobytes(b)
+        return same and (type(a) is np.ndarray or not hasattr(a, "__dict__") or alike(vars(a), vars(b)))
     if isinstance(a, (float, complex, np.generic)):
         return repr(a) == repr(b)
     try:
@@ -76,6 +77,8 @@ def snapshot(x: Array) -> Any:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
         if isinstance(x, Iterator):
             return object()
+        if isinstance(x, np.ndarray) and hasattr(x, "__dict__"):
+            return np.array(x, subok=False), deepcopy(vars(x))
         if isinstance(x, dict):  # by no method of its class: a sparse dok_matrix reads its items in code that is traced
             return deepcopy((dict(dict.items(x)), getattr(x, "__dict__", None)))
         # a matrix's == is no truth value

@@ -22,6 +22,7 @@ from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.result_spec import ResultSpec
 from tapegrad.tree.flatten import is_leaf, leaves_of
+from tapegrad.tree.nodes import is_subclassed
 
 EACH = "each"
 Partial = Callable[..., Any]
@@ -39,6 +40,8 @@ class Traced:
     _val: Any
     _view: Any  # the place of an array on shared memory, or None
     _stand: Callable[..., None]
+    _plain: Callable[[], Any]  # of an array of a class: the plain array
+    _number: Callable[[], Any]  # of one: what `float` makes of it
 
 
 class Slotted(Traced):
@@ -50,6 +53,11 @@ class Slotted(Traced):
 
 
 PROXIES: set[type] = set()  # those that are nothing else besides, filled by their module
+
+
+def is_classed(x: Any) -> bool:
+    """True for an array of a class of the program's, traced or not: what a ufunc of it is, the class may say."""
+    return type(x) not in ORDINARY and type(x) not in PROXIES and is_subclassed(x)
 
 
 def holds_traced(x: Any) -> bool:

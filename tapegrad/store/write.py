@@ -56,7 +56,7 @@ from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static
+from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static, Subclassed
 
 
 class Unsaved(Exception):
@@ -364,7 +364,8 @@ class Writer:
             return ["captured", node.leafy, children, names, None if isinstance(node, Closure) else handed_name(node.cls)]
         if isinstance(node, Closure):
             return ["closure", node.leafy, children, names, self.callable(node.prototype)]
-        return ["extended" if isinstance(node, Extended) else "instance", node.leafy, children, names, self.callable(node.cls)]
+        kind = "array" if isinstance(node, Subclassed) else "extended" if isinstance(node, Extended) else "instance"
+        return [kind, node.leafy, children, names, self.callable(node.cls)]
 
     def container(self, node: Container, children: list[int]) -> tuple[str, list[Any], list[int]]:
         """Return the kind of a container, what else makes it, and its parts in the order of the container itself."""

@@ -165,6 +165,7 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
 
 _NAMES = re.compile(
     r"(?:\b(?:type|from|not|got|component:|convert) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b"
+    r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
     r"|^No matching signature found"
     r"|^Object of type (?:float|int|complex|bool) is not JSON serializable"
 )

@@ -34,6 +34,7 @@ from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import OPAQUE, flatten, leaves_of
+from tapegrad.tree.nodes import is_subclassed
 
 _new = object.__new__
 _INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
@@ -375,7 +376,7 @@ class Tracer:
 
     def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
         """Turn a nested argument that holds proxies into one variable; `leaf` gives the value of each."""
-        if isinstance(arg, (Traced, np.ndarray)):
+        if isinstance(arg, (Traced, np.ndarray)) and not is_subclassed(arg):
             return arg
         leaves: list[Any] = []
         structure = flatten(arg, "", leaves, [])

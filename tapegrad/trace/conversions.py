@@ -35,6 +35,9 @@ def to_float(*args: Any) -> Any:
     x = args[0] if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
         return float(*args)
+    x = x._number() if hasattr(type(x), "_viewed_as") else x
+    if not isinstance(x, Traced):
+        return float(x)
     if type(plain(x)) in PYTHON:
         return x if type(plain(x)) is float else ops.multiply(x, 1.0)
     return FOREIGN[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
@@ -45,6 +48,10 @@ def to_float64(*args: Any) -> Any:
     x = args[0] if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x):
         return np.float64(*args)
+    if hasattr(type(x), "_viewed_as"):
+        x = x._plain() if shape_of(x) else x._number()
+    if not isinstance(x, Traced):
+        return np.float64(x)
     x = ops.scalar(x) if type(plain(x)) in PYTHON else x
     x = x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float))
     return x[()]  # type: ignore[index]
@@ -54,6 +61,8 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
     """Return what `type` does, of a traced value the type that the program would see."""
     if len(args) != 1 or not isinstance(args[0], Traced):
         return type(*args, **kwargs)
+    if hasattr(type(args[0]), "_viewed_as"):
+        return type(args[0])._viewed_as  # type: ignore[attr-defined, no-any-return]
     found: type = type(plain(args[0]))
     args[0]._fact("class", found)  # type: ignore[attr-defined]
     return found

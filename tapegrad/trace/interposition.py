@@ -72,6 +72,8 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
         if once:
             args = tuple(map(_listed, args))
         for arg in args:
+            if hasattr(type(arg), "_viewed_as"):
+                return shim(*[x._number() if hasattr(type(x), "_viewed_as") else x for x in args], **kwargs)
             if isinstance(arg, Traced):
                 try:
                     # they take a number of it, as anyone's float(x)

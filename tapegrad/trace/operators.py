@@ -18,7 +18,7 @@ from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as plain_value
 from tapegrad.numbers.tensor_array import TensorArray
-from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import views
@@ -98,6 +98,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return NotImplemented
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
+    if is_classed(other):
+        return NotImplemented
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         # a list times an integer is a longer list
@@ -164,8 +166,10 @@ for _name, _fn in (("pow", _power), ("rpow", _reflected_power)):
     setattr(Proxy, f"__{_name}__", _fn)
 
 
-def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
+def _in_place(fn: Callable[[Any, Any], Any], ufunc: np.ufunc) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
+        if is_classed(other):
+            return ufunc(self, other, out=self)
         result = fn(self, other)
         if not isinstance(self._val, np.ndarray):
             return result
@@ -175,9 +179,10 @@ def _in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     return method
 
 
-for _name, _in in [
-    ("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("truediv", operator.truediv), ("floordiv", operator.floordiv),
-    ("mod", operator.mod), ("pow", operator.pow), ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor),
-    ("lshift", operator.lshift), ("rshift", operator.rshift), ("matmul", operator.matmul),
-]:
-    setattr(Proxy, f"__i{_name}__", _in_place(_in))
+UFUNCS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    "matmul": np.matmul,
+}
+for _name, _ufunc in UFUNCS.items():
+    setattr(Proxy, f"__i{_name}__", _in_place(getattr(operator, f"__{_name}__"), _ufunc))

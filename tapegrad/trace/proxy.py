@@ -20,7 +20,7 @@ from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
 from tapegrad.rules.activity import is_inert
-from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, tracer_of
+from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
@@ -57,6 +57,8 @@ class Proxy(Slotted):
             if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
                 if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
                     return y
+                if any(map(is_classed, inputs)):
+                    return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
                 if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
                     inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
@@ -69,6 +71,8 @@ class Proxy(Slotted):
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
                         inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
                     return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
+            if any(map(is_classed, (*inputs, *kwargs.get("out", ())))):
+                return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
@@ -422,7 +426,9 @@ def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict
 
 def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
     """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
-    ctx = tracer.ctx
+    viewed, ctx = FOREIGN.get("viewed"), tracer.ctx
+    if viewed is not None and (y := viewed(lambda *a, **k: apply(tracer, func, a, k, plainly), func, args, kwargs)) is not NotImplemented:
+        return y
     if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either
         return ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)

@@ -31,7 +31,7 @@ from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
+from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten, is_leaf
 
 SMALL = 4096  # bytes of an array of which all is looked at
 
@@ -239,7 +239,7 @@ def _check_written(leaves: list[Any], labels: list[str], before: list[bytes | No
 
 def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     """Make what `f` returned the tape's result: a variable, a constant, or a structure of them."""
-    if isinstance(out, Traced) and out._tracer is tracer:
+    if isinstance(out, Traced) and out._tracer is tracer and is_leaf(out):
         tape.result = out._op
         return
     leaves: list[Any] = []

@@ -128,7 +128,7 @@ def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: l
     """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
     result = tape.result
     assert result is not None and tape.structure is not None
-    y = tracer.lift(value if isinstance(value, Traced) else tracer.pack(value))
+    y = tracer.lift(tracer.pack(value))
     parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
     # keyword arguments come last, and have no gradient

@@ -140,7 +140,7 @@ def start(y: Any, seed: Any) -> Any:
         structure = flatten(y, "", leaves, [], shared=False)
         if not leaves:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
-        if type(seed) is int and seed == 1:
+        if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
                                 try_="seed= with one cotangent per number of the output, nested like it (None: nothing flows)")
         return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed, whole=True))])

@@ -119,10 +119,12 @@ def slots_of(cls: type) -> list[str]:
     return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
-class KnownHash(NamedTuple):
-    """The hash of an object that keeps it: a number that is no input, for no traced integer is a hash."""
+class NoInput(NamedTuple):
+    """A number that an object keeps, and that is no input: its hash, for no traced integer is one; a shape, of an array
+    with attributes.
+    """
 
-    value: int
+    value: Any
 
 
 def own_attributes(x: Any) -> dict[str, Any]:
@@ -131,5 +133,5 @@ def own_attributes(x: Any) -> dict[str, Any]:
     found.update((name, getattr(x, name)) for base in type(x).__mro__ for name in slots_of(base) if hasattr(x, name))
     if type(type(x).__hash__) is FunctionType:
         large = [name for name, part in found.items() if type(part) is int and part.bit_length() > 32]
-        found.update((name, KnownHash(found[name])) for name in large if hash(x) == found[name])
+        found.update((name, NoInput(found[name])) for name in large if hash(x) == found[name])
     return found

@@ -23,9 +23,10 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import attributes_of, holds_proxies
-from tapegrad.tree.copies import KnownHash, code_of, current, dict_of
+from tapegrad.tree.copies import NoInput, code_of, current, dict_of
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
+    NUMBERS,
     Bound,
     Closure,
     Container,
@@ -38,9 +39,12 @@ from tapegrad.tree.nodes import (
     Leaf,
     Partial,
     Static,
+    Subclassed,
     is_container,
+    is_subclassed,
     key_difference,
     level,
+    numbers_of,
 )
 from tapegrad.tree.opaque import holds_numbers
 from tapegrad.tree.seeds import is_nothing, unmirror
@@ -56,12 +60,14 @@ def is_leaf(x: Any) -> bool:
     kind = type(x)
     if kind is np.ndarray:
         return bool(x.dtype.kind in "biufc")
-    if kind in _NUMBERS or hasattr(kind, "_tracer"):
+    if kind in _NUMBERS:
         return True
+    if hasattr(kind, "_tracer"):
+        return not hasattr(kind, "_viewed_as")
     if kind in _NESTS:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
-        return x.dtype.kind in "biufc"
+        return x.dtype.kind in "biufc" and not is_subclassed(x)
     return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x) or system_of(kind) is not None
 
 
@@ -85,6 +91,11 @@ class Structure:
     @property
     def is_leaf(self) -> bool:
         return isinstance(self.spec, Leaf)
+
+    @property
+    def is_array(self) -> bool:
+        """True for an array of a class, of which no attribute holds numbers."""
+        return isinstance(self.spec, Subclassed) and self.spec.alone
 
     def build(self, leaves: list[Any], memo: dict[int, Any] | None = None) -> Any:
         """Put leaves back into the nesting; `memo` remembers what was built of each part."""
@@ -335,10 +346,10 @@ class Walk:
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
             return self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x)) else self.one_leaf(x, label)
-        if type(x) in _STATIC or type(x) is Text or type(x) is KnownHash:
+        if type(x) in _STATIC or type(x) is Text or type(x) is NoInput:
             if type(x) is type:
                 self.called.append(x)
-            return Static(x.value if type(x) is KnownHash else x if type(x) is not Text else plain_text(x))
+            return Static(x.value if type(x) is NoInput else x if type(x) is not Text else plain_text(x))
         if "_redirects_for" in type(x).__dict__:
             x = current(x)
         if id(x) in self.seen:
@@ -444,6 +455,9 @@ class Walk:
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
         if is_sparse(x):
             return (Container(x), iter([(x.data, _join(label, "data"))])) if is_container(x) and "data" in vars(x) else None
+        if is_subclassed(x):
+            own = {NUMBERS: numbers_of(x), **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
+            return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name)) for name, part in own.items())
         if not is_container(x):
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
@@ -461,6 +475,11 @@ class Walk:
 
 
 _NOTHING = Walk([], [])  # of a leaf: nothing but that was met
+
+
+def _is_count(x: Any) -> bool:
+    """True for an integer, or a tuple of some: a size, a shape, an option."""
+    return type(x) in (int, bool) or (type(x) is tuple and all(map(_is_count, x)))
 
 
 def _join(label: str, name: str) -> str:

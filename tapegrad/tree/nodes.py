@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import optree
 
 from tapegrad.numbers.equality import alike, snapshot
@@ -270,6 +271,57 @@ class Item(NamedTuple):
     """The name of an item of a container."""
 
     key: Any
+
+
+class Subclassed(Record):
+    """An array of a class of the program's: its numbers, and its attributes. Where these hold none, its gradient is a
+    plain array.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, prototype: Any, names: list[Any]) -> None:
+        super().__init__(prototype, names)
+        self.cls = getattr(self.cls, "_viewed_as", self.cls)
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            array, *parts = (child.build(leaves, memo) for child in self.children)
+            memo[id(self)] = new = array.view(self.cls) if hasattr(type(array), "_tracer") else np.asarray(array).view(self.cls)
+            new.__dict__.update(zip(self.names[1:], parts))
+        return memo[id(self)]
+
+    @property
+    def alone(self) -> bool:
+        """True if no attribute holds numbers: a gradient is a plain array."""
+        return not any(child.leafy for child in self.children[1:])
+
+    def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return self.children[0].mirror(leaves, memo) if self.alone else super().mirror(leaves, memo)
+
+
+NUMBERS = "[...]"  # the name of an array's numbers among its attributes
+
+
+def numbers_of(x: Any) -> Any:
+    """Return an array of a class as the plain one of the same memory."""
+    return x._plain() if hasattr(type(x), "_tracer") else np.ndarray.view(x, np.ndarray)
+
+
+def is_subclassed(x: Any) -> bool:
+    """True for a numeric array of a class that the program or a package has derived from NumPy's, and for a traced
+    one.
+    """
+    kind = type(x)
+    if hasattr(kind, "_viewed_as"):
+        return True
+    return issubclass(kind, np.ndarray) and _is_derived(kind) and x.dtype.kind in "biufc"  # type: ignore[arg-type]
+
+
+@functools.cache
+def _is_derived(kind: type) -> bool:
+    own = [base for base in kind.__mro__ if not issubclass(np.ndarray, base)]
+    return bool(own) and all(base.__module__.partition(".")[0] != "numpy" for base in own)
 
 
 class Closure(Record):

@@ -13,7 +13,7 @@ from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
 from tapegrad.tree.copies import dict_of
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import NAMESPACE, Bound, Container, Extended, Instance, Item, Leaf
+from tapegrad.tree.nodes import NAMESPACE, Bound, Container, Extended, Instance, Item, Leaf, Subclassed, is_subclassed, numbers_of
 
 
 def is_nothing(cotangent: Any) -> bool:
@@ -34,6 +34,8 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
     elif isinstance(node, Container):
         for number, (child, field) in enumerate(zip(node.children, _fields(node, value, whole, path))):
             unmirror(child, field, parts, whole, f"{path}[{number}]", inside)
+    elif isinstance(node, Subclassed) and node.alone:
+        unmirror(node.children[0], numbers_of(value) if is_subclassed(value) else value, parts, whole, path, inside)
     elif isinstance(node, Bound):
         unmirror(node.children[1], value, parts, whole, path, inside)
     else:

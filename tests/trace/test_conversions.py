@@ -65,6 +65,12 @@ def maker(a):
 def differentiated(x):
     import tapegrad
     return float(tapegrad.gradient(lambda y: float(y) ** 3, x)[0])
+class Field(np.ndarray):
+    def __float__(self): return float(np.asarray(self)) / 100
+    def same(self): return type(self) is Field
+def field(x):
+    y = np.asarray(x).view(Field)
+    return float(y) * (y.same() + np.float64(y))
 '''
 
 
@@ -83,6 +89,12 @@ def slope(f: Callable[[float], float], x: float) -> float:
 
 
 VARIABLES = (3, 11) <= sys.version_info < (3, 13)
+def test_arrays_of_a_class(package: ModuleType) -> None:
+    value, (_, dx) = tg.grad(package.field, 3.0)
+    assert value == package.field(3.0) == pytest.approx(0.0309)
+    assert dx == pytest.approx(slope(package.field, 3.0))
+
+
 NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
 
 

@@ -288,10 +288,10 @@ class Sample:
     __slots__ = ("kind", "then")
 
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.kind, self.then = (type(value), value.dtype, value.shape), print_of(value)
+        self.kind, self.then = (type(value), value.dtype, value.shape), print_of(np.asarray(value))
 
     def __call__(self, found: Any) -> bool:
-        return isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind and print_of(found) == self.then
+        return isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind and print_of(np.asarray(found)) == self.then
 
 
 def is_sealed(x: np.ndarray[Any, Any]) -> bool:

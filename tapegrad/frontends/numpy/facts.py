@@ -16,9 +16,11 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
 from tapegrad.numbers.text import text_of
-from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.rules.op import Slotted, Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
+from tapegrad.trace import views
 from tapegrad.trace.context import written
+from tapegrad.trace.viewed import of_class
 
 # -- dtypes
 
@@ -141,12 +143,29 @@ def tolist(a: Array) -> Any:
 
 @means(np.ndarray.view)
 def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
+    dtype, type = (getattr(cls, "_viewed_as", cls) for cls in (dtype, type))
     if (dtype is None and type is None) or dtype is np.ndarray or (type is np.ndarray and dtype is None):
         return a if isinstance(plain(a), np.generic) else a[...]
-    if dtype is not None and np.dtype(dtype) == dtype_of(a):
+    if dtype is not None and not isinstance(dtype, _class) and type is None and np.dtype(dtype) == dtype_of(a):
         return a[...]
-    raise refused("x.view with a dtype or a class", "it reads the bytes of numbers as other numbers, or makes them no plain array",
-                  "x.astype(dtype), or x.real, x.imag, a + 1j * b")
+    cls = dtype if type is None and isinstance(dtype, _class) else type
+    if isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray) and (dtype is None or dtype is cls):
+        return of_class(a[...], cls, a)
+    raise refused("x.view with a dtype", "it reads the bytes of numbers as other numbers", "x.astype(dtype), or x.real, x.imag, a + 1j * b")
+
+
+_class = type
+
+
+@means(np.ndarray.setflags, constant=True)
+def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    if write is None or write or align is not None or uic is not None or any(x is a for x in a._tracer.inputs):
+        raise refused("x.setflags", "it changes the array itself, and not its numbers", "a new array: x.copy()")
+    storage = views.place(a).storage
+    storage.held, storage.shared = "an array that shares memory with this one was made read-only, by x.setflags(write=False)", True
+    val = a._val.view()
+    val.setflags(write=False)
+    vars(Slotted)["_val"].__set__(a, val)
 
 
 @means(np.ndarray.to_device)

@@ -19,7 +19,6 @@ refuse(np.lib.stride_tricks.as_strided, why="it reads memory by strides, whateve
        try_="np.lib.stride_tricks.sliding_window_view(x, shape), or an index")
 refuse(np.busday_count, np.busday_offset, np.is_busday, np.datetime_as_string, np.isnat, why="dates have no derivative", try_=DROPPED)
 refuse(np.ndarray.resize, why="it changes the array itself, and not its numbers", try_="a new array: np.resize(x, shape)", derivative=True)
-refuse(np.ndarray.setflags, why="it changes the array itself, and not its numbers", try_="a new array: x.copy()")
 refuse(np.asmatrix, np.bmat, why="a matrix multiplies as no array does", try_="an array (np.block makes one of blocks), and x @ y", derivative=True)
 refuse(np.intersect1d, why="what two arrays have in common belongs to both, and has no derivative",
        try_="_, i, k = np.intersect1d(tg.value(a), tg.value(b), return_indices=True), and a[i] or b[k]", derivative=True)

@@ -1,0 +1,108 @@
+"""class_probe: of which class NumPy's own function makes its results, where arrays of a class of the program's go in.
+
+NumPy decides that function by function (`x.sum()` is of the class, `x.dot(x)` and `np.concatenate([x, x])` are not), so
+it is asked: it runs on arrays of a class that only notes what is asked of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.numbers.formatting import plain
+
+
+class Found(NamedTuple):
+    """A result that is of a class: the array whose class that is, whether it is that array itself, and whether
+    `__array_wrap__` made it.
+    """
+
+    origin: Any
+    same: bool
+    wrapped: bool
+
+
+class Answer(NamedTuple):
+    """What NumPy's function made, with Found for what is of a class; and for what of a class's own it asked."""
+
+    result: Any
+    asked: set[str]
+
+    @property
+    def wrapped(self) -> bool:
+        """True where all that is of a class was made by `__array_wrap__`, and nothing came of it afterwards."""
+        parts = self.result if type(self.result) is list else [self.result]
+        return all(type(part) is Found and part.wrapped for part in parts)
+
+
+class Probe(np.ndarray):
+    """An array of some class, made from another of that."""
+
+    origin: Any = None
+    asked: set[str] = set()  # noqa: RUF012
+    wrapped = False
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if isinstance(obj, Probe):
+            self.origin, self.asked = obj.origin, obj.asked
+
+
+def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type, names: Callable[[Any], frozenset[str]]) -> Answer:
+    """Run a function of NumPy's on probes of the `viewed` arrays among its arguments; `names` tells what their class
+    has of its own.
+    """
+    asked: set[str] = set()
+    probes: dict[int, Any] = {}
+
+    def probe(x: Any) -> Any:
+        if issubclass(type(x), viewed):
+            if id(x) not in probes:
+                own: Any = x
+                probes[id(x)] = made = np.array(plain(own), subok=False).view(_kind(names(type(x)), own.__array_priority__))
+                made.origin, made.asked = x, asked
+                made.flags.writeable = False
+            return probes[id(x)]
+        if type(x) in (tuple, list):
+            return type(x)(map(probe, x))
+        return plain(x)
+    given = probe(tuple(args)), {key: probe(x) for key, x in kwargs.items()}
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            result = fn(*given[0], **given[1])
+    except Exception:  # of a function that writes to what it is given, or of one that raises of the traced values too
+        return Answer(None, asked)
+    return Answer(_found(result, probes), asked)
+
+
+def _found(x: Any, probes: dict[int, Any]) -> Any:
+    if isinstance(x, Probe) and x.origin is not None:
+        return Found(x.origin, any(x is probe for probe in probes.values()), x.wrapped)
+    return [_found(part, probes) for part in x] if type(x) in (tuple, list) or hasattr(x, "_fields") else None
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(names: frozenset[str], priority: float) -> type[Probe]:
+    """Return a class of probes that notes who asks for these names."""
+    own: dict[str, Any] = {name: _trap(name) for name in names}
+    return type("Probe", (Probe,), {**own, "__array_priority__": priority})
+
+
+def _trap(name: str) -> Any:
+    meant = getattr(np.ndarray, name)
+
+    def get(self: Any) -> Any:
+        self.asked.add(name)
+        return meant.__get__(self)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.asked.add(name)
+        y = meant(self, *args, **kwargs)
+        if name == "__array_wrap__" and isinstance(y, Probe):
+            y.wrapped = True
+        return y
+    return call if callable(meant) else property(get)

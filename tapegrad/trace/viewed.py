@@ -1,0 +1,482 @@
+"""viewed: a traced array that the program views as a class of its own, `x.view(cls)`.
+
+Its proxy has the methods, the properties and the attributes of that class; what NumPy makes of such an array (a slice,
+the result of a ufunc) is of the class where NumPy says so, and `__array_finalize__` is called as NumPy calls it.
+`super()` in a method of the class leads to what is recorded.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import dis
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from sys import _getframe
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.errors import INTERNAL
+from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.tensors import ORDINARY
+from tapegrad.rules.op import Slotted, Traced
+from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.trace import views
+from tapegrad.trace.class_probe import Found, probed
+from tapegrad.trace.constructor_calls import callee
+from tapegrad.trace.interposition import original, stand_in
+from tapegrad.trace.operators import UFUNCS
+from tapegrad.trace.proxy import Proxy, Tracked, apply
+from tapegrad.tree.nodes import is_subclassed
+
+_new = object.__new__
+
+
+class Viewed(Tracked):
+    """A proxy of an array viewed as a class of the program's. `_viewed_as` is that class, and `_shadow` one of it by
+    whose methods `super()` finds those here.
+    """
+
+    __array_priority__ = 0.0
+    _viewed_as: type
+    _shadow: type
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._viewed_as(*args, **kwargs)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[misc, override]
+        frame = _getframe(1)
+        return type(self)._shadow if frame.f_code.co_filename not in INTERNAL and _calls_super(frame) else type(self)._viewed_as
+
+    def _stand(self, view: views.View) -> None:
+        self._view = view
+
+    def __array_finalize__(self, obj: Any) -> None:
+        """Do what NumPy's own does: nothing."""
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array if type(array) is type(self) else dressed(array, self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if (y := _reflected(self, ufunc, method, inputs, kwargs, _getframe(1))) is not NotImplemented:
+            return y
+        ufunc, out = original(ufunc), kwargs.pop("out", ())
+        given = [adopted(x, self._tracer) for x in inputs]
+        if any(overrides(x, "__array_ufunc__") for x in (*given, *out)):
+            return NotImplemented  # as that of NumPy's arrays does
+        into = {"out": tuple(map(bare, out))} if any(x is not None for x in out) else {}
+        y = getattr(ufunc, method)(*map(bare, given), **{key: bare(x) for key, x in kwargs.items()}, **into)
+        if method == "at":
+            return None
+        origin = first_of(given)
+        results = y if isinstance(y, tuple) else (y,)
+        found = [self._result(part, out[i] if out else None, origin, (ufunc, (*inputs, *out), i) if method == "__call__" else None)
+                 for i, part in enumerate(results)]
+        return tuple(found) if isinstance(y, tuple) else found[0]
+
+    @staticmethod
+    def _result(y: Any, out: Any, origin: Any, context: Any) -> Any:
+        """Return one result of a ufunc as the program has it: the array that it was written into, or one of a class."""
+        if out is not None:
+            return wrapped(out, y, context) if overrides(out, "__array_wrap__") else out
+        return y if origin is None else wrapped(origin, y, context)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        func = original(func)
+        return typed(getattr(func, "_implementation", func), lambda *args, **kwargs: apply(self._tracer, func, args, kwargs), args, kwargs)
+
+    def _plain(self) -> Any:
+        return bare(self)
+
+    def _number(self) -> Any:
+        """Return what `float` makes of it, which the class may say."""
+        return self.__float__() if type(self).__float__ is not Proxy.__float__ else bare(self)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'{type(self)._viewed_as.__name__}' object has no attribute '{name}'")
+
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
+        """Return the same numbers as another class, or as a plain array."""
+        y = FOREIGN[np.ndarray.view](bare(self), dtype, type)
+        if is_viewed(y):
+            return of_class(bare(y), y._viewed_as, self)
+        return y if dtype is np.ndarray or type is np.ndarray else dressed(y, self)
+
+    def __getitem__(self, index: Any) -> Any:
+        y = bare(self)[bare(index)]
+        return dressed(y, self) if isinstance(behind(y), np.ndarray) else y
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        bare(self)[bare(index)] = bare(value)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in bare(self)
+
+    def __copy__(self) -> Any:
+        return dressed(ops.copy(bare(self)), self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return dressed(copy.deepcopy(bare(self), memo), self)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "it is the class's to say what that is", "np.round(x)")
+
+    def __divmod__(self, other: Any) -> Any:
+        return np.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return np.divmod(other, self)
+
+
+def _calls_super(frame: Any) -> bool:
+    path = callee(frame.f_code, frame.f_lasti)
+    return "super" in (path or frame.f_code.co_names)
+
+
+# -- proxies with and without a class
+
+
+def is_viewed(x: Any) -> bool:
+    """True for a proxy of an array viewed as a class of the program's; `isinstance` would ask what class it shows."""
+    return issubclass(type(x), Viewed)
+
+
+def bare(x: Any) -> Any:
+    """Return a viewed array as the plain traced array of the same memory; a tuple or list of them, too; other things as
+    they are.
+    """
+    if type(x) in (tuple, list):
+        return type(x)(map(bare, x))
+    if not is_viewed(x):
+        return x
+    return _standing(_new(Tracked), x)
+
+
+def _standing(y: Any, x: Any) -> Any:
+    """Return a new proxy of what another stands for."""
+    for slot in _SLOTS:
+        slot.__set__(y, slot.__get__(x))
+    view = x._view
+    y._view = views.View(view.storage, view.path, view.version)
+    y._view.seen = view.seen
+    return y
+
+
+_SLOTS = [vars(Slotted)[name] for name in ("_op", "_val", "_tracer")]
+
+
+def of_class(x: Any, cls: type, obj: Any) -> Any:
+    """Return a traced array as one of a class, made from `obj` as `__array_finalize__` hears."""
+    y = viewed_class(cls)
+    return _made(x, y, obj)
+
+
+def dressed(x: Any, like: Any) -> Any:
+    """Return what was computed plainly as an array of the class of another, made from that."""
+    if not isinstance(x, Traced):
+        op = like._tracer.lift(np.asarray(x))
+        x = like._tracer.proxy(op, op.val, like._tracer)
+    return _made(x, type(like), like)
+
+
+def _made(x: Any, kind: type[Viewed], obj: Any) -> Any:
+    x = x if isinstance(behind(x), np.ndarray) else ops.array(x)
+    views.place(x)
+    y = _standing(_new(kind), x)
+    y.__array_finalize__(obj)
+    return y
+
+
+def adopted(x: Any, tracer: Any) -> Any:
+    """Return an array of a class of the program's that is not traced as one that is, with its attributes; other things
+    as they are.
+    """
+    if not is_subclassed(x) or is_viewed(x):
+        return x
+    op = tracer.lift(np.ndarray.view(x, np.ndarray))
+    y = _made(tracer.proxy(op, op.val, tracer), viewed_class(type(x)), None)
+    y.__dict__.update(x.__dict__)
+    return y
+
+
+def overrides(x: Any, name: str) -> bool:
+    """Return whether the class of a viewed array has a meaning of its own for one of NumPy's protocols."""
+    kind = type(x)
+    return issubclass(kind, Viewed) and getattr(kind, name) is not getattr(Viewed, name)
+
+
+def first_of(inputs: Any) -> Any:
+    """Return the one of several arrays whose class that of a result is: of the highest priority, the first; None
+    without any.
+    """
+    return max((x for x in inputs if is_viewed(x)), key=lambda x: x.__array_priority__, default=None)
+
+
+def wrapped(origin: Any, y: Any, context: Any = None) -> Any:
+    """Return a result as `__array_wrap__` of an array's class makes it."""
+    if not overrides(origin, "__array_wrap__"):
+        return dressed(y, origin)
+    scalar = not isinstance(behind(y), np.ndarray)
+    array = ops.array(y) if scalar and isinstance(y, Traced) else y
+    takes = len(inspect.signature(origin.__array_wrap__).parameters)
+    return origin.__array_wrap__(*(array, context, scalar)[:takes])
+
+
+# -- what NumPy's own functions make of them
+
+
+def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function of NumPy's gives: the numbers of `plainly`, of plain arrays, in the classes of `fn`.
+
+    Raises UnknownFunction where it asks the class for what that means otherwise than NumPy's arrays.
+    """
+    into = kwargs.get("out")
+    if any(isinstance(x, FunctionType) for x in (*args, *kwargs.values())):
+        cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
+        raise refused(f"{getattr(fn, '__name__', fn)} of a traced {cls.__name__}", "what it gives to a function of the program's is not known",
+                      "the same of the plain array, np.asarray(x)")
+    found = probed(fn, args, {key: x for key, x in kwargs.items() if key != "out"}, Viewed, own_names)
+    if found.asked - {"__array_wrap__"} or (found.asked and not found.wrapped):
+        return _by_class(fn, args, kwargs, found)
+    y = plainly(*map(bare, args), **{key: bare(x) for key, x in kwargs.items()})
+    return into if into is not None else _in_classes(y, found.result)
+
+
+def _in_classes(y: Any, found: Any) -> Any:
+    if type(found) is Found:
+        return found.origin if found.same else wrapped(found.origin, y) if found.wrapped else dressed(y, found.origin)
+    if isinstance(found, (tuple, list)) and isinstance(y, (tuple, list)) and len(y) == len(found):
+        parts = list(map(_in_classes, y, found))
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return y
+
+
+def _by_class(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
+    """Call a function of NumPy's that asks the class: a reduction is that of a ufunc, others are NumPy's own code."""
+    name = getattr(fn, "__name__", "")
+    if found.asked == {"__array_ufunc__"} and name in _REDUCTIONS and getattr(np.ndarray, name, None) is fn:
+        x, *rest = args
+        return _REDUCTIONS[name].reduce(x, *rest, **{"axis": None, **kwargs} if not rest else kwargs)
+    if isinstance(fn, FunctionType) and (name in found.asked or name in _REDUCTIONS):  # np.sum(x) is x.sum()
+        return fn(*args, **kwargs)
+    cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
+    asked = ", ".join(sorted(found.asked))
+    raise refused(f"{name} of a traced {cls.__name__}", f"NumPy asks the class for its {asked}, and what comes of that is not known",
+                  "the same of the plain array, np.asarray(x)")
+
+
+_REDUCTIONS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or, "all": np.logical_and}
+
+
+def _viewed_among(x: Any) -> list[Any]:
+    if is_viewed(x):
+        return [x]
+    parts = x.values() if type(x) is dict else x if type(x) in _NESTS else ()
+    return [found for part in parts if type(part) not in ORDINARY or type(part) in _NESTS for found in _viewed_among(part)]
+
+
+_NESTS = frozenset([tuple, list, dict])
+
+
+def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of NumPy's where viewed arrays may be among the arguments, or in a list; NotImplemented where
+    none is.
+    """
+    among = _viewed_among((args, kwargs))
+    if not among:
+        return NotImplemented
+    if hasattr(func, "_implementation") and any(overrides(x, "__array_function__") for x in among):
+        return func(*args, **kwargs)
+    return typed(func, plainly, args, kwargs)
+
+
+# -- the class of the proxies of a class
+
+
+@functools.lru_cache(maxsize=512)
+def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
+    _check(cls)
+    shadow = type(cls)(cls.__name__, (cls, Shadow), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    parent, *others = cls.__bases__
+    single = not others and parent is not np.ndarray
+    made: Any = type(cls.__name__, (viewed_class(parent) if single else Viewed,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    made._viewed_as, made._shadow = cls, shadow
+    made._parts = [part for base in _own(cls) for part in vars(base).values()]  # which stay alive: this is known by their ids
+    for base in reversed(_own(cls)):
+        for name, part in vars(base).items():
+            if name in _OWN or (single and base is not cls and not isinstance(part, classmethod)):
+                continue
+            part = _named_there(part) if name in ("__array_ufunc__", "__array_function__") else part
+            setattr(made, name, staticmethod(getattr(cls, name)) if isinstance(part, classmethod) else part)
+    return made  # type: ignore[no-any-return]
+
+
+def _own(cls: type) -> list[type]:
+    """Return a class and those that it has of its own besides NumPy's arrays."""
+    return [base for base in cls.__mro__ if not issubclass(np.ndarray, base)]
+
+
+def _reflected(self: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], frame: Any) -> Any:
+    """Return what a reflected operator of a class's own gives: of `array * x`, where x is of a subclass, Python asks x
+    first. NotImplemented where `frame` is at no such operator.
+    """
+    name = _REFLECTED.get(ufunc)
+    if name is None or method != "__call__" or kwargs or type(inputs[0]) is not np.ndarray or getattr(type(self), name) is getattr(Viewed, name):
+        return NotImplemented
+    return getattr(self, name)(inputs[0]) if dis.opname[frame.f_code.co_code[frame.f_lasti]] in _OPERATORS else NotImplemented
+
+
+_OPERATORS = frozenset(name for name in dis.opmap if name == "COMPARE_OP" or (name.startswith("BINARY_") and name != "BINARY_SUBSCR"))
+
+
+def _named_there(method: Any) -> Callable[..., Any]:
+    """Return a method that is given a function as its module names it: the program may ask `func is np.sum`, of what
+    stands in for that in a trace.
+    """
+    def named(self: Any, fn: Any, how: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(how) is str and (y := _reflected(self, fn, how, args, kwargs, _getframe(1))) is not NotImplemented:
+            return y
+        scope = getattr(method, "__globals__", {}).values()
+        return method(self, fn if any(x is np or x is fn for x in scope) else stand_in(fn), how, *args, **kwargs)
+    return named
+
+
+_OWN = frozenset(["__new__", "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__", "__init_subclass__",
+                  "__class_getitem__", "__abstractmethods__", "_abc_impl", "__reduce__", "__reduce_ex__", "__setstate__"])
+
+
+def _check(cls: type) -> None:
+    """Refuse a class whose arrays a proxy cannot stand for."""
+    own = _own(cls)
+    names = {name for base in own for name in vars(base)}
+    why, cure = "", "the plain array, or attributes set in __new__ and __array_finalize__ of a class of your own"
+    if any(base.__module__.partition(".")[0] == "numpy" for base in own):
+        why = f"what an np.{next(base.__name__ for base in own if base.__module__.startswith('numpy'))} means is not what an array does"
+        cure = "np.where(mask, 0.0, x) and x[~mask]" if issubclass(cls, np.ma.MaskedArray) else cure
+    elif type(cls) not in (type, abc.ABCMeta):
+        why = "its class has a metaclass"
+    elif getattr(cls, "__array_ufunc__", None) is None:
+        why = "it takes part in no ufunc"
+    elif names & {"__init__", "__init_subclass__", "__getattribute__", "__class__"}:
+        why = f"its class has {min(names & {'__init__', '__init_subclass__', '__getattribute__', '__class__'})}"
+    elif any(vars(base).get("__slots__") for base in own):
+        why = "its class keeps attributes in slots"
+    if why:
+        raise refused(f"x.view({cls.__name__})", why, cure)
+
+
+def viewed_class(cls: type) -> type[Viewed]:
+    """Return the class of the proxies of arrays that are viewed as `cls`."""
+    FOREIGN.setdefault("viewed", applied)
+    return _kind(cls, tuple(id(part) for base in _own(cls) for part in vars(base).values()))
+
+
+@functools.cache
+def own_names(kind: type[Viewed]) -> frozenset[str]:
+    """Return which names of NumPy's arrays a class gives another meaning, of those that NumPy's functions ask for."""
+    return frozenset(name for base in _own(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name) and name not in _UNASKED)
+
+
+_UNASKED = _OWN | {"__array_finalize__", "__array_priority__", "__repr__", "__str__", "__format__", "__hash__", "__dir__", "__sizeof__"}
+
+
+# -- the attributes and methods of NumPy's arrays, and Python's operators
+
+
+def _member(name: str) -> property:
+    fn = getattr(np.ndarray, name)
+
+    def get(self: Any) -> Any:
+        if type(fn).__name__ == "getset_descriptor":
+            return typed(operator.attrgetter(name), lambda x: getattr(x, name), (self,), {})
+        return functools.partial(_method, self, name, fn)
+    return property(get)
+
+
+def _method(self: Any, name: str, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    return typed(fn, lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs), (self, *args), kwargs)
+
+
+for _name in dir(np.ndarray):
+    if not _name.startswith("__") and _name not in vars(Viewed) and not any(_name in vars(base) for base in Proxy.__mro__):
+        setattr(Viewed, _name, _member(_name))
+def _set_shape(self: Any, shape: Any) -> None:
+    y = bare(self)
+    y.shape = shape
+    views.place(y)
+    _standing(self, y)
+
+
+Viewed.shape = Proxy.shape.setter(_set_shape)  # type: ignore[attr-defined, method-assign]
+for _name in ("real", "imag", "flat"):
+    setattr(Viewed, _name, property(_member(_name).fget, getattr(Proxy, _name).fset))
+
+
+def _operated(ufunc: np.ufunc, fn: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if (other is None or isinstance(other, str)) and not overrides(self, "__array_ufunc__"):
+            return wrapped(self, fn(bare(self), other), (ufunc, (self, other), 0))
+        if not isinstance(other, (np.ndarray, Traced, list, tuple, *_NUMBERS)) and getattr(type(other), "__array_ufunc__", None) is None:
+            return NotImplemented
+        return ufunc(other, self) if reflected else ufunc(self, other)
+    return method
+
+
+_NUMBERS = (float, int, complex, np.generic)
+
+
+def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: ufunc(self, other, out=(self,))
+
+
+def _power(self: Any, other: Any, modulus: Any = None) -> Any:
+    fast = _POWERS.get(other) if type(other) in (float, int) and behind(self).dtype.kind in ("f", "c") else None
+    return np.power(self, other) if fast is None else fast(self)
+
+
+_POWERS: dict[Any, np.ufunc] = {1: np.positive, -1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
+
+for _name, _ufunc in UFUNCS.items():
+    _fn = getattr(operator, f"__{_name}__")
+    setattr(Viewed, f"__{_name}__", _operated(_ufunc, _fn, False))
+    setattr(Viewed, f"__r{_name}__", _operated(_ufunc, _fn, True))
+    setattr(Viewed, f"__i{_name}__", _in_place(_ufunc))
+Viewed.__pow__ = _power  # type: ignore[method-assign, assignment, operator]
+for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal), ("eq", np.equal), ("ne", np.not_equal)):
+    setattr(Viewed, f"__{_name}__", _operated(_ufunc, getattr(operator, _name), False))
+for _name, _ufunc in (("neg", np.negative), ("pos", np.positive), ("abs", np.absolute), ("invert", np.invert)):
+    setattr(Viewed, f"__{_name}__", functools.partialmethod(lambda self, ufunc: ufunc(self), _ufunc))
+
+
+_REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()}, np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__",
+              np.greater_equal: "__le__", np.equal: "__eq__", np.not_equal: "__ne__"}
+
+
+class Shadow(np.ndarray):
+    """What stands between a class of the program's and NumPy's arrays for `super()`: it has no instances."""
+
+
+_NOT_SHADOWED = frozenset(["__new__", "__class__", "__init__", "__init_subclass__", "__getattr__", "__hash__", "__dict__", "__weakref__"])
+
+
+for _base in reversed(Viewed.__mro__[:-1]):
+    for _name, _part in list(vars(_base).items()):
+        if (callable(_part) or isinstance(_part, (property, functools.partialmethod))) and _name not in _NOT_SHADOWED:
+            setattr(Shadow, _name, _part)
+
+
+def by_class(tracer: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Leave a ufunc to the class of an argument: NumPy asks that next, once it is traced."""
+    given = tuple(adopted(x, tracer) for x in inputs)
+    if all(x is y for x, y in zip(given, inputs)):
+        return NotImplemented
+    return getattr(ufunc, method)(*given, **kwargs)
+
+
+FOREIGN["by_class"] = by_class
