@@ -88,13 +88,13 @@ def slope(f: Callable[[float], float], x: float) -> float:
     return (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
 
 
-VARIABLES = (3, 11) <= sys.version_info < (3, 13)
 def test_arrays_of_a_class(package: ModuleType) -> None:
     value, (_, dx) = tg.grad(package.field, 3.0)
     assert value == package.field(3.0) == pytest.approx(0.0309)
     assert dx == pytest.approx(slope(package.field, 3.0))
 
 
+VARIABLES = (3, 11) <= sys.version_info < (3, 13)
 NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
 
 
