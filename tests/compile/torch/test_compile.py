@@ -441,7 +441,7 @@ def test_a_module_of_torchs_own_among_the_globals_is_looked_at_again() -> None:
 
 def test_what_a_program_says_it_cannot_hold_is_said_as_it_is() -> None:
     with pytest.raises(tg.UnknownFunction, match=r"torch\.vmap"):
-        tg.value_and_grad(lambda x: torch.vmap(torch.sin)(x).sum(), backend="torch")(torch.ones(2, 3))
+        tg.value_and_grad(lambda x: torch.vmap(torch.sin, randomness="same")(x).sum(), backend="torch")(torch.ones(2, 3))
 
 
 def test_a_tapes_function_refuses_what_does_not_fit() -> None:
