@@ -35,10 +35,10 @@ def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any
         tracers = running.tracers
         if not tracers or not _is_called_by_program(_caller(), (*args, *kwargs.values()), fn.__name__, shim):
             return fn(*args, **kwargs)
-        made, viewed = functools.partial(make, tracers[-1], fn), FOREIGN.get("viewed")
-        if viewed is not None and (y := viewed(made, fn, args, kwargs)) is not NotImplemented:
+        viewed = FOREIGN.get("viewed")
+        if viewed is not None and (y := viewed(functools.partial(make, tracers[-1], fn), fn, args, kwargs)) is not NotImplemented:
             return y
-        return made(*args, **kwargs)
+        return make(tracers[-1], fn, *args, **kwargs)
     return shim
 
 

@@ -63,7 +63,7 @@ def _of(root: Any) -> tuple[Any, ...]:
     state = [len(sys.modules)]
     if type(root) is FunctionType:
         key, scope = (root.__code__, id(root.__globals__)), root.__globals__
-        state += [len(scope), *[id(scope.get(name)) for name in root.__code__.co_names]]
+        state += [len(scope), *map(id, map(scope.get, root.__code__.co_names))]
     known, reached, converts = _found.get(key, ([], (), False))
     if known != state or not all(map(_is_current, reached)):
         if len(_found) >= KEPT:

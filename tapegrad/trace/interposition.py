@@ -422,6 +422,9 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
 
 def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
+    # NumPy's own code calls many of these, of what an op has
+    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and fn not in CONSTRUCTORS:
+        return original(*args)
     tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS else (args, kwargs)))
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         if fn in CONSTRUCTORS and running.tracers:

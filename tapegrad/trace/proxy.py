@@ -57,7 +57,7 @@ class Proxy(Slotted):
             if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
                 if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
                     return y
-                if any(map(is_classed, inputs)):
+                if len(inputs) > 1 and any(map(is_classed, inputs)):
                     return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
                 if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
