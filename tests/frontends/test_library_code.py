@@ -14,9 +14,13 @@ import scipy.optimize as so
 import scipy.signal as sg
 import scipy.special as sp
 import scipy.stats as ss
-from scipy._lib.array_api_compat.common import _helpers as helpers
 
 import tapegrad as tg
+
+try:
+    from scipy._external.array_api_compat.common import _helpers as helpers
+except ImportError:  # before SciPy 1.18
+    from scipy._lib.array_api_compat.common import _helpers as helpers
 
 X = np.array([0.4, 1.3, -0.7, 2.1, 0.9])
 Y = np.array([1.1, 0.3, 0.8, -0.5, 1.7])

@@ -88,14 +88,15 @@ def slope(f: Callable[[float], float], x: float) -> float:
     return (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
 
 
+VARIABLES = (3, 11) <= sys.version_info < (3, 13)
+NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
+
+
+@NEEDED
 def test_arrays_of_a_class(package: ModuleType) -> None:
     value, (_, dx) = tg.grad(package.field, 3.0)
     assert value == package.field(3.0) == pytest.approx(0.0309)
     assert dx == pytest.approx(slope(package.field, 3.0))
-
-
-VARIABLES = (3, 11) <= sys.version_info < (3, 13)
-NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
 
 
 @NEEDED
@@ -182,11 +183,13 @@ def test_an_object_may_stand_for_a_module(package: ModuleType) -> None:
     assert tg.gradient(lambda x: standing.single(x), 3.0) == (6.0,)
 
 
+@NEEDED
 def test_where_a_name_means_more_than_its_calls_it_is_left_alone(package: ModuleType) -> None:
     with pytest.raises(tg.ConcretizationError, match="float asked for a plain float"):
         tg.grad(lambda x: package.otherwise(x * 2), 1.0)
 
 
+@NEEDED
 def test_the_programs_own_are_refused() -> None:
     with pytest.raises(tg.ConcretizationError, match="leave the float"):
         tg.grad(lambda x: float(x) * 2, 1.0)

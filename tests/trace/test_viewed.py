@@ -388,6 +388,7 @@ def test_any_shape(x: Any) -> None:
     assert tg.grad(lambda x: np.asarray(f(x)[0] * f(x)[1]).sum(), x)[1][1].shape == x.shape
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 def test_a_shape_that_is_set() -> None:
     def f(x: Any) -> Any:
         y = Named(x * 2, "r")
