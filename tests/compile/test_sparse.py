@@ -204,7 +204,7 @@ def test_a_rule_of_the_users_is_dense_and_right() -> None:
 def test_solvers_take_them() -> None:
     u = RNG.random((2, 6, 6))
     jac = tg.sparse_jacobian(lambda u: brusselator(u.reshape(2, 6, 6)).ravel())
-    solved = solve_ivp(lambda t, u: brusselator(u.reshape(2, 6, 6)).ravel(), (0, 1), u.ravel(), "BDF", jac=lambda t, u: jac(u))
+    solved = solve_ivp(lambda t, u: brusselator(u.reshape(2, 6, 6)).ravel(), (0, 1), u.ravel(), "Radau", jac=lambda t, u: jac(u))
     assert solved.success
     found = least_squares(lambda x: np.concatenate([10 * (x[1:] - x[:-1] ** 2), 1 - x]), np.zeros(20),
                           jac=tg.sparse_jacobian(lambda x: np.concatenate([10 * (x[1:] - x[:-1] ** 2), 1 - x])))

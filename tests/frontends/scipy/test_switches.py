@@ -11,6 +11,7 @@ import pytest
 import scipy.integrate as si
 
 import tapegrad as tg
+from tests.frontends.scipy.test_integrate import UNWRITTEN
 
 CLOSE = {"rtol": 1e-6, "atol": 1e-8}
 Slope = Callable[[Any, Any, Any], Any]
@@ -54,6 +55,7 @@ JUMPING: dict[str, Slope] = {
 }
 
 
+@UNWRITTEN
 @pytest.mark.parametrize("method", ["RK45", "BDF"])
 @pytest.mark.parametrize("name", JUMPING)
 def test_a_jump_of_the_slope_is_refused(name: str, method: str) -> None:
