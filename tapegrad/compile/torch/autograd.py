@@ -20,16 +20,17 @@ from tapegrad.compile.jacobian import hessian, jacobian
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
-from tapegrad.ops import add, draw, pack, stop_gradient
+from tapegrad.ops import add, draw, stop_gradient
+from tapegrad.ops.checkpoint import put_tuple
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
-from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tape.liveness import leading
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.trace.views import peek
 from tapegrad.transforms.forward import jvp
 from tapegrad.transforms.grad import pullback
 from tapegrad.transforms.vmap import vmap
 from tapegrad.transforms.walk import Walk
-from tapegrad.tree.flatten import flatten
 
 # -- torch.func: what its transforms call with the arguments
 
@@ -115,6 +116,10 @@ def _like(found: Sequence[Any], inputs: Any) -> Any:
     return tuple(found) if isinstance(inputs, (tuple, list)) else found[0]
 
 
+def _argnums(inputs: Any) -> Any:
+    return tuple(range(len(inputs))) if isinstance(inputs, (tuple, list)) else 0
+
+
 def _kept(found: Any, create_graph: bool) -> Any:
     """Return what torch would have on its own tape only if it was asked to."""
     return found if create_graph else tree_map(stop_gradient, found)
@@ -123,18 +128,14 @@ def _kept(found: Any, create_graph: bool) -> Any:
 @means(functional.jacobian)
 def jacobian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
                 strategy: str = "reverse-mode") -> Any:
-    xs = _several(inputs)
-    found = jacobian(func, tuple(range(len(xs))), mode="forward" if strategy == "forward-mode" else "auto")(*xs)
-    blocks = found[0] if len(found) == 1 and not isinstance(inputs, (tuple, list)) else found
-    return _kept(blocks, create_graph)
+    found = jacobian(func, _argnums(inputs), mode="forward" if strategy == "forward-mode" else "auto")(*_several(inputs))
+    return _kept(found, create_graph)
 
 
 @means(functional.hessian)
 def hessian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
                outer_jacobian_strategy: str = "reverse-mode") -> Any:
-    xs = _several(inputs)
-    found = hessian(func, tuple(range(len(xs))))(*xs)
-    return _kept(found if isinstance(inputs, (tuple, list)) else found[0][0], create_graph)
+    return _kept(hessian(func, _argnums(inputs))(*_several(inputs)), create_graph)
 
 
 @means(functional.vjp)
@@ -208,17 +209,9 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
     if None in ends:
         raise _lost("an output that is not of this trace")
     ops = tracer.tape.ops
-    depends, leads = bytearray(len(ops) + 1), bytearray(len(ops) + 1)
+    depends, leads = bytearray(len(ops) + 1), leading(ops, ends)
     for op in ops:  # an input that depends on another is computed again, and has a part of its own
-        if type(op) is Call:
-            depends[op.id] = any(isinstance(arg, Operation) and (depends[arg.id] or arg in begins) for arg in op.args)
-    for op in ends:
-        leads[op.id] = 1  # type: ignore[union-attr]
-    for op in reversed(ops):
-        if leads[op.id] and (depends[op.id] or op not in begins):
-            for arg in op.args if type(op) is Call else ():
-                if isinstance(arg, Operation):
-                    leads[arg.id] = 1
+        depends[op.id] = type(op) is Call and any(depends[arg.id] or arg in begins for arg in operands(op))
     outside = [original for original, op in tracer.constants.values() if leads[op.id]]
     plain_inputs = [x for x in xs if not isinstance(x, Traced)]
     if any(_reaches(known, x) for x in plain_inputs for known in outside):
@@ -232,6 +225,11 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
     walk = Walk(tape)
     walk.new.structure = None
     walk.new.push(Input(None))
+
+    def take(op: Operation) -> None:
+        if walk.at[op.id] is None:
+            walk.stand_in(op, walk.new.push(Input(plain(op.val))))
+            around.append(tracer.proxy(op, op.val, tracer))
     given = {op: walk.new.push(Input(plain(op.val))) for op in begins}
     for op, x in given.items():
         if not depends[op.id]:
@@ -241,19 +239,14 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
         if op.fn is draw or getattr(op.fn, "draws", False):
             raise refused("torch.autograd.grad", f"{op!r} draws random numbers by what it is differentiated by",
                           "a draw of fixed numbers, scaled and shifted")
-        for arg in op.args:
-            if isinstance(arg, Operation) and walk.at[arg.id] is None:
-                walk.stand_in(arg, walk.new.push(Input(plain(arg.val))))
-                around.append(tracer.proxy(arg, arg.val, tracer))
+        for arg in operands(op):
+            take(arg)
         made = walk.keep(op)
         if op in given:  # its input is what is added to it
             walk.stand_in(op, walk.new.push(Call(add, (made, given[op]), None, op.val)))
     for op in ends:
-        if walk.at[op.id] is None:
-            walk.stand_in(op, walk.new.push(Input(plain(op.val))))
-            around.append(tracer.proxy(op, op.val, tracer))
-    into = flatten(tuple([0] * len(ends)), "", [], [], shared=False)
-    walk.new.result = walk.new.push(Call(pack, tuple(map(walk.bind, ends)), {"into": into}, tuple([op.val for op in ends])))
+        take(op)
+    put_tuple(walk.new, list(map(walk.bind, ends)))
     return walk.new, around
 
 

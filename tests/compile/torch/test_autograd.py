@@ -130,11 +130,12 @@ def both_jacobians(x: Any) -> Any:
 def old_names(x: Any) -> Any:
     j = functional.jacobian(mapping, x, create_graph=True)
     (ja, jb), = functional.jacobian(lambda a, b: (a * b,), (x, x * x), create_graph=True)
+    ka, kb = functional.jacobian(lambda x: (torch.sin(x), x.sum() * x[:2]), x, create_graph=True)
     h = functional.hessian(energy, x, create_graph=True)
     y, back = functional.vjp(mapping, x, W[:, 0], create_graph=True)
     z, push = functional.jvp(mapping, x, x, create_graph=True)
     along, against = functional.hvp(energy, x, W[0], create_graph=True)[1], functional.vhp(energy, (x,), (W[0],), create_graph=True)[1][0]
-    return (j.pow(2).sum() + (ja * jb).sum() + h.sin().sum() + (y.sum() * back).sum() + (z * push).sum() + (along * against).sum()
+    return (j.pow(2).sum() + (ja * jb).sum() + ka.sum() * kb.pow(2).sum() + h.sin().sum() + (y.sum() * back).sum() + (z * push).sum() + (along * against).sum()
             + (functional.jacobian(mapping, x) * x).sum())
 
 
