@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tapegrad.errors import MalformedTape, TapeError
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Operation, Tape, Variable
 
 NEIGHBOURS = 2  # operations shown on each side of a fault
@@ -12,7 +13,7 @@ def check(tape: Tape) -> Tape:
     """Return the tape, or raise MalformedTape that shows the fault between its neighbours.
 
     Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
-    this tape, and a result. Of a loop (of any op that carries a `body`), the body is well-formed, too, and takes and
+    this tape, and a result. Of a loop (of any call that carries a subtape), the body is well-formed, too, and takes and
     hands on what the loop does.
     """
     ops = tape.ops
@@ -23,7 +24,7 @@ def check(tape: Tape) -> Tape:
         for arg in (*op.args, fn):
             if isinstance(arg, Variable) and not (0 < arg.id < position and ops[arg.id - 1] is arg):
                 raise _fault(tape, position, _misuse(tape, arg))
-        if type(op) is Call and not isinstance(fn, Variable) and isinstance(getattr(fn, "body", None), Tape):
+        if carries(op):
             _check_subtape(tape, op)
     if tape.result is None:
         raise _fault(tape, len(tape.ops), "the tape has no result (set tape.result)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 
@@ -57,12 +57,7 @@ class Subtape:
         return f"return {', '.join(map(write, self.results))}"
 
 
-def subtape_of(op: Any) -> Any:
-    """Return what a call runs that carries a tape; None for any other operation."""
-    return op.fn if type(op) is Call and isinstance(op.fn, Subtape) else None
-
-
-def carries(op: Operation) -> bool:
+def carries(op: Operation) -> TypeGuard[Call]:
     """True for the call of a function that carries a tape."""
     return type(op) is Call and isinstance(op.fn, Subtape)
 

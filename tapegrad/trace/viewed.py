@@ -406,6 +406,8 @@ def _method(self: Any, name: str, fn: Any, *args: Any, **kwargs: Any) -> Any:
 for _name in dir(np.ndarray):
     if not _name.startswith("__") and _name not in vars(Viewed) and not any(_name in vars(base) for base in Proxy.__mro__):
         setattr(Viewed, _name, _member(_name))
+
+
 def _set_shape(self: Any, shape: Any) -> None:
     y = bare(self)
     y.shape = shape

@@ -1,5 +1,4 @@
-"""torch.autograd.Function: the user's own forward and backward, recorded as one operation.
-"""
+"""torch.autograd.Function: the user's own forward and backward, recorded as one operation."""
 
 from __future__ import annotations
 
