@@ -51,15 +51,9 @@ def solve_banded(l_and_u: Any, ab: Any, b: Array, overwrite_ab: bool = False, ov
 def _whole(ab: Any, lower: bool) -> Any:
     """Return all diagonals of the Hermitian matrix of which one half is given."""
     u = shape_of(ab)[0] - 1
-    half = _from_upper(ab) if lower else ab
+    half = _conjugate_transpose(u, 0, ab) if lower else ab
     middle = ops.real(half[u]) if getattr(dtype_of(ab), "kind", "") == "c" else half[u]
     return ops.stack(*[half[r] for r in range(u)], middle, *[ops.conj(_moved(half[u - k], -k)) for k in range(1, u + 1)], axis=0)
-
-
-def _from_upper(ab: Any) -> Any:
-    """Return the upper half of a Hermitian matrix whose lower one is given."""
-    u = shape_of(ab)[0] - 1
-    return ops.stack(*[ops.conj(_moved(ab[k], k)) for k in range(u, -1, -1)], axis=0)
 
 
 @means(sl.solveh_banded)

@@ -8,6 +8,7 @@ on their values: a sum that is 0 is stored, and has a gradient.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -56,8 +57,12 @@ def fixed(x: Any) -> Any:
 
 def positions(x: Any, start: int = 1) -> Any:
     """Return a matrix that stores in place of each number its position, counted from `start`."""
-    shape = shape_of(x.data)
-    return like(x, np.arange(start, start + np.prod(shape, dtype=int)).reshape(shape))
+    return like(x, numbered(shape_of(x.data), start))
+
+
+def numbered(shape: tuple[int, ...], start: int = 1) -> Any:
+    """Return an array of positions, counted from `start`."""
+    return np.arange(start, start + math.prod(shape)).reshape(shape)
 
 
 def ones(x: Any) -> Any:
@@ -145,7 +150,7 @@ def _constructor(cls: Any, places: int) -> None:
             found = self._coo_container(arg1, shape=shape).asformat(self.format)
         elif type(arg1) is tuple:
             data = as_array(arg1[0])
-            given = np.arange(1, 1 + np.prod(shape_of(data), dtype=int)).reshape(shape_of(data))
+            given = numbered(shape_of(data))
             make(self, (given, *fixed(arg1[1:])), shape, copy=copy, **how)
             self.data = handed_on(data, self.data, given)
             return _as_dtype(self, dtype)
@@ -231,11 +236,10 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     trial = ones(self)
     fn(trial, *key, np.zeros(shape)[()])
     x = summed(self) if _adds(trial) else self
-    n = np.prod(shape_of(x.data), dtype=int)
+    n = math.prod(shape_of(x.data))
     values = values.toarray() if ss.issparse(values) else as_array(values)
-    new = np.arange(n + 1, n + 1 + np.prod(shape, dtype=int)).reshape(shape)
     probe = positions(x)
-    fn(probe, *key, new[()])
+    fn(probe, *key, numbered(shape, n + 1)[()])
     alike = [n for n in shape_of(values) if n != 1] == [n for n in shape if n != 1]  # axes of length 1 do not count
     spread = (ops.reshape if alike else ops.broadcast_to)(values, shape) if shape_of(values) != shape else values
     kind = dtype_of(self.data)
