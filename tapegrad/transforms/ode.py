@@ -74,7 +74,7 @@ def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[
 
 def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
     """Return the slope of y and of its sensitivities, as one vector."""
-    size = sum(math.prod(shape_of(leaves_of(rest)[plain(i) - 2])) for i in params)
+    size = _size(params, rest)
     n = _unknowns(shape_of(z)[0], size)
     y, s = z[:n], ops.reshape(z[n:], (n, n + size))
     tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True)
@@ -85,6 +85,12 @@ def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> 
     if params:
         ds = ds + ops.concat(np.zeros((n, n)), ops.stack(*[flat(row[1:]) for row in rows], axis=0), axis=1)
     return ops.concat(tape.result.val, ops.reshape(ds, (-1,)), axis=0)  # type: ignore[union-attr]
+
+
+def _size(params: Sequence[Any], rest: Any) -> int:
+    """Return of how many numbers the parameters in some places are."""
+    leaves = leaves_of(rest)
+    return sum(math.prod(shape_of(leaves[plain(i) - 2])) for i in params)
 
 
 def _unknowns(length: int, size: int) -> int:
@@ -106,7 +112,7 @@ def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: A
         k, part = min(int(i), len(asked) - 2), i - min(int(i), len(asked) - 2)
         return [(1 - part) * x + part * x2 for x, x2 in zip(asked[k], asked[k + 1])]
 
-    n = _unknowns(len(start), sum(math.prod(shape_of(leaves_of(rest)[i - 2])) for i in params))
+    n = _unknowns(len(start), _size(params, rest))
     found, info = odeint(
         slope, start, times, tfirst=True, rtol=ACCURACY, atol=ACCURACY, mxstep=MOST_STEPS, full_output=True
     )
