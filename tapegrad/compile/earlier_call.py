@@ -12,8 +12,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.tracer import flatten_call
-from tapegrad.tree.flatten import Signature, Structure, Walk
-from tapegrad.tree.modules import Module
+from tapegrad.tree.flatten import Signature, Walk
 from tapegrad.tree.nodes import Leaf
 from tapegrad.tree.unchanged import Intricate, Unchanged
 
@@ -76,15 +75,12 @@ def kind_of(x: Any) -> Any:
 
 
 class EarlierCalls:
-    """The last call of a function of which the arguments hold a module, for calls to come; None where there is
-    none, or it is of no use.
-    """
+    """The last call of a function, for calls to come with the same objects; None where there is none, or it is of no use."""
 
     __slots__ = ("last", "signature", "vain")
 
     def __init__(self, signature: Signature | None) -> None:
-        holds = signature is not None and any(map(_holds_module, (*signature.parts, *signature.kwargs.values())))
-        self.signature = signature if holds else None
+        self.signature = signature
         self.last: EarlierCall | None = None
         self.vain = 0
 
@@ -107,10 +103,6 @@ class EarlierCalls:
             self.last = EarlierCall(self.signature.fn, args, kwargs) if self.vain < VAIN else None
         except Intricate:
             self.signature = self.last = None
-
-
-def _holds_module(part: Structure) -> bool:
-    return any(type(node) is Module for node in part.seen.values())
 
 
 class LeavesOfCalls:

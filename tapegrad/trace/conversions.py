@@ -25,6 +25,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
+from tapegrad.trace.guards import KINDS
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
@@ -64,7 +65,7 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
     if hasattr(type(args[0]), "_viewed_as"):
         return type(args[0])._viewed_as  # type: ignore[attr-defined, no-any-return]
     found: type = type(plain(args[0]))
-    args[0]._fact("class", found)  # type: ignore[attr-defined]
+    args[0]._fact("class", KINDS.get(found, found))  # type: ignore[attr-defined]
     return found
 
 

@@ -33,8 +33,11 @@ _CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made
 
-# by code: where its names led, what was found from there, whether the function itself is to be converted
-_found: dict[Any, tuple[list[int], tuple[Any, ...], bool]] = {}
+Standing = list[tuple[dict[str, Any], str, Any]]
+"""Namespaces of functions that were found, their names, and what stood there by that name."""
+
+# by code: where its names led, what was found from there, where that stood, whether the function itself is to be converted
+_found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 
 def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
@@ -62,25 +65,25 @@ def _of(root: Any) -> tuple[Any, ...]:
     key: Any = root
     state = [len(sys.modules)]
     if type(root) is FunctionType:
-        key, scope = (root.__code__, id(root.__globals__)), root.__globals__
-        state += [len(scope), *map(id, map(scope.get, root.__code__.co_names))]
-    known, reached, converts = _found.get(key, ([], (), False))
-    if known != state or not all(map(_is_current, reached)):
+        key, names = (root.__code__, id(root.__globals__)), root.__globals__
+        state += [len(names), *map(id, map(names.get, root.__code__.co_names))]
+    known, reached, standing, converts = _found.get(key, ([], (), [], False))
+    if known != state or any(original(scope.get(name)) is not then for scope, name, then in standing):
         if len(_found) >= KEPT:
             _found.clear()
         reached = tuple(_reached(root))
         converts = type(root) is FunctionType and conversion(root) is not None
-        _found[key] = state, reached, converts
+        _found[key] = state, reached, _standing(reached), converts
     # functions of the same code are made anew, and each is given other code itself
     return (*reached, conversion(root)) if converts else reached
 
 
-def _is_current(holder: Any) -> bool:
-    """Return False for a function that its module, loaded again, has another for."""
-    if type(holder) is not Conversion:
-        return True
-    fn = holder.fn
-    return fn.__qualname__ != fn.__name__ or fn.__globals__.get(fn.__name__, fn) is fn
+def _standing(reached: Iterable[Any]) -> Standing:
+    """Return where functions stand of which the code is another while a trace runs: a module that is loaded again, or
+    changed, has others there.
+    """
+    functions = [holder.fn for holder in reached if type(holder) is Conversion]
+    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn in functions if fn.__qualname__ == fn.__name__]
 
 
 def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) -> list[Any]:

@@ -23,6 +23,7 @@ from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import LIBRARIES, maker
+from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.proxy import apply, plain, record_unary
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
@@ -315,14 +316,16 @@ def numpy_module() -> ModuleType:
     return module
 
 
-def importing(real: Callable[..., Any]) -> Callable[..., Any]:
+@functools.cache
+def importing(real: Callable[..., Any]) -> StandIn:
     """Return what `import` calls while a trace runs: a function that imports NumPy has what stands in for it, as if its
-    module had done so.
+    module had done so; and what it imports for the first time is known at once.
     """
     def imported(name: str, *args: Any, **kwargs: Any) -> Any:
         found = real(name, *args, **kwargs)
+        register_imported()
         return numpy_module() if found is np and running.tracers and _keeps(sys._getframe(1)) else found
-    return imported
+    return standing_for(real, imported)
 
 
 def _keeps(frame: FrameType) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.compile.watch.namespaces import Attributes, Held, Typed
+from tapegrad.compile.watch.wrappers import kept_in
 from tapegrad.numbers.equality import alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.tape.tape import Constant, Tape
@@ -354,27 +355,36 @@ class Members:
 
 
 class Cached:
-    """A function with a cache, as long as that is not cleared; once `settled`, as long as nobody asks it
-    either: a compiled call does not.
+    """A function with a cache, as long as that is not cleared; once `settled`, as long as what it kept then is there:
+    of a compiled call nobody asks it.
     """
 
-    __slots__ = ("info", "settled", "value")
+    __slots__ = ("info", "kept", "settled", "value")
 
     def __init__(self, value: Any) -> None:
         self.value, self.info, self.settled = value, value.cache_info(), False
+        self.kept: dict[int, tuple[Any, Any]] | None = None
 
     def settle(self) -> bool:
         """Take the cache as the run has left it; return whether it was not cleared meanwhile."""
         if not self(self.value):
             return False
-        self.info, self.settled = self.value.cache_info(), True
+        self.info, self.settled, self.kept = self.value.cache_info(), True, kept_in(self.value)
         return True
 
     def __call__(self, found: Any) -> bool:
         if found is not self.value:
             return False
         now, then = self.value.cache_info(), self.info
-        return now == then if self.settled else bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
+        if not self.settled:
+            return bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
+        if now == then:
+            return True
+        kept = None if self.kept is None else kept_in(self.value)
+        if kept is None or self.kept is None or any(key not in kept or kept[key][1] is not result for key, (_, result) in self.kept.items()):
+            return False
+        self.info = now
+        return True
 
 
 class Edits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import decimal
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -88,8 +89,23 @@ class Context(Namespace):
         return self.owner.get(default)
 
 
+class Local(Namespace):
+    """What the thread that asks has in an object of each thread's own."""
+
+    __slots__ = ()
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return vars(self.owner).get(name, default)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(vars(self.owner))
+
+    def __len__(self) -> int:
+        return len(vars(self.owner))
+
+
 class Settings(Namespace):
-    """What the standard library computes by."""
+    """What the standard library computes by, and the thread that asks."""
 
     __slots__ = ()
 
@@ -98,6 +114,8 @@ class Settings(Namespace):
             return str(decimal.getcontext())
         if name == "abc":
             return abc.get_cache_token()  # another one whenever a class is registered with one
+        if name == "thread":
+            return threading.get_ident()
         loggers = [logging.root, *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
         return repr([(x.level, x.disabled) for x in loggers] + [logging.root.manager.disable])
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
+from tapegrad.compile.watch.namespaces import SETTINGS
 from tapegrad.compile.watch.reads import Reads
 from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
@@ -112,6 +113,8 @@ class Observer:
         self.known.add(key)
         if type(owner := getattr(fn, "__self__", None)) is ContextVar:
             self.reads.explore(owner, f"context variable {owner.name}")
+        elif fn is threading.get_ident:
+            self.reads.place(SETTINGS, "thread", "the thread that runs it")
         else:
             self.ask(heard_in_c(fn), frame)
 

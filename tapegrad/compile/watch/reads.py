@@ -9,6 +9,7 @@ import functools
 import math
 import operator
 import sys
+import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,7 +65,7 @@ from tapegrad.compile.watch.freshness import (
     is_sealed,
     shape,
 )
-from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Typed
+from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Local, Typed
 from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import CACHED, parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
@@ -480,7 +481,9 @@ class Reads:
         self.follow(cls, label)
         self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
         own = getattr(x, "__dict__", None)
-        if type(own) is dict:
+        if isinstance(x, threading.local):
+            self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
+        elif type(own) is dict:
             if is_module(x):  # torch's own code reads it
                 self.note(own, list(own), label)
                 self.attributes(own, label, library_of(cls.__module__), sized=True)

@@ -17,14 +17,13 @@ import queue
 import random
 import socket
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 SILENT: dict[type, str] = {
-    contextvars.Context: "a context", threading.local: "an object of each thread's own", weakref.ref: "a weak reference",
+    contextvars.Context: "a context", weakref.ref: "a weak reference",
     weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
     mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
@@ -47,7 +46,7 @@ _SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", 
 CALLS: dict[str, frozenset[str] | None] = {
     "time": None, "posix": _SYSTEM, "nt": _SYSTEM, "_io": frozenset(["open", "open_code"]), "io": frozenset(["open"]),
     "builtins": frozenset(["input", "globals"]), "_random": None, "_socket": None, "_contextvars": None,
-    "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_ident", "get_native_id"]), "_weakref": None, "gc": None,
+    "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_native_id"]), "_weakref": None, "gc": None,
     "_tracemalloc": None, "select": None, "_posixsubprocess": None, "_locale": None, "resource": None, "signal": None,
     "sys": frozenset(["getrefcount", "_getframe", "exc_info", "getrecursionlimit", "getswitchinterval", "gettrace", "getprofile", "_current_frames"]),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 CACHED = type(functools.lru_cache(len))
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_LINK = "_lru_list_elem"  # the class of what a bounded cache's dict leads to: the links of a list, of which nobody is told but the collector
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 
 
@@ -27,3 +28,16 @@ def parts_in(x: Any) -> dict[str, Any]:
         return {name: part for name in ("fget", "fset", "__func__", "func") if (part := getattr(x, name, None)) is not None}
     is_bound = type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType and x.__self__ is not None
     return {"__self__": x.__self__} if is_bound else {}
+
+
+def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
+    """Return the keys that a function's cache made of calls' arguments, by their ids, each with the result that is kept;
+    None where nobody can tell.
+    """
+    held = gc.get_referents(fn)
+    at = next((at for at, part in enumerate(held) if type(part) is dict and part is not fn.__dict__), 0)
+    cache: Any = held[at]
+    if at and all(type(link).__name__ != _LINK for link in cache.values()):
+        return {id(key): (key, result) for key, result in cache.items()}
+    links = [link for link in range(2, at) if isinstance(held[link], type) and held[link].__name__ == _LINK]
+    return {id(held[link - 2]): (held[link - 2], held[link - 1]) for link in links} if at and len(links) == len(cache) else None
