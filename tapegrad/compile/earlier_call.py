@@ -75,7 +75,9 @@ def kind_of(x: Any) -> Any:
 
 
 class EarlierCalls:
-    """The last call of a function, for calls to come with the same objects; None where there is none, or it is of no use."""
+    """The last call of a function, for calls to come with the same objects; None where there is none, or it is of no
+    use.
+    """
 
     __slots__ = ("last", "signature", "vain")
 

@@ -36,7 +36,7 @@ _HEAP = 1 << 9  # CPython's flag of a class that Python code made
 Standing = list[tuple[dict[str, Any], str, Any]]
 """Namespaces of functions that were found, their names, and what stood there by that name."""
 
-# by code: where its names led, what was found from there, where that stood, whether the function itself is to be converted
+# by code: where its names led, what was found from there, where that stood, whether the function itself is converted
 _found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 

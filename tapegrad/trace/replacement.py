@@ -49,7 +49,7 @@ class Interposition:
                 CODE.update(self.own)
                 for fn, _, code in self.known:
                     fn.__code__ = code
-                self.importing, builtins.__import__ = builtins.__import__, importing(builtins.__import__)
+                self.importing, builtins.__import__ = builtins.__import__, importing(builtins.__import__)  # type: ignore[assignment]
             self.depth += 1
             for holder in holders:
                 self.replace_held(holder)

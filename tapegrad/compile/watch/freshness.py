@@ -9,31 +9,18 @@ names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from tapegrad.compile.watch.checks import Check, Plain, Within, is_container
 from tapegrad.compile.watch.namespaces import Attributes, Held, Typed
-from tapegrad.compile.watch.wrappers import kept_in
-from tapegrad.numbers.equality import alike, parts_of, values_of
-from tapegrad.numbers.lazy import torch
-from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.interposition import original
-from tapegrad.trace.tracer import print_of
 from tapegrad.tree.copies import class_of, code_of
 
 
 class Missing:
     """What there is under a name that is not bound."""
-
-
-FEW = 1 << 12  # bytes that are compared in less time than a call takes
-PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
-Check = Callable[[Any], bool]
-"""Says of what is found whether it is the same as what there was."""
 
 
 class Place(NamedTuple):
@@ -66,38 +53,50 @@ def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool
 class Freshness:
     """Says whether everything that a run read besides its arguments is what it was: `fresh()`.
 
-    It is asked at every call, so what is asked most is sorted by how it is told soonest.
+    It is asked at every call, so what is asked most is sorted by how it is told soonest: by identity, many at once, in
+    C; what is not the same thing is looked at one by one.
     """
 
-    __slots__ = ("exact", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow", "some", "typed", "various")
+    __slots__ = ("classes", "contents", "exact", "functions", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow",
+                 "some", "various")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
         self.places, self.shapes, self.names = list(places), list(shapes), names
-        self.quick: list[tuple[Any, Any, Any, Check]] = []  # bound names of dicts
         self.various: list[tuple[Any, Any, Any, Check]] = []
         self.slow: list[tuple[Any, Any, Check]] = []
         self.plain = _without_defaults(self.places)
         held: dict[str, list[tuple[Any, Any, Check]]] = {name: [] for name in _NAMED}
-        absent: dict[int, tuple[Any, set[Any]]] = {}  # by namespace
-        self.typed: list[tuple[type, Any]] = []
-        self.objects: list[tuple[Any, type]] = []
+        bound: dict[int, list[tuple[Any, Any, Any, Check]]] = {}  # names of dicts, by namespace
+        absent: dict[int, tuple[Any, set[Any]]] = {}
+        objects: list[tuple[Any, type]] = []
+        classes: list[tuple[type, Any]] = []
+        self.contents = Within(place.same for place in self.places)
         for place in self.places:
-            self._sort(*place[:4], held, absent)
+            self._sort(*place[:4], held, bound, absent, objects, classes)
+        # what fetches all of a namespace's names, that namespace, what stood there, and how each is looked at
+        self.quick = [(_fetching([name for _, name, _, _ in parts]), parts[0][0], tuple(value for _, _, value, _ in parts), parts)
+                      for parts in bound.values()]
         self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts) for name, parts in held.items() if parts]
-        self.exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
+        self.functions = [*self.plain], [*self.plain.values()]
+        self.objects = [x for x, _ in objects], [cls for _, cls in objects]
+        self.classes = [cls for cls, _ in classes], [order for _, order in classes]
+        exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
+        self.exact = [namespace for namespace, _ in exact], [keys for _, keys in exact]
         counted = [shape for shape in self.shapes if shape.keys is None]
-        self.sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
+        sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
+        self.sizes = [namespace for namespace, _ in sizes], [size for _, size in sizes]
         # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
         self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted if shape.size != shape.known]
         self.some += [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
 
     def _sort(self, namespace: Any, name: Any, value: Any, same: Check, held: dict[str, list[tuple[Any, Any, Check]]],
-              absent: dict[int, tuple[Any, set[Any]]]) -> None:
+              bound: dict[int, list[tuple[Any, Any, Any, Check]]], absent: dict[int, tuple[Any, set[Any]]], objects: list[tuple[Any, type]],
+              classes: list[tuple[type, Any]]) -> None:
         kind = type(namespace)
-        if type(same) is not Plain:
+        if type(same) is not Plain and not is_container(same):
             self.slow.append((namespace, name, same))
         elif kind in (dict, MappingProxyType) and value is not Missing:
-            self.quick.append((namespace, name, value, same))
+            bound.setdefault(id(namespace), []).append((namespace, name, value, same))
         elif kind in (dict, MappingProxyType):
             absent.setdefault(id(namespace), (namespace, set()))[1].add(name)
         elif kind is Held and namespace.owner in self.plain and name in _PARTS:
@@ -105,33 +104,41 @@ class Freshness:
         elif kind is Held and name in _NAMED:
             held[name].append((namespace.owner, value, same))
         elif kind is Typed and name == "__mro__":
-            self.typed.append((namespace.owner, value))
+            classes.append((namespace.owner, value))
         elif kind is Attributes and name == "__class__":
-            self.objects.append((namespace.owner, value))
+            objects.append((namespace.owner, value))
         else:
             self.various.append((namespace, name, value, same))
 
     def __call__(self) -> bool:
         try:
-            for namespace, name, value, same in self.quick:
-                found = namespace[name]
-                if found is not value and not same(found):
-                    return False
+            for fetch, namespace, then, parts in self.quick:
+                if not all(map(is_, fetch(namespace), then)):
+                    for _, name, value, same in parts:
+                        found = namespace[name]
+                        if found is not value and not same(found):
+                            return False
         except KeyError:
             return False
-        for fn, code in self.plain.items():
-            if (fn.__code__ is not code and not Plain(code)(code_of(fn))) or fn.__defaults__ is not None or fn.__kwdefaults__ is not None:
-                return False
-        for cls, order in self.typed:
-            if cls.__mro__ is not order:
-                return False
-        for x, cls in self.objects:
-            if type(x) is not cls and class_of(x) is not cls:
-                return False
-        for fetch, functions, values, parts in self.held:
+        functions, codes = self.functions
+        if not all(map(is_, map(_CODE, functions), codes)):
+            for fn, code in self.plain.items():
+                if fn.__code__ is not code and not Plain(code)(code_of(fn)):
+                    return False
+        if any(map(_DEFAULTS, functions)) or any(map(_KWDEFAULTS, functions)):
+            return False
+        known, orders = self.classes
+        if not all(map(is_, map(_MRO, known), orders)):
+            return False
+        objects, classes = self.objects
+        if not all(map(is_, map(type, objects), classes)):
+            for x, cls in zip(objects, classes):
+                if type(x) is not cls and class_of(x) is not cls:
+                    return False
+        for fetch, owners, values, owned in self.held:
             # of a function that is replaced while a trace runs, the code is another
-            if not all(map(is_, map(fetch, functions), values)):
-                for fn, value, same in parts:
+            if not all(map(is_, map(fetch, owners), values)):
+                for fn, value, same in owned:
                     found = code_of(fn) if fetch is _CODE else fetch(fn)
                     if found is not value and not same(found):
                         return False
@@ -139,15 +146,15 @@ class Freshness:
             found = namespace.get(name, Missing)
             if found is not value and not same(found):
                 return False
-        for namespace, size in self.sizes:
-            if len(namespace) != size:
-                return False
+        namespaces, sizes = self.sizes
+        if list(map(len, namespaces)) != sizes:
+            return False
         for keys, lacking in self.some:  # goes through the fewer
             if not keys.isdisjoint(lacking):
                 return False
-        for names, known in self.exact:
-            if [*names] != known:
-                return False
+        namespaces, exact = self.exact
+        if list(map(list, namespaces)) != exact or not self.contents():
+            return False
         for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
             if not check(namespace.get(name, Missing)):
                 return False
@@ -178,7 +185,16 @@ class Freshness:
 
 _NAMED = {name: attrgetter(name) for name in ("__code__", "__name__", "__qualname__")}  # what every function has
 _CODE = _NAMED["__code__"]
+_DEFAULTS, _KWDEFAULTS, _MRO = attrgetter("__defaults__"), attrgetter("__kwdefaults__"), attrgetter("__mro__")
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def _fetching(names: list[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what fetches all of these names of a namespace."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    name = names[0]
+    return lambda namespace: (namespace[name],)
 
 
 def _without_defaults(places: list[Place]) -> dict[FunctionType, CodeType]:
@@ -190,227 +206,3 @@ def _without_defaults(places: list[Place]) -> dict[FunctionType, CodeType]:
 def _told(x: Any) -> str:
     text = "nothing" if x is Missing else repr(x)
     return text if len(text) < 60 else f"{text[:57]}..."
-
-
-# -- is what is found what there was?
-
-
-class Plain:
-    """What is one thing for good: a number, a text, a function, an object, known by identity
-    or, where it has one, by value.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, found: Any) -> bool:
-        value = self.value
-        return found is value or original(found) is value or (isinstance(value, PLAIN) and alike(found, value))
-
-
-class Sequence:
-    """What is in a list, tuple or deque, item by item. A class of the user's is not asked
-    for it: it might do anything.
-    """
-
-    __slots__ = ("items", "kind", "then")
-
-    def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.then = type(value), [original(part) for part in parts_of(value)]
-        self.items = None if all(type(check) is Plain for check in checks) else checks
-
-    def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
-
-
-class Table:
-    """What is in a dict, key by key, in its order."""
-
-    __slots__ = ("items", "keys", "kind", "values")
-
-    def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.kind, self.keys, self.values = type(value), parts_of(value), [original(part) for part in values_of(value)]
-        self.items = None if all(type(check) is Plain for check in checks) else checks
-
-    def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.keys, None) and _are_same(values_of(found), self.values, self.items)
-
-
-def _are_same(found: list[Any], then: list[Any], checks: list[Any] | None) -> bool:
-    """Return whether parts are what they were: things for good, or what `checks` say of them."""
-    if len(found) != len(then):
-        return False
-    if checks is not None:
-        return all(check(part) for check, part in zip(checks, found))
-    return all(map(is_, found, then)) or all(Plain(value)(part) for value, part in zip(then, found))
-
-
-class Array:
-    """The numbers of an array. Of a large one to which nobody can write, some will do."""
-
-    __slots__ = ("bytes", "held", "kind", "value")
-
-    def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.value, self.kind = value, _kind(value)  # which may be set in place
-        self.bytes = np.ndarray.tobytes(value) if value.nbytes <= FEW and not value.dtype.hasobject else None
-        self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
-
-    def __call__(self, found: Any) -> bool:
-        if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
-            return False
-        if self.bytes is not None:
-            return np.ndarray.tobytes(found) == self.bytes
-        if self.held is not None:
-            return _is_held(found, self.held)
-        return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))
-
-
-def _kind(x: np.ndarray[Any, Any]) -> Any:
-    return type(x), x.shape, x.dtype, x.strides, is_sealed(x)
-
-
-class Objects:
-    """What is in an array of objects, one by one."""
-
-    __slots__ = ("items", "kind")
-
-    def __init__(self, value: np.ndarray[Any, Any], checks: list[Check]) -> None:
-        self.kind, self.items = (type(value), value.shape), Sequence(list(value.flat), checks)
-
-    def __call__(self, found: Any) -> bool:
-        return isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject and self.items(list(found.flat))
-
-
-class Sample:
-    """Some of the numbers of an array."""
-
-    __slots__ = ("kind", "then")
-
-    def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.kind, self.then = (type(value), value.dtype, value.shape), print_of(np.asarray(value))
-
-    def __call__(self, found: Any) -> bool:
-        return isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind and print_of(np.asarray(found)) == self.then
-
-
-def is_sealed(x: np.ndarray[Any, Any]) -> bool:
-    """True for an array to which nobody can write."""
-    return not x.flags.writeable and x.base is None
-
-
-def _held(x: np.ndarray[Any, Any]) -> Any:
-    if x.dtype.hasobject:
-        return [(id(part), repr(part)) for part in x.flat]
-    return _bits(x).copy()
-
-
-def _is_held(found: np.ndarray[Any, Any], held: Any) -> bool:
-    return _held(found) == held if found.dtype.hasobject else bool((_bits(found) == held).all())
-
-
-def _bits(x: np.ndarray[Any, Any]) -> Any:
-    """Return the memory of an array of numbers as whole numbers, where it lies without gaps; a copy of it otherwise."""
-    flat = np.asarray(x).ravel(order="K").view(np.uint8)
-    return flat.view(np.uint64) if flat.size % 8 == 0 else flat
-
-
-class Tensor:
-    """The numbers of a tensor, and what torch knows besides."""
-
-    __slots__ = ("held", "kind", "trained", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.kind, self.trained, self.held = value, type(value), value.requires_grad, value.detach().clone()
-
-    def __call__(self, found: Any) -> bool:
-        held = self.held
-        return type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape and found.dtype == held.dtype \
-            and found.device == held.device and torch.equal(found.detach(), held)
-
-
-class Bytes:
-    """What is in a bytearray, or in an array of the standard library's."""
-
-    __slots__ = ("kind", "then")
-
-    def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), bytes(value)
-
-    def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and bytes(found) == self.then
-
-
-class Members:
-    """What is in a set."""
-
-    __slots__ = ("kind", "then")
-
-    def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), parts_of(value)  # in their order, which depends on how they came in
-
-    def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.then, None)
-
-
-class Cached:
-    """A function with a cache, as long as that is not cleared; once `settled`, as long as what it kept then is there:
-    of a compiled call nobody asks it.
-    """
-
-    __slots__ = ("info", "kept", "settled", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.info, self.settled = value, value.cache_info(), False
-        self.kept: dict[int, tuple[Any, Any]] | None = None
-
-    def settle(self) -> bool:
-        """Take the cache as the run has left it; return whether it was not cleared meanwhile."""
-        if not self(self.value):
-            return False
-        self.info, self.settled, self.kept = self.value.cache_info(), True, kept_in(self.value)
-        return True
-
-    def __call__(self, found: Any) -> bool:
-        if found is not self.value:
-            return False
-        now, then = self.value.cache_info(), self.info
-        if not self.settled:
-            return bool(now.hits >= then.hits and now.misses >= then.misses and now.currsize >= then.currsize)
-        if now == then:
-            return True
-        kept = None if self.kept is None else kept_in(self.value)
-        if kept is None or self.kept is None or any(key not in kept or kept[key][1] is not result for key, (_, result) in self.kept.items()):
-            return False
-        self.info = now
-        return True
-
-
-class Edits:
-    """The operations of a tape, which the program may play, and others edit."""
-
-    __slots__ = ("then", "value")
-
-    def __init__(self, value: Tape) -> None:
-        self.value, self.then = value, _operations(value)
-
-    def __call__(self, found: Any) -> bool:
-        if found is not self.value:
-            return False
-        now = _operations(found)
-        return len(now) == len(self.then) and all(map(is_, now, self.then))
-
-
-def _operations(tape: Tape) -> list[Any]:
-    """Return what a tape's operations are made of, which an edit replaces."""
-    return [tape.result, *[part for op in tape.ops for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
-
-
-class Never:
-    """What nobody can compare: an iterator, which is used up."""
-
-    __slots__ = ()
-
-    def __call__(self, found: Any) -> bool:
-        return False

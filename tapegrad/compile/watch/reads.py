@@ -30,6 +30,23 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.compile.watch.checks import (
+    PLAIN,
+    Array,
+    Bytes,
+    Cached,
+    Check,
+    Edits,
+    Members,
+    Never,
+    Objects,
+    Plain,
+    Sample,
+    Sequence,
+    Table,
+    Tensor,
+    is_sealed,
+)
 from tapegrad.compile.watch.code_names import (
     ASKED,
     asked,
@@ -44,27 +61,7 @@ from tapegrad.compile.watch.code_names import (
     reads_by_name,
     reads_modules_by_name,
 )
-from tapegrad.compile.watch.freshness import (
-    PLAIN,
-    Array,
-    Bytes,
-    Cached,
-    Check,
-    Edits,
-    Freshness,
-    Members,
-    Missing,
-    Never,
-    Objects,
-    Place,
-    Plain,
-    Sample,
-    Sequence,
-    Table,
-    Tensor,
-    is_sealed,
-    shape,
-)
+from tapegrad.compile.watch.freshness import Freshness, Missing, Place, shape
 from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Local, Typed
 from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import CACHED, parts_in

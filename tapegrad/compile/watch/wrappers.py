@@ -9,7 +9,7 @@ from typing import Any
 
 CACHED = type(functools.lru_cache(len))
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_LINK = "_lru_list_elem"  # the class of what a bounded cache's dict leads to: the links of a list, of which nobody is told but the collector
+_LINK = "_lru_list_elem"  # the class of what a bounded cache's dict leads to: links, of which only the collector is told
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 
 
@@ -31,8 +31,8 @@ def parts_in(x: Any) -> dict[str, Any]:
 
 
 def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
-    """Return the keys that a function's cache made of calls' arguments, by their ids, each with the result that is kept;
-    None where nobody can tell.
+    """Return the keys that a function's cache made of calls' arguments, by their ids, each with the result that is
+    kept; None where nobody can tell.
     """
     held = gc.get_referents(fn)
     at = next((at for at, part in enumerate(held) if type(part) is dict and part is not fn.__dict__), 0)
