@@ -14,6 +14,7 @@ from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.tree.copies import class_of, slots_of
 from tapegrad.tree.flatten import Walk, is_empty
 from tapegrad.tree.modules import forward_of, hooks_of_all, is_module
+from tapegrad.tree.sparse import is_sparse
 
 _CONTAINERS = frozenset([dict, OrderedDict, list, set])
 _OF_FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
@@ -66,7 +67,14 @@ class Unchanged:
 
     def _note(self, x: Any) -> None:
         kind = type(x)
-        if issubclass(kind, tuple) or kind is MethodType or is_memory(x):
+        if is_sparse(x):  # of which the indices may be written to
+            raise Intricate
+        if issubclass(kind, tuple) or is_memory(x):
+            if isinstance(own := getattr(x, "__dict__", None), dict):  # of a class of the program's
+                self.classes.append((x, class_of(x)))
+                self._table(own)
+            return
+        if kind is MethodType:
             return
         if kind is dict or kind is OrderedDict:
             self._table(x)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch import nn
 
@@ -170,3 +171,72 @@ def test_what_may_change_by_itself_is_looked_at_in_full() -> None:
         with pytest.raises(Intricate):
             EarlierCall(loss, (m, torch.ones(2, 3)), {})
     assert Unchanged([])()
+
+
+class Labelled(np.ndarray):
+    """An array with attributes."""
+
+
+class Pair(tuple):
+    """A tuple with attributes."""
+
+
+class Plant:
+    """What a program computes by, of no module."""
+
+    def __init__(self) -> None:
+        self.gain, self.rates, self.parts, self.table = 2.0, np.array([1.0, 2.0]), [1.5, [0.5]], {"a": 3.0, "names": ["sin"]}
+        self.settings, self.shift = Settings(), np.array([1.0, 1.0]).view(Labelled)
+        self.shift.by = np.array([0.5, 0.5])  # type: ignore[attr-defined]
+        self.pair = Pair([1.0, 2.0])
+        self.pair.by = 1.0  # type: ignore[attr-defined]
+        self.links = scipy.sparse.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]]))
+
+
+def response(plant: Plant, x: Any) -> Any:
+    y = np.sin(x) if "sin" in plant.table["names"] else x * plant.table["a"]
+    y = y * plant.gain + np.sum(plant.rates) * plant.settings.scale + plant.parts[0] * plant.parts[1][-1]
+    return y * np.sum(plant.shift * plant.shift.by) + plant.pair[0] * plant.pair.by + np.sum(plant.links @ plant.rates) * len(plant.parts)  # type: ignore[attr-defined]
+
+
+PLANT_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda p: None,
+    "a number": lambda p: setattr(p, "gain", 5.0),
+    "a number of another kind": lambda p: setattr(p, "gain", 5),
+    "an array's numbers": lambda p: p.rates.__setitem__(0, 7.0),
+    "an array": lambda p: setattr(p, "rates", np.array([3.0, 1.0])),
+    "an array of another kind": lambda p: setattr(p, "rates", np.array([3.0, 1.0], np.float32)),
+    "a number in a list": lambda p: p.parts.__setitem__(0, 4.0),
+    "a list in a list": lambda p: p.parts[1].append(4.0),
+    "a dict": lambda p: p.table.update(a=8.0),
+    "a list in a dict": lambda p: p.table["names"].clear(),
+    "an object's number": lambda p: setattr(p.settings, "scale", 9.0),
+    "another object": lambda p: setattr(p, "settings", Settings()) or setattr(p.settings, "scale", 4.0),
+    "the attribute of an array": lambda p: setattr(p.shift, "by", np.array([2.0, 3.0])),
+    "the attribute of a tuple": lambda p: setattr(p.pair, "by", 6.0),
+    "numbers of a sparse matrix": lambda p: p.links.data.__setitem__(0, 6.0),
+    "places of a sparse matrix": lambda p: p.links.indices.__setitem__(0, 1),
+    "a sparse matrix": lambda p: setattr(p, "links", scipy.sparse.csr_array(np.eye(2))),
+    "a new attribute": lambda p: setattr(p, "more", 1.0),
+}
+
+
+@pytest.mark.parametrize("lacking", [(), ("links",)], ids=["all", "without sparse"])
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("change", PLANT_CHANGES)
+def test_what_has_changed_in_an_object_is_seen(change: str, captured: bool, lacking: tuple[str, ...]) -> None:
+    plant = Plant()
+    if lacking and "sparse" in change:
+        pytest.skip("there is none")
+    if lacking:
+        plant.links = np.eye(2)
+    f: Callable[..., Any] = (lambda x: response(plant, x)) if captured else response
+    args = () if captured else (plant,)
+    step = tg.value_and_grad(f, argnums=len(args), warmup=1)
+    for k in range(4):
+        step(*args, 0.5 + k)
+    assert step.stats.hits >= 3
+    PLANT_CHANGES[change](plant)
+    for k in range(3):
+        assert step(*args, 0.25 + k) == tg.grad(f, *args, 0.25 + k, argnums=len(args))
+        assert step(*args, 0.25 + k)[0] == pytest.approx(float(f(*args, 0.25 + k)), rel=1e-14)

@@ -209,3 +209,81 @@ def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.Monkey
 
 HELD: Any = None
 NAME = "rate"
+
+
+FACTOR, LOCAL = 3.0, threading.local()
+
+
+@functools.lru_cache(4)
+def cached(n: int) -> list[float]:
+    return [FACTOR * n]
+
+
+@pytest.mark.parametrize("cache", [functools.lru_cache(4), functools.lru_cache(None)], ids=["bounded", "unbounded"])
+def test_a_cache_that_others_ask_is_fresh_until_what_it_keeps_is_gone(cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = cache(cached.__wrapped__)
+    monkeypatch.setitem(globals(), "cached", kept)
+
+    def f(x: Any) -> Any:
+        return x * x * cached(1)[0]
+    step = tg.value_and_grad(f, warmup=1)
+    for _ in range(3):
+        assert step(2.0)[0] == f(2.0) == 12.0
+    kept(7)
+    assert step(2.0)[0] == 12.0 and step.stats.traces == 1  # type: ignore[attr-defined]
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    kept.cache_clear()
+    assert step(2.0)[0] == f(2.0) == 20.0
+    monkeypatch.setitem(globals(), "FACTOR", 7.0)
+    for n in range(20):  # which takes the place of all that a bounded one kept
+        kept(n + 10)
+    assert step(2.0)[0] == f(2.0) == (28.0 if kept.cache_info().maxsize else 20.0)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    kept.cache_clear()
+    f(1.0), f(1.0), kept(7), [kept(n) for n in range(40)]  # counts as before
+    assert step(2.0)[0] == f(2.0)
+
+
+def test_what_each_thread_has_of_its_own_is_asked_in_the_thread_that_calls() -> None:
+    def f(x: Any) -> Any:
+        return x * LOCAL.factor + (1.0 if threading.get_ident() == MAIN else 0.0)
+    LOCAL.factor = 2.0
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    assert [step(3.0) for _ in range(3)] == [(7.0, 2.0)] * 3 and step.stats.traces == 1  # type: ignore[attr-defined]
+    found: list[Any] = []
+
+    def other() -> None:
+        LOCAL.factor = 5.0
+        found.extend(step(3.0) for _ in range(3))
+        LOCAL.factor = 6.0
+        found.append(step(3.0))
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert found == [(15.0, 5.0)] * 3 + [(18.0, 6.0)]
+    assert step(3.0) == (7.0, 2.0)
+    del LOCAL.factor
+    with pytest.raises(AttributeError):
+        step(3.0)
+
+
+MAIN = threading.get_ident()
+
+
+@pytest.mark.parametrize("change", [lambda held: held["a"]["b"].append(1.0), lambda held: held["a"].update(c=1), lambda held: held["a"]["b"].__setitem__(1, {5}),
+                                    lambda held: held["a"]["b"][1].add(9), lambda held: held["t"][1].update(k=8.0), lambda held: held.update(a=dict(b=[2.0])),
+                                    lambda held: held["d"]["k"].append(2.0), lambda held: held["q"].append(3.0), lambda held: held["n"].__setitem__(0, 9.0)])
+def test_containers_within_containers_are_looked_at_again(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"a": {"b": [1.0, {2, 3}]}, "t": (1.0, {"k": 2.0}), "d": collections.defaultdict(list, k=[1.0]), "q": collections.deque([1.0]),
+            "n": np.array([4.0, 5.0]), "twice": [{"k": 1}] * 2}
+    monkeypatch.setitem(globals(), "CONTAINERS", held)
+
+    def f(x: Any) -> Any:
+        parts = CONTAINERS["a"]["b"]  # type: ignore[name-defined]  # noqa: F821
+        return x * (sum(part if isinstance(part, float) else sum(part) for part in parts) + len(CONTAINERS["a"]) + CONTAINERS["t"][1]["k"]  # type: ignore[name-defined]  # noqa: F821
+                    + sum(CONTAINERS["d"]["k"]) + sum(CONTAINERS["q"]) + float(CONTAINERS["n"][0]))  # type: ignore[name-defined]  # noqa: F821
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    assert [step(1.0)[0] for _ in range(3)] == [f(1.0)] * 3 and step.stats.traces == 1  # type: ignore[attr-defined]
+    change(held)
+    assert step(1.0)[0] == f(1.0) != 15.0
+    assert step.stats.traces == 2  # type: ignore[attr-defined]

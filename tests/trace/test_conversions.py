@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.trace import imported_names
 
 SOURCE = '''
 import numpy
@@ -68,6 +70,12 @@ def differentiated(x):
 class Field(np.ndarray):
     def __float__(self): return float(np.asarray(self)) / 100
     def same(self): return type(self) is Field
+def wrapped(fn): return lambda x: fn(x)
+@wrapped
+def decorated(x): return float(x) * float(x)
+def imports(x):
+    from math import cos
+    return cos(float(x))
 def field(x):
     y = np.asarray(x).view(Field)
     return float(y) * (y.same() + np.float64(y))
@@ -322,3 +330,28 @@ def test_a_hash_that_an_object_keeps_is_no_input() -> None:
     assert tg.gradient(f, 2.0) == (100.0,)
     step = tg.value_and_grad(f, argnums=0, warmup=1)
     assert [step(x) for x in (2.0, 3.0, 4.0)] == [(200.0, 100.0), (300.0, 100.0), (400.0, 100.0)]
+
+
+@NEEDED
+def test_the_type_of_a_result_is_the_same_at_the_next_call(package: ModuleType) -> None:
+    def f(x: Any) -> Any:
+        return package.exact(np.sin(x)) + package.exact(x)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (0.7, 0.8, 0.9):
+        assert step(x)[0] == f(x)
+    assert step.stats.traces == 1
+
+
+@NEEDED
+def test_what_a_package_leads_to_is_looked_for_once(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr(imported_names, "_reached", lambda root, reached=imported_names._reached: looked.append(root) or reached(root))
+
+    def f(x: Any) -> Any:
+        return package.decorated(x) * package.imports(x)
+    for x in (0.7, 0.8, 0.9):
+        looked.clear()
+        assert tg.gradient(f, x)[0] == pytest.approx(2 * x * np.cos(x) - x * x * np.sin(x))
+    assert not looked
+    step = tg.value_and_grad(lambda x: package.imports(x), argnums=0, warmup=1)
+    assert [step(x) for x in (0.5, 0.6)] == [(math.cos(x), -math.sin(x)) for x in (0.5, 0.6)] and step.stats.traces == 1
