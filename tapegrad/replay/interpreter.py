@@ -55,7 +55,7 @@ from tapegrad.tree.flatten import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "float": float, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+    "float": float, "complex": complex, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
     "mpmath precision": lambda x: PRECISION["mpmath precision"](),

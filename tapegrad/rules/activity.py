@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.rules.op import Op
+from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import is_generator
 
@@ -58,20 +59,28 @@ def nothing_flows(fn: Callable[..., Any], i: int) -> bool:
     return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i:i + 1] == (None,)
 
 
-def is_inert(op: Operation) -> bool:
-    """True for an operation through which no gradient flows to an input: a count, a place, a number that was rounded.
+def is_inert(op: Operation, wrt: Collection[int] | None = None) -> bool:
+    """True for an operation through which no gradient flows to an input, or to those at the positions `wrt`: a count, a
+    place, a number that was rounded, data that nobody differentiates by.
 
     Asked only where a plain value is wanted, so a search is soon enough.
     """
+    if wrt is None:
+        return not any(isinstance(x, Input) for x in sources(op))
+    # what a call makes of a tape of its own may be a sample of what it will be
+    return not any(x.id - 1 in wrt if isinstance(x, Input) else carries(x) for x in sources(op))
+
+
+def sources(op: Operation) -> Iterator[Operation]:
+    """Yield the operations that a gradient of one flows to, itself first: inputs that have one, and calls."""
     stack, seen = [op], {op}
     while stack:
         top = stack.pop()
-        if isinstance(top, Input) and has_gradient(top.val):
-            return False
+        if not isinstance(top, Input) or has_gradient(top.val):
+            yield top
         new = [used for used in _flowing(top) if used not in seen]
         seen.update(new)
         stack += new
-    return True
 
 
 def _flowing(op: Operation) -> list[Operation]:

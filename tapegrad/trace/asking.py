@@ -19,9 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
+from tapegrad.rules.activity import differentiated, is_inert, sources
+from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
+from tapegrad.tape.tape import Input
 from tapegrad.trace.constructor_calls import callee
 from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.trace.views import peek
+from tapegrad.tree.argnums import ALL
 
 _WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
 _WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
@@ -43,6 +48,33 @@ def program_frame() -> FrameType:
     return frame
 
 
+def loses(x: Any) -> bool:
+    """True if a gradient that is wanted, of this trace or of one around it, flows through a traced value: by a plain
+    one it would be lost.
+    """
+    while isinstance(x, Traced):
+        tracer, signature = x._tracer, x._tracer.tape.structure
+        whole = not tracer.grad or signature is None or (signature.wanted == ALL and not signature.kwargs)
+        if not is_inert(peek(x), None if whole else differentiated(tracer.tape)):
+            return True
+        x = x._val
+    return False
+
+
+def _or_left_out(x: Any) -> str:
+    """Return the cure of leaving out the argument that a traced value follows from alone, where there are others; ""
+    where it is no cure.
+    """
+    tape = x._tracer.tape
+    reached = {source.id - 1 for source in sources(peek(x)) if isinstance(source, Input)}
+    parts = [part for part in tape.structure.asked if part is not None and part.size] if x._tracer.grad and reached else []
+    part = next((part for part in parts if reached <= {*range(part.start + 1, part.start + part.size + 1)}), None)
+    if part is None or part is tape.structure.function or len(parts) < 2:
+        return ""
+    name = re.split(r"[.\[]", tape.ops[part.start + 1].label)[0]
+    return f"; or leave {name} out of argnums=, if nobody differentiates by it"
+
+
 def asked(proxy: Any, wanted: str) -> TapeError:
     """Return the refusal of a plain value of a traced one, `wanted` by who calls C just now; of a write, by a plain
     array that is written into.
@@ -57,7 +89,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
             user_location(),
-            "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker),
+            "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker) + _or_left_out(proxy),
         )
         err.outside = operator and str(frame.f_globals.get("__name__")).partition(".")[0]
     proxy._tracer.refuse(err)
@@ -66,7 +98,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
 
 def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
     """Return the refusal of what would lose the gradient through a traced value."""
-    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_)
+    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_ + _or_left_out(proxy))
     proxy._tracer.refuse(err)
     return err
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
-from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked
+from tapegrad.trace.asking import asked, loses
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.tree.flatten import flatten, is_leaf
 
@@ -35,9 +34,14 @@ def place_of_out(meaning: Callable[..., Any]) -> int:
 
 
 def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that tapegrad does not know on constants alone; an array that it returns is another."""
+    """Call a function that tapegrad does not know on values through which no gradient flows; an array that it returns
+    is another.
+    """
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
+    for leaf in leaves:
+        if isinstance(leaf, Traced) and not leaf._tracer.independent(views.peek(leaf)):
+            _guard_whole(leaf)
     handed = [views.hand_out(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves]
     args, kwargs = structure.build(handed)
     value = func(*args, **kwargs)
@@ -51,6 +55,15 @@ def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], k
     for x in sharing:
         views.place(x).storage.relate(views.place(y).storage)
     return y
+
+
+def _guard_whole(x: Any) -> None:
+    """Guard a traced value of any kind: a number, an array."""
+    val = behind(x)
+    if isinstance(val, (np.ndarray, np.generic)):
+        guard_content(x)
+    else:
+        (complex if isinstance(val, complex) else float)(x)
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,18 +94,22 @@ def content(x: Any, frame: FrameType) -> Any:
     Raises ConcretizationError where a gradient would be lost.
     """
     op, val = views.peek(x), behind(x)
-    if not x._tracer.independent(op):
-        if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or not (is_inert(op) or _is_index(val, frame)):
+    if not x._tracer.independent(op) or isinstance(x._val, Traced):
+        if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or (loses(x) and not _is_index(val, frame)):
             raise asked(x, "a plain array")
         guard_content(x)
     return views.hand_out(x)
 
 
 def guard_content(x: Any) -> Any:
-    """Return the numbers of a traced array, which steer the program: a tape holds for these alone."""
-    op, val = views.peek(x), behind(x)
-    for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
-        x._tracer.guard(op, fact, value)
+    """Return the numbers of a traced array, which steer the program: a tape holds for these alone, and so do those of
+    the traces around it.
+    """
+    val = behind(x)
+    while isinstance(x, Traced):
+        for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
+            x._tracer.guard(views.peek(x), fact, value)
+        x = x._val
     return val.copy()
 
 

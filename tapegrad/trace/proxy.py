@@ -19,12 +19,11 @@ from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
-from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, lost
+from tapegrad.trace.asking import asked, loses, lost
 from tapegrad.trace.call_arguments import call_plainly, content, takes
 from tapegrad.trace.context import DEFAULT, Tracer, written
 from tapegrad.trace.guards import KINDS
@@ -215,7 +214,7 @@ class Proxy(Slotted):
 
     def __hash__(self) -> Any:
         val = behind(self)
-        if (isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and not self._tracer.independent(views.peek(self)):
+        if (isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: "
                         "f.__wrapped__(x)")
@@ -253,15 +252,15 @@ class Proxy(Slotted):
         """Return an integer near by; a number so large that it is one itself would go on by that, and its gradient would not."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
-        if large and not self._tracer.independent(views.peek(self)):
+        if large and loses(self):
             self._ask(read, val)  # OverflowError of what is infinite
             raise lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
 
     def __float__(self) -> float:
         self._try(float)
-        if is_inert(op := views.peek(self)):
-            return float(self._val) if self._tracer.independent(op) else self._steer("float", float)  # type: ignore[no-any-return]
+        if not loses(self):
+            return self._plainly("float", float)  # type: ignore[no-any-return]
         if formats(_getframe(1)):
             written()
             return float(behind(self))
@@ -274,9 +273,12 @@ class Proxy(Slotted):
 
     def __complex__(self) -> complex:
         self._try(complex)
-        if self._tracer.independent(views.peek(self)):
-            return complex(self._val)
+        if not loses(self):
+            return self._plainly("complex", complex)  # type: ignore[no-any-return]
         raise asked(self, "a plain complex number")
+
+    def _plainly(self, fact: str, read: Callable[[Any], Any]) -> Any:
+        return read(self._val) if self._tracer.independent(views.peek(self)) else self._steer(fact, read)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
@@ -441,7 +443,7 @@ def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
                                       "the same without that argument; tg.primitive makes a function of yours one operation")
             tracer.raised(func, args, kwargs, err)
             raise err
-    if all(leaf._tracer.independent(views.peek(leaf)) for leaf in leaves_of((args, kwargs)) if isinstance(leaf, Traced)):
+    if not any(map(loses, leaves_of((args, kwargs)))):
         return call_plainly(tracer, plainly or func, args, kwargs)
     try:
         if meaning is not None:

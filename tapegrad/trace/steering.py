@@ -16,7 +16,7 @@ from tapegrad.tape.tape import Call, Guard, Operation, value_of
 from tapegrad.tree.copies import running
 
 _VALUES = frozenset(
-    ["bool", "int", "index", "float", "floor", "ceil", "trunc", "round", "hash"]
+    ["bool", "int", "index", "float", "complex", "floor", "ceil", "trunc", "round", "hash"]
 )  # facts that steer a program by numbers
 _JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # though they have derivatives
 

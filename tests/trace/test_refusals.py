@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial import cKDTree
 
 import tapegrad as tg
 from tapegrad.errors import ConcretizationError, MutationError, TapeError, UnknownFunction
@@ -288,3 +289,59 @@ def test_arrays_in_an_order_have_an_axis(f: Callable[..., Any]) -> None:
     for x in (1.5, np.float64(1.5), np.array(1.5)):
         assert tg.grad(lambda x: (f(x) * np.ones((2, 1))).sum() * f(x).ndim, x) == (3.0, (None, 2.0))
         assert tg.trace(f, x)[0].shape == f(x).shape == (1,)
+
+
+POINTS = np.array([[0.0], [1.0], [3.0]])
+UNASKED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "float": (lambda x, n: x * float(n) ** 2, 3.0),
+    "a float of NumPy's": (lambda x, n: x * float(n), np.float64(3.0)),
+    "what follows from it": (lambda x, n: x * float(n * 2.0 + 1.0), 3.0),
+    "complex": (lambda x, n: x * complex(n).imag, 1.0 + 2.0j),
+    "a key": (lambda x, n: x * {3.0: 5.0, 6.0: 7.0}.get(n, 1.0), 3.0),
+    "C code": (lambda x, n: x * cKDTree(n).query([[0.8]])[0].sum(), POINTS),
+    "a large number's floor": (lambda x, n: x * math.floor(n), 1e17),
+}
+
+
+@pytest.mark.parametrize("name", UNASKED)
+def test_what_is_not_differentiated_may_become_plain(name: str) -> None:
+    f, n = UNASKED[name]
+    x = 2.0
+    for value, dx in (tg.grad(f, x, n, argnums=0), tg.grad(lambda x: f(x, n), x, argnums=0), tg.grad(lambda x, *, n: f(x, n), x, n=n, argnums=0)):
+        assert value == f(x, n) and dx == pytest.approx(f(1.0, n))
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for given in (n, n, n * 2, n * 2, -n):
+        assert step(x, given) == (f(x, given), pytest.approx(f(1.0, given)))
+    assert step.stats.hits >= 2
+    with pytest.raises((tg.ConcretizationError, tg.UnknownFunction, tg.MissingRule)):
+        tg.grad(f, x, n)
+    if name != "a large number's floor":
+        with pytest.raises((tg.ConcretizationError, tg.UnknownFunction, tg.MissingRule)):  # the outer gradient is by it
+            tg.grad(lambda n: tg.grad(f, x, n, argnums=0)[1], n)
+    assert tg.gradient(lambda x: tg.grad(f, x * x, n, argnums=0)[0], x)[0] == pytest.approx(2 * x * f(1.0, n))
+
+
+def test_what_was_written_to_is_differentiated() -> None:
+    def f(x: Any, buffer: Any) -> Any:
+        buffer[0] = x
+        return x * float(buffer[0])
+    with pytest.raises(tg.ConcretizationError):
+        tg.grad(f, 2.0, np.zeros(3), argnums=0)
+    assert tg.grad(lambda x, buffer: f(x, buffer) if False else x * float(buffer[1]), 2.0, np.ones(3), argnums=0) == (2.0, 1.0)
+    zero = tg.value_and_grad(lambda x, n: x * float(n), argnums=0, warmup=1)
+    assert [str(zero(2.0, n)) for n in (0.0, 0.0, -0.0)] == ["(0.0, 0.0)", "(0.0, 0.0)", "(-0.0, -0.0)"]
+
+
+def test_a_refusal_says_what_may_be_left_out() -> None:
+    with pytest.raises(tg.ConcretizationError, match="or leave n out of argnums=, if nobody differentiates by it"):
+        tg.grad(lambda x, n: x * float(2.0 * n), 2.0, 3.0)
+    with pytest.raises(tg.ConcretizationError, match="leave n out"):
+        tg.grad(lambda x, n: x * {3.0: 1.0}[n], 2.0, 3.0, argnums=(0, 1))
+    with pytest.raises(tg.ConcretizationError, match=r"f.__wrapped__\(x\)$"):
+        tg.grad(lambda x, n: x * {3.0: 1.0}[n], 2.0, 3.0, argnums=1)
+    with pytest.raises(tg.ConcretizationError) as caught:
+        tg.grad(lambda x, n: x * float(n * x), 2.0, 3.0)
+    assert "argnums" not in str(caught.value)
+    with pytest.raises(tg.ConcretizationError) as caught:
+        tg.grad(lambda x: x * float(x), 2.0)
+    assert "argnums" not in str(caught.value)

@@ -324,7 +324,8 @@ class Writer(Texts):
             self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.strong(subject)})) != {str(op.expected)!r}: {miss}")
         else:
             fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
-            signed = type(op.expected) is float and not op.expected  # a program can tell 0.0 from -0.0
+            # a program can tell 0.0 from -0.0
+            signed = type(op.expected) is complex or (type(op.expected) is float and not op.expected)
             found = f"{fact}({self.strong(subject)})"
             self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed else f"if {found} != {self.text(op.expected)}: {miss}")
 

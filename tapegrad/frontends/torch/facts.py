@@ -16,6 +16,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
+from tapegrad.trace.asking import loses
 
 
 def asked(func: Any) -> Callable[..., Any]:
@@ -74,6 +75,8 @@ def _number(name: str, kind: Callable[[Any], Any]) -> None:
             return kind(x._val.item())
         if not (x._val.is_floating_point() or x._val.is_complex()):
             return kind(to_int(x))  # has no gradient to lose
+        if not loses(x):
+            return steered(kind.__name__, kind)(x)
         raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of {views.peek(x).name}",
                                   user_location(),
                                   "x.item() for a number that the tape knows, with no gradient as in torch; tg.value(x) for a plain one")
