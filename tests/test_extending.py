@@ -17,6 +17,7 @@ from tapegrad.ops.checkpoint import put_tuple
 from tapegrad.rules import op as entries
 from tapegrad.rules import registry
 from tapegrad.rules.op import Op
+from tapegrad.rules.registry import lowering
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
@@ -25,7 +26,7 @@ from tapegrad.tape.tape import Call, Tape
 from tapegrad.transforms.walk import Walk
 
 X = np.array([-1.5, -0.2, 0.3, 2.0])
-TABLES: tuple[Any, ...] = (entries.OPS, registry.FOREIGN, registry.REGISTERED, systems.SYSTEMS, BACKENDS)
+TABLES: tuple[Any, ...] = (entries.OPS, registry.FOREIGN, registry.REGISTERED, systems.SYSTEMS, BACKENDS, ops.multiply.lower)
 
 
 @pytest.fixture(autouse=True)
@@ -135,13 +136,19 @@ def test_a_pass() -> None:
 def test_a_backend_that_prints() -> None:
     class Printing(Backend):
         def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
-            return lambda *args: "\n".join(f"{op.name} = {op.fn.__name__}" for op in tape.ops if type(op) is Call)
+            calls = [op for op in tape.ops if type(op) is Call]
+            return lambda *args: "\n".join(f"{op.name} = {op.fn.lower.get('printing', op.fn.__name__)}" for op in calls)
+    lowering("printing", ops.multiply)("times")
+    with pytest.raises(tg.DuplicateRule, match="what printing has for multiply"):
+        lowering("printing", ops.multiply)("by")
+    with pytest.raises(tg.DuplicateRule, match="multiply says itself what torch has for it"):
+        lowering("torch", ops.multiply)("mul")
 
     def printing(device: Any, mode: str, passes: Any) -> Backend:
         return Printing(lambda tape: tg.optimise(tape, passes), mode)
     BACKENDS["printing"] = printing
     said = tg.compile(tg.trace(lambda x: np.sum(np.sin(x) * 2.0), X)[1], backend="printing")(X)
-    assert sorted(line.split(" = ")[1] for line in said.splitlines()) == ["multiply", "sin", "sum"]
+    assert sorted(line.split(" = ")[1] for line in said.splitlines()) == ["sin", "sum", "times"]
 
 
 def test_a_kind_of_number() -> None:

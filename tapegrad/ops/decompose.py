@@ -185,10 +185,10 @@ def _pinv_tensor(x: Any, rcond: Any = None, hermitian: bool = False) -> Any:
         return torch.empty_like(x.mT)
     cutoff = 1e-15 if rcond is None else rcond[..., None] if tensors.is_tensor(rcond) else float(rcond)
     if hermitian:
-        s, u = eigh.torch(x)
+        s, u = eigh.lower["torch"](x)
         vh = u.mH
     else:
-        u, s, vh = svd.torch(x, full_matrices=False)
+        u, s, vh = svd.lower["torch"](x, full_matrices=False)
     inverse = torch.where(s.abs() > cutoff * s.abs().amax(-1, keepdim=True), 1 / s, 0.0)
     return (vh.mH * inverse[..., None, :].to(vh.dtype)) @ u.mH
 
@@ -248,7 +248,7 @@ def _lstsq_tensors(a: Array, b: Array, rcond: Any = None) -> Any:
         raise np.linalg.LinAlgError("Incompatible dimensions")
     eps = torch.finfo(a.dtype).eps
     cutoff = eps * builtins.max(m, n) if rcond is None else eps if float(rcond) < 0 else float(rcond)
-    u, s, vh = svd.torch(a, full_matrices=False)
+    u, s, vh = svd.lower["torch"](a, full_matrices=False)
     kept = s > cutoff * s[:1]
     x = vh.mH @ (torch.where(kept, 1 / s, 0.0)[:, None] * (u.mH @ rhs))
     rank = kept.sum().to(torch.int32)
@@ -303,11 +303,11 @@ def _slogdet_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
 
 def _cofactors_tensor(x: Array) -> Any:
     try:
-        return det.torch(x)[..., None, None] * inv.torch(x).mT
+        return det.lower["torch"](x)[..., None, None] * inv.lower["torch"](x).mT
     except np.linalg.LinAlgError:
-        u, s, vh = svd.torch(x)
+        u, s, vh = svd.lower["torch"](x)
         others = torch.stack([torch.cat([s[..., :i], s[..., i + 1:]], -1).prod(-1) for i in range(s.shape[-1])], -1)
-        return (det.torch(u) * det.torch(vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
+        return (det.lower["torch"](u) * det.lower["torch"](vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
 
 
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
@@ -464,7 +464,7 @@ svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=Tru
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     if x.ndim < 2:
         return int(torch.any(x != 0))
-    s = eigvalsh.torch(x).abs() if hermitian else svdvals.torch(x)
+    s = eigvalsh.lower["torch"](x).abs() if hermitian else svdvals.lower["torch"](x)
     if tol is None:
         rtol = builtins.max(x.shape[-2:]) * torch.finfo(s.dtype).eps if rtol is None else rtol
         tol = s.amax(-1, keepdim=True) * (rtol[..., None] if tensors.is_tensor(rtol) else rtol)

@@ -221,7 +221,7 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor,
                  batch=read_members)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True, torch=getitem.torch,
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True, torch=getitem.lower["torch"],
                         batch=read_members)
 
 

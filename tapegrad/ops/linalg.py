@@ -76,7 +76,7 @@ matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,), linear=EACH,
     batch=batching.stacked(1, 1),
-    torch=lambda a, b: matmul.torch(a.conj()[..., None, :], b[..., None])[..., 0, 0])
+    torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
@@ -86,11 +86,11 @@ vdot = define("vdot", np.vdot, (
 matvec = define("matvec", np.matvec, (
     lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))), means=(np.matvec,), linear=EACH,
     batch=batching.stacked(2, 1),
-    torch=lambda a, v: matmul.torch(a, v[..., None])[..., 0])
+    torch=lambda a, v: matmul.lower["torch"](a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
     lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,), linear=EACH,
     batch=batching.stacked(1, 2),
-    torch=lambda v, a: matmul.torch(v.conj()[..., None, :], a)[..., 0, :])
+    torch=lambda v, a: matmul.lower["torch"](v.conj()[..., None, :], a)[..., 0, :])
 
 # -- products over any axes
 
@@ -136,7 +136,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     inner = math.prod(a.shape[i] for i in of_a)
     shape = [a.shape[i] for i in free_a] + [b.shape[i] for i in free_b]
     rows = a.permute(free_a + of_a).reshape(math.prod(a.shape[i] for i in free_a), inner)
-    return matmul.torch(rows, b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))).reshape(shape)
+    return matmul.lower["torch"](rows, b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))).reshape(shape)
 
 
 def _dot(a: Array, b: Array) -> Any:

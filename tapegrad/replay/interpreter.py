@@ -349,7 +349,7 @@ class Memory:
         elif not (core.view or core.owns):
             self.release(op, fn, x)
         if core.owns and self.device is not None and not holds_tensor(given):
-            result = core.torch(*given, **op.kwargs, device=self.device)
+            result = core.lower["torch"](*given, **op.kwargs, device=self.device)
         else:
             result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
         y = result[0] if triple else result

@@ -81,7 +81,8 @@ def tracer_of(args: Iterable[Any]) -> Any:
 class Op:
     """A primitive: its implementations for NumPy and for torch, its rule, what is known of it.
 
-    `torch` takes tensors, on one device, and numbers: a dotted name in torch, or a function; see `run`.
+    `lower` has by a backend's name what that runs; `torch`, which is one of them, takes tensors, on one device, and
+    numbers: a dotted name in torch, or a function; see `run`.
     The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule
     that returns the value and a pullback, or `vjp`, which makes the pullback from the value:
@@ -109,7 +110,8 @@ class Op:
                  spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False, push: Partial | None = None,
                  batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
-        self.torch: Any = named(torch) if isinstance(torch, str) else torch
+        # what a backend has for it, by the backend's name: see `lowering`
+        self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str) else torch}
         self.partials, self.spec, self.batch = partials, spec, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
@@ -181,10 +183,11 @@ class Op:
             return self.read(*args, **kwargs) if exact is None else exact.run(self, *args, **kwargs)
         if special:  # the sum of a cotangent and ZeroTangent
             return self.impl(*args, **kwargs)
-        if self.torch is None:
+        own = self.lower.get("torch")
+        if own is None:
             y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
             return y if wrapped else unwrap(y)
-        y = self.torch(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
+        y = own(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
         return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -68,6 +68,20 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
     return op
 
 
+def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
+    """Say what a backend has for these ops: a function, a text, whatever it makes its program of, in
+    `op.lower[backend]`; raise DuplicateRule where it has something already.
+    """
+    def decorate(own: Any) -> Any:
+        for op in ops:
+            if backend in op.lower and (backend, op) not in REGISTERED:
+                raise DuplicateRule(f"{op.__name__} says itself what {backend} has for it", user_location_of_definition(), "keep one of the two")
+            _claim((backend, op), f"what {backend} has for {op.__name__}")
+            op.lower[backend] = own
+        return own
+    return decorate
+
+
 def means(*functions: Any, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated composite as the meaning of foreign functions; `constant` if no
     gradient flows through it.

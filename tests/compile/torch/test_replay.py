@@ -33,7 +33,7 @@ def test_every_case_replays_on_tensors(case: Case, dtype: str, device: str) -> N
 
 
 def test_every_op_has_a_torch_implementation() -> None:
-    assert not [name for name, op in OPS.items() if op.torch is None]
+    assert not [name for name, op in OPS.items() if "torch" not in op.lower]
 
 
 # -- dtypes are NumPy's
