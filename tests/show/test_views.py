@@ -220,9 +220,12 @@ def run(body: list[tuple[int, int, int]], rounds: int, x: Any, w: Any) -> Any:
     return x
 
 
+LOOKS = list(itertools.product(FORMATS, (None, "line", "call")))
+
+
 @settings(max_examples=60, deadline=None)
-@given(programs(), st.integers(1, 4))
-def test_what_stands_beside_an_operation_is_of_its_place_and_its_arguments(body: list[tuple[int, int, int]], rounds: int) -> None:
+@given(programs(), st.integers(1, 4), st.sampled_from(LOOKS))
+def test_what_stands_beside_an_operation_is_of_its_place_and_its_arguments(body: list[tuple[int, int, int]], rounds: int, look: Any) -> None:
     gradient = tg.gradtape(lambda x, w: run(body, rounds, x, w), 0.5, 0.25)
     for tape in (gradient, tg.primitivize(gradient)):
         if reverse_start(tape) == len(tape):  # nothing but additions: the sweep has dissolved
@@ -232,8 +235,7 @@ def test_what_stands_beside_an_operation_is_of_its_place_and_its_arguments(body:
             for swept in beside[op]:
                 if match := re.match(r"(?:accumulate )?d%(\d+)", swept.note):
                     assert place_of(swept) == place_of(op) and tape[int(match[1])] in operands(op)
-        for format, group in itertools.product(FORMATS, (None, "line", "call")):
-            assert shown(tape, format, group)
+        assert shown(tape, *look)
 
 
 # -- the summary
