@@ -48,6 +48,7 @@ from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.sparsity import hessian_sparsity, jacobian_sparsity
 from tapegrad.transforms.taylor import taylor, taylortape
+from tapegrad.transforms.transpose import transpose
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.vmap import batchtape, vmap
 
@@ -62,6 +63,6 @@ __all__ = [
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacobian", "jacobian_sparsity", "jvp", "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
-    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "unroll", "value",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vmap", "wirtinger",
 ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from tapegrad.cli.command import (
     Command,
@@ -24,6 +26,7 @@ from tapegrad.cli.program import Program, load
 from tapegrad.store.format import MAGIC, VERSION
 from tapegrad.store.write import Writer, to_bytes
 from tapegrad.tape.tape import Tape
+from tapegrad.trace.checkpoint import checkpoint
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.forward import forwardtape
 from tapegrad.transforms.forward_diff import forwarddiff
@@ -32,6 +35,8 @@ from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.taylor import taylortape
 from tapegrad.transforms.vmap import batchtape
+
+CALLS: dict[str, Callable[..., Any]] = {"checkpoint": checkpoint, "forwarddiff": forwarddiff}
 
 
 def run_show(options: argparse.Namespace) -> None:
@@ -57,16 +62,19 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
 
 
 def transformed(program: Program, name: str) -> Tape:
-    """Return the tape of a batch of arguments, of value and tangent, of value and derivatives, or of coefficients."""
+    """Return the tape of a batch of arguments, of value and tangent, of coefficients, or of a call that carries a subtape."""
     if name == "forward":
         return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
     if program.tape is not None:
         raise Failure(f"a saved tape holds one call: --transform {name} is of a function or an expression")
     if name == "taylor":
         return taylortape(program.fn, *program.args)
-    if name == "forwarddiff":
-        return trace(forwarddiff(program.fn), *program.args, **program.kwargs)[1]
-    return batchtape(program.fn, *program.args, **program.kwargs)
+    if name in CALLS:
+        return trace(CALLS[name](program.fn), *program.args, **program.kwargs)[1]
+    args: Sequence[Any] = program.args
+    if all(isinstance(x, (int, float, complex)) for x in args):  # numbers are members, and the batch has two
+        args = [np.array([x, x]) for x in args]
+    return batchtape(program.fn, *args, **program.kwargs)
 
 
 def print_stages(tape: Tape, options: argparse.Namespace) -> None:
@@ -136,8 +144,8 @@ def _show(parser: argparse.ArgumentParser) -> None:
     format_arguments(parser)
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
-    parser.add_argument("--transform", choices=("batch", "forward", "forwarddiff", "taylor"),
-                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one of forwarddiff")
+    parser.add_argument("--transform", choices=("batch", "forward", "taylor", *CALLS),
+                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one call of checkpoint or forwarddiff")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
@@ -171,6 +179,7 @@ SHOW = Command("show", "print the tape, or with --grad the gradient's", """\
   tapegrad show "x*x + x" x=3 --stages
   tapegrad show "sin(x) * x" x="[1.0, 2.0, 3.0]" --transform batch
   tapegrad show "sin(x) * x" x=2 --transform taylor
+  tapegrad show "sin(x) * x" x=2 --transform checkpoint
   tapegrad show saved.tape
   tapegrad show - < saved.tape
 """, _show, run_show)

@@ -1,4 +1,4 @@
-"""transpose: the tangent of a call from its pullback, which is linear in its cotangent.
+"""transpose: the adjoint of what is linear: of a tape another tape, and the tangent of a call from its pullback.
 
 The pullback is the adjoint of the derivative, so the derivative is the adjoint of the pullback: the gradient by w of
 what the pullback makes of w, contracted with the tangents (by the real part of <a, b>, as all gradients of complex
@@ -12,18 +12,83 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.cotangents import ZERO, Absorbing, dense, dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dense, dtype_of, shape_of
+from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.elementwise import conj, is_complex, multiply, real
 from tapegrad.ops.reduce import sum
+from tapegrad.rules.activity import has_gradient
+from tapegrad.tape.liveness import leading
+from tapegrad.tape.tape import Guard, Tape, operands
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.guards import FIXED
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.grad import gradients_of
+from tapegrad.transforms.grad import gradient, gradients_of
+from tapegrad.transforms.primitivize import flattened
 from tapegrad.tree.argnums import Wanted
-from tapegrad.tree.flatten import is_leaf, leaves_of
+from tapegrad.tree.flatten import flatten, is_leaf, leaves_of
+
+
+def transpose(tape: Tape) -> Tape:
+    """Return the tape of the adjoint of a linear function: its `play(dy)` gives the cotangents of the arguments, from
+    that of the value.
+
+    <dy, f(x)> = <f*(dy), x>, by the real part of <a, b> for complex numbers. What `f` captured is constant. Raises
+    ArgumentError for a tape that is not linear in its arguments, all at once, and names the operation that is not.
+
+    >>> import tapegrad as tg
+    >>> value, push = tg.linearize(lambda x, a: np.sin(a * x[1:]) - x[:-1], np.zeros(3), 2.0)
+    >>> along = tg.trace(push, np.zeros(3), 0.0)[1]
+    >>> transpose(along).play(np.array([1.0, 10.0]))
+    (array([-1., -8., 20.]), np.float64(0.0))
+    """
+    adjoint = _Adjoint(flattened(tape))
+    _check_linear(adjoint)
+    return record(adjoint, (adjoint.seed(),), {}, DEFAULT)
+
+
+class _Adjoint:
+    """The gradient of a tape that is linear, as a function of its cotangent alone."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.__name__ = f"transpose({tape.name})"
+
+    def __call__(self, dy: Any) -> tuple[Any, ...]:
+        return self.at(self.args([x.val for x in self.tape.inputs[1:]]), dy)
+
+    def at(self, args: Sequence[Any], dy: Any) -> tuple[Any, ...]:
+        """Return it where the arguments are others, which makes no difference."""
+        return gradient(self.tape.play, *args, seed=dy)
+
+    def args(self, leaves: list[Any]) -> list[Any]:
+        """Return the arguments with these leaves."""
+        return [part.build(leaves) for part in self.tape.structure.args]
+
+    def seed(self) -> Any:
+        """Return a cotangent of the value: ones."""
+        leaves: list[Any] = []
+        structure = flatten(self.tape.result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+        return structure.mirror([conform(1.0, plain(y)) if has_gradient(y) else None for y in leaves])
+
+
+def _check_linear(adjoint: _Adjoint) -> None:
+    """Raise ArgumentError where the gradient depends on the arguments, or the value at 0 is another number."""
+    tape, cure = adjoint.tape, "the tape of the function that tg.linearize returns"
+    leaves = [x.val for x in tape.inputs[1:]]
+    args = adjoint.args(leaves)
+    along = record(adjoint.at, (args, adjoint.seed()), {}, DEFAULT)
+    given = set(along.inputs[1:1 + len(leaves_of(args))])
+    leads = leading(along.ops, [along.result, *[op for op in along.ops if type(op) is Guard and op.fact not in FIXED]])
+    for op in along.ops:
+        if leads[op.id] and not given.isdisjoint(operands(op)):
+            raise ArgumentError(f"{tape.name} is not linear: its derivative depends on its arguments", op.where, cure)
+    zero = tape.play(*adjoint.args([conform(0.0, plain(x)) if has_gradient(x) else x for x in leaves]))
+    if any(bool((plain(y) != 0).any() if shape_of(y) else plain(y) != 0) for y in leaves_of(zero) if has_gradient(y)):
+        raise ArgumentError(f"{tape.name} is not linear: its value at 0 is {brief(zero)}", None, cure)
 
 
 def transposed(pullback: Any, y: Any, tangents: Sequence[Any]) -> Any:

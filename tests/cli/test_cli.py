@@ -133,6 +133,8 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rrule" not in run(capsys, "show", "x*x", "x=3.0")
     assert "# coefficient 1 of %3" in run(capsys, "show", "x*x", "x=3.0", "--transform", "taylor")
     assert "forwarddiff(f)(%2)" in run(capsys, "show", "x*x", "x=3.0", "--transform", "forwarddiff")
+    assert "checkpoint(f)(%2)" in run(capsys, "show", "x*x", "x=3.0", "--transform", "checkpoint")
+    assert "# batched over axis 0" in run(capsys, "show", "x*x", "x=3.0", "--transform", "batch")
     assert "# seed" in run(capsys, "show", "x*x", "x=3.0", "--grad")
     assert "%4, %5 = [%3] = rrule(multiply, %2, %2)" in run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "compact")
     table = run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "rich").splitlines()

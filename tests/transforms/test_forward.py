@@ -567,3 +567,26 @@ def test_solving_a_system_along_either_side(shapes: Any) -> None:
         np.testing.assert_allclose(tg.jvp(np.linalg.solve, (a, b), along)[1], (there - back) / 2e-6, 1e-6, 1e-7)
         tensors = tg.jvp(np.linalg.solve, (torch.tensor(a), torch.tensor(b)), [None if d is None else torch.tensor(d) for d in along])[1]
         np.testing.assert_allclose(tensors, (there - back) / 2e-6, 1e-6, 1e-7)
+
+
+def test_a_linear_tape_is_transposed() -> None:
+    x, a, dy = np.array([0.5, 1.0, 2.0]), 2.0, {"y": np.array([1.0, -1.0]), "sum": 0.5}
+
+    def f(x: Any, a: Any) -> Any:
+        y = np.sin(a * x[1:]) * x[:-1]
+        return {"y": y, "sum": y.sum() if a > 1 else a}
+    along = tg.trace(tg.linearize(f, x, a)[1], x, a)[1]
+    back = tg.transpose(along)
+    np.testing.assert_allclose(np.hstack(back.play(dy)), np.hstack(tg.gradient(f, x, a, seed=dy)))
+    again = tg.transpose(back)
+    np.testing.assert_allclose(again.play((x, np.float64(a)))[0]["y"], along.play(x, a)["y"])
+    matrix = np.array([[1.0, 2j], [3.0, 4.0]])
+    z, w = np.array([1j, 2.0]), np.array([1.0, 1.0 + 1j])
+    (found,) = tg.transpose(tg.trace(lambda z: matrix @ z, z)[1]).play(w)
+    np.testing.assert_allclose(found, matrix.conj().T @ w)
+
+
+@pytest.mark.parametrize("f", [np.sin, lambda x: x + 1.0, abs, lambda x: 2 * x if x > 0 else x, lambda x: x * tg.stop_gradient(x)])
+def test_what_is_not_linear_is_not_transposed(f: Callable[..., Any]) -> None:
+    with pytest.raises(tg.ArgumentError, match="is not linear"):
+        tg.transpose(tg.trace(f, 2.0)[1])
