@@ -62,7 +62,7 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
 
 
 def transformed(program: Program, name: str) -> Tape:
-    """Return the tape of a batch of arguments, of value and tangent, of coefficients, or of a call that carries a subtape."""
+    """Return the tape of a batch of arguments, of value and tangent, of coefficients, or of a call with a subtape."""
     if name == "forward":
         return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
     if program.tape is not None:
@@ -145,7 +145,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
     parser.add_argument("--transform", choices=("batch", "forward", "taylor", *CALLS),
-                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one call of checkpoint or forwarddiff")
+                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one of checkpoint or forwarddiff")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
