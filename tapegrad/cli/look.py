@@ -145,7 +145,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
     parser.add_argument("--transform", choices=("batch", "forward", "taylor", *CALLS),
-                        help="each operation for a batch of arguments, with its tangent, with its coefficients; or all as one of checkpoint or forwarddiff")
+                        help="each operation for a batch, with its tangent, with its coefficients; or all as one of checkpoint or forwarddiff")
     parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 

@@ -80,9 +80,9 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 
 
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
-                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None) -> Op:
+                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None, push: Partial | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True, push=push,
                   torch=of_tensors(name, impl, means, on_torch))
 
 
@@ -106,7 +106,8 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 # -- arithmetic. Python's operators are the implementation: they serve every type of number.
 
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
-subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub))
+subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub),
+                       push=lambda ts, *_: ts[0] if ts[1] is None else -ts[1] if ts[0] is None else subtract(*ts))
 multiply = define("multiply", operator.mul, (lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a)),
                   means=(np.multiply, operator.mul), direct=True, pointwise=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.transforms.patterns import sparse
+
 LARGE = 2000  # columns from which on it pays to look for a stencil
 ROWS = 256  # rows that tell what stencil it is
 BITS = 62  # colours of which there is one bit each in an integer of NumPy's
@@ -25,8 +27,9 @@ def colours_of_columns(pattern: Any) -> Any:
     >>> colours_of_columns(csr_array(np.eye(4, dtype=bool) | np.eye(4, k=1, dtype=bool)))
     array([1, 0, 1, 0])
     """
-    by_column = pattern.tocsc()
-    colours, taken = _of_stencil(pattern.tocsr(), by_column)
+    pattern = pattern.tocsr()
+    colours = _of_stencil(pattern)
+    by_column, taken = _left(pattern, colours)
     for j, rows in _largest_first(by_column.indptr, by_column.indices, np.flatnonzero(colours < 0)):
         used = 0
         for i in rows:
@@ -36,43 +39,6 @@ def colours_of_columns(pattern: Any) -> Any:
             taken[i] |= bit
         colours[j] = bit.bit_length() - 1
     return colours
-
-
-def _of_stencil(by_row: Any, by_column: Any) -> tuple[Any, Any]:
-    """Return the columns' numbers modulo `m` as their colours, -1 where two in a row agree, and the colours that are
-    taken in each row; `m` is the least that tells the columns of most rows apart.
-    """
-    n, starts, columns = by_row.shape[1], by_row.indptr, by_row.indices
-    counts = np.diff(starts)
-    most, none = int(counts.max(initial=0)), (np.full(n, -1), [0] * by_row.shape[0])
-    if n < LARGE or not 0 < most <= BITS // 2:
-        return none
-    picked = np.linspace(0, len(counts) - 1, ROWS).astype(int)
-    sample = np.concatenate([columns[starts[i]:starts[i + 1]] for i in picked])
-    of = np.repeat(np.arange(ROWS), counts[picked])
-    # rows at an edge that goes round are few, and their columns coloured one by one
-    m = next((m for m in range(most, 2 * most + 1) if _clashing(of, sample, m)[1] <= ROWS // 10), None)
-    if m is None:
-        return none
-    rows = np.repeat(np.arange(len(counts)), counts)
-    clash, _ = _clashing(rows, columns, m)
-    colours = np.where(np.diff(by_column.indptr) > 0, np.arange(n) % m, -1)
-    colours[columns[clash]] = -1
-    left = np.unique(by_column.indices[np.repeat(colours < 0, np.diff(by_column.indptr))])  # rows that are met again
-    if 4 * len(left) > len(counts):
-        return none
-    taken = dict.fromkeys(left.tolist(), 0)
-    chosen = np.isin(rows, left, kind="table") & (colours[columns] >= 0)
-    for i, colour in zip(rows[chosen].tolist(), colours[columns[chosen]].tolist()):
-        taken[i] |= 1 << colour
-    return colours, taken
-
-
-def _clashing(rows: Any, columns: Any, m: int) -> tuple[Any, int]:
-    """Return which columns, each of a row, agree with another of that modulo `m`, and in how many rows."""
-    places = rows * m + columns % m
-    clash = np.bincount(places)[places] > 1
-    return clash, len(np.unique(rows[clash]))
 
 
 def colours_of_symmetric(pattern: Any) -> Any:
@@ -87,10 +53,13 @@ def colours_of_symmetric(pattern: Any) -> Any:
     >>> colours_of_symmetric(csr_array(arrow))
     array([0, 1, 1, 1, 1])
     """
-    taken = [0] * pattern.shape[0]  # the colours of the neighbours of each
-    colours = [-1] * pattern.shape[1]
-    bits = [0] * pattern.shape[1]
-    for j, neighbours in _largest_first(pattern.indptr, pattern.indices, np.arange(pattern.shape[1])):
+    pattern = pattern.tocsr()
+    colours = _of_stencil(pattern)  # no two in a row
+    near = np.flatnonzero(colours[pattern.indices] == np.repeat(colours, np.diff(pattern.indptr)))
+    colours[pattern.indices[near[_rows_at(pattern, near) != pattern.indices[near]]]] = -1  # neighbours
+    by_column, taken = _left(pattern, colours)
+    bits = [1 << c if c >= 0 else 0 for c in colours.tolist()]
+    for j, neighbours in _largest_first(by_column.indptr, by_column.indices, np.flatnonzero(colours < 0)):
         used = 0
         for i in neighbours:
             bit = bits[i]
@@ -99,7 +68,71 @@ def colours_of_symmetric(pattern: Any) -> Any:
         for i in neighbours:
             taken[i] |= bit
         colours[j] = bit.bit_length() - 1
-    return np.array(colours, np.int64)
+    return colours
+
+
+def _of_stencil(pattern: Any) -> Any:
+    """Return the columns' numbers modulo `m` as their colours, -1 where two in a row agree, or where nothing is; `m` is
+    the least that tells the columns of most rows apart.
+    """
+    n, starts, columns = pattern.shape[1], pattern.indptr, pattern.indices
+    counts = np.diff(starts)
+    most, none = int(counts.max(initial=0)), np.full(n, -1)
+    if n < LARGE or not 0 < most <= BITS // 2:
+        return none
+    picked = np.linspace(0, len(counts) - 1, ROWS).astype(int)
+    sample = np.concatenate([columns[starts[i]:starts[i + 1]] for i in picked])
+    of = np.repeat(np.arange(ROWS), counts[picked])
+    # rows at an edge that goes round are few, and their columns coloured one by one
+    m = next((m for m in range(most, 2 * most + 1) if _clashing(of, sample % m, m)[1] <= ROWS // 10), None)
+    if m is None:
+        return none
+    colours = np.arange(n) % m
+    filled = np.flatnonzero(counts)
+    bits = (1 << colours)[columns]
+    clash = filled[np.bitwise_count(np.bitwise_or.reduceat(bits, starts[filled])) < counts[filled]]
+    if 8 * len(clash) > len(counts):
+        return none
+    of, at = _entries(pattern, clash)
+    met = np.zeros(n, bool)
+    met[columns] = True
+    colours[~met] = -1
+    colours[columns[at[_clashing(of, colours[columns[at]], m)[0]]]] = -1
+    return colours
+
+
+def _clashing(rows: Any, colours: Any, m: int) -> tuple[Any, int]:
+    """Return which colours, each of a row, are there another time, and in how many rows."""
+    places = rows * m + colours
+    clash = np.bincount(places)[places] > 1
+    return clash, len(np.unique(rows[clash]))
+
+
+def _entries(pattern: Any, rows: Any) -> tuple[Any, Any]:
+    """Return of what some rows name the numbers of the rows among these, and the places in memory."""
+    lengths = np.diff(pattern.indptr)[rows]
+    of = np.repeat(np.arange(len(rows)), lengths)
+    return of, np.arange(len(of)) + (pattern.indptr[rows] - np.cumsum(lengths) + lengths)[of]
+
+
+def _rows_at(pattern: Any, places: Any) -> Any:
+    """Return the rows of what lies at some places in memory."""
+    return np.searchsorted(pattern.indptr, places, "right") - 1
+
+
+def _left(pattern: Any, colours: Any) -> tuple[Any, Any]:
+    """Return a pattern of the columns that have no colour yet, and for each row the colours that are taken there."""
+    left = np.flatnonzero(colours[pattern.indices] < 0)
+    if len(left) == pattern.nnz:
+        return pattern.tocsc(), [0] * pattern.shape[0]
+    rows = _rows_at(pattern, left)
+    met = np.unique(rows)
+    of, at = _entries(pattern, met)
+    found = colours[pattern.indices[at]]
+    taken = dict.fromkeys(met.tolist(), 0)
+    for i, colour in zip(met[of[found >= 0]].tolist(), found[found >= 0].tolist()):
+        taken[i] |= 1 << colour
+    return sparse.csc_array((np.ones(len(left), bool), (rows, pattern.indices[left])), pattern.shape), taken
 
 
 def _largest_first(starts: Any, indices: Any, columns: Any) -> Any:
