@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class Unpacked:
         self.tape, self.leaves, self.name, self.miss = tape, leaves, name, miss
         self.lines: list[str] = []
         self.mutable: list[str] = []
-        self.seen: set[int] = set()
+        self.cells: list[str] = []
+        self.seen: dict[int, str] = {}
         self.count = 0
         structure = tape.structure
         if structure is None:
@@ -76,8 +77,9 @@ class Unpacked:
             if not own and (not key.isidentifier() or key in taken):
                 raise _Intricate
             self.node(part.spec, key)
-        if len(self.mutable) > 1:
-            self.check(f"len({{{', '.join(f'id({text})' for text in self.mutable)}}}) != {len(self.mutable)}")
+        apart = self.mutable + self.cells
+        if len(apart) > 1:
+            self.check(f"len({{{', '.join(f'id({text})' for text in apart)}}}) != {len(apart)}")
         keywords = ["*", *structure.kwargs, *self.captures] if structure.kwargs or self.captures else []
         return ", ".join([*given, *(["/"] if given else []), *keywords])
 
@@ -96,6 +98,8 @@ class Unpacked:
         if not isinstance(spec, Closure):
             raise _Intricate
         cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
+        if not self.standalone and any(type(child) is Closure and child is not spec for child in spec.children):
+            self.cells += [self.name(cells[label], f"cell_{label}") for label in spec.names]
         for label, child in zip(spec.names, spec.children):
             if self.standalone:
                 if child is not spec:  # the function itself, which calls itself: those calls are on the tape
@@ -123,13 +127,17 @@ class Unpacked:
         """Check a part, and name the leaves in it."""
         if isinstance(node, Leaf):
             name = self.leaves[node.index]
+            if self.seen.setdefault(id(node), text) != text:
+                raise _Intricate  # a variable of two functions
             if text != name:
                 self.lines.append(f"{name} = {text}")
             self.leaf(node.index, name)
         elif type(node) in (Static, Function):
             self.static(node.value, text)
-        elif isinstance(node, Container) and node.type in (tuple, list, dict):
+        elif isinstance(node, Container) and (node.type in (tuple, list, dict) or is_named(node)):
             self.container(node, text)
+        elif type(node) is Closure and not self.standalone:
+            self.closure(node, text)
         elif type(node) is Instance and is_open(node.cls) and not self.standalone:
             self.instance(node, text)
         else:
@@ -137,16 +145,39 @@ class Unpacked:
 
     def instance(self, node: Instance, text: str) -> None:
         """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
-        if id(node) in self.seen:
-            raise _Intricate  # one object in two places
-        self.seen.add(id(node))
-        owner, held = self.part(text), self.part("")
+        if self.again(node, text):
+            return
+        owner, held = self.seen[id(node)], self.part("")
         self.check(f"type({owner}) is not {self.name(node.cls, 'cls')}")
         self.lines.append(f"{held} = {owner}.__dict__")
         self.mutable.append(owner)
         self.check(f"[*{held}] != {self.name(list(node.names), 'names')}")
         for name, child in zip(node.names, node.children):
             self.node(child, f"{held}[{name!r}]")
+
+    def closure(self, node: Closure, text: str) -> None:
+        """Check a function that captured variables: its code, and what is in each of them."""
+        code, *defaults = node.defaults
+        if defaults != [None, None] or len(node.names) < len(code.co_freevars):
+            raise _Intricate
+        if self.again(node, text):
+            return
+        fn = self.seen[id(node)]
+        self.check(f"type({fn}) is not {self.name(FunctionType)} or {fn}.__code__ is not {self.name(code, 'code')}")
+        self.check(f"{fn}.__defaults__ is not None or {fn}.__kwdefaults__ is not None")
+        for number, child in enumerate(node.children):
+            cell = f"{fn}.__closure__[{number}]"
+            self.cells.append(cell)
+            self.node(child, f"{cell}.cell_contents")
+
+    def again(self, node: Any, text: str) -> bool:
+        """Give a part a name; where it has one already, check that it is the same object, and return True."""
+        known = self.seen.get(id(node))
+        if known is None:
+            self.seen[id(node)] = self.part(text)
+        else:
+            self.check(f"{text} is not {known}")
+        return known is not None
 
     def part(self, text: str) -> str:
         """Return a name for a part of the arguments, which the text gives it unless it has one."""
@@ -158,10 +189,9 @@ class Unpacked:
         return f"part{self.count}"
 
     def container(self, node: Container, text: str) -> None:
-        if id(node) in self.seen:
-            raise _Intricate  # one list in two places
-        self.seen.add(id(node))
-        text = self.part(text)
+        if self.again(node, text):
+            return
+        text = self.seen[id(node)]
         metadata: Any = node.metadata  # of a dict, the keys as its children are ordered
         keys = metadata if node.type is dict else list(range(len(node.children)))
         self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
@@ -195,6 +225,12 @@ class Unpacked:
 
     def check(self, wrong: str) -> None:
         self.lines.append(f"if {wrong}: {self.miss}")
+
+
+def is_named(node: Container) -> bool:
+    """True for a named tuple, whose parts stand where they stand in a tuple."""
+    kind = node.type
+    return node.metadata is kind and hasattr(kind, "_fields") and kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
 
 
 def is_open(cls: type) -> bool:

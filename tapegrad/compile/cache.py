@@ -41,6 +41,7 @@ WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
 
 PRIMAL = 0.3  # of what it takes to compile a gradient tape
+NONE: Any = object()  # no result: no tape fits
 
 
 _paces: dict[Any, Pace] = {}
@@ -74,6 +75,11 @@ class Compiled(ByName):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
+        found = self.kept(key, args, kwargs)
+        return self.traced(key, args, kwargs) if found is NONE else found
+
+    def kept(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a tape that fits a call makes of it, NONE where there is no such tape."""
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -98,7 +104,7 @@ class Compiled(ByName):
             if self._entries[key][0] is not entry:
                 self._to_front(key, entry)
             return result
-        return self._trace(key, args, kwargs)
+        return NONE
 
     @property
     def warmup(self) -> int | None:
@@ -113,7 +119,8 @@ class Compiled(ByName):
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
 
-    def _trace(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""
         leaves = leaves_of((args, kwargs))
         if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
             leaves += leaves_of(self.__wrapped__)

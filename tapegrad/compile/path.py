@@ -187,7 +187,8 @@ class Entry:
                  choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
         self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
-        self.reached: Reached | None = tape.structure.reached
+        reached = tape.structure.reached
+        self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None
         self.earlier = EarlierCalls(tape.structure)
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()

@@ -40,6 +40,7 @@ from tapegrad.tree.nodes import (
     Partial,
     Static,
     Subclassed,
+    class_of_part,
     is_container,
     is_subclassed,
     key_difference,
@@ -139,6 +140,11 @@ class Reached:
     def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
         """Return which of the objects among a call's arguments are reached by names, by their places and ids."""
         return [(place, id(x)) for place, (x, _) in enumerate(met for walk in walks for met in walk.keep) if id(x) in self.known]
+
+    def may_be_among(self, signature: Signature) -> bool:
+        """Return False if no arguments that are nested so have a part of the class of one of the objects."""
+        found = {class_of_part(node) for part in (*signature.parts, *signature.kwargs.values()) for node in part.seen.values()}
+        return not found.isdisjoint([None, *map(type, self.known.values())])
 
 
 class Signature:
@@ -489,7 +495,6 @@ def _join(label: str, name: str) -> str:
 def is_empty(cell: CellType) -> bool:
     """True for the cell of a captured variable that has not been assigned."""
     try:
-        cell.cell_contents  # noqa: B018
+        return cell.cell_contents is cell  # never
     except ValueError:
         return True
-    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import linecache
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -199,3 +199,66 @@ def test_what_is_guarded_of_an_element_is_asked_of_numpys_number() -> None:
         for _ in range(3):
             got = made(x)
             assert (got[0] if isinstance(got, tuple) else got) == f(x)
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def scaled(k: Any) -> Callable[[Any], Any]:
+    return lambda x: k * x
+
+
+def shifted(f: Any, pair: Pair) -> Callable[[Any], Any]:
+    return lambda x: f(x) * pair.a + pair.b
+
+
+def test_what_captured_functions_captured_is_read_at_each_call() -> None:
+    inner = scaled(np.array([1.0, 2.0]))
+    f = shifted(inner, Pair(3.0, 1.0))
+    step = tg.value_and_grad(lambda x: f(x).sum(), argnums=0, warmup=1)
+    x = np.array([0.5, 1.5])
+
+    def check(traces: int) -> None:
+        value, dx = step(x)
+        np.testing.assert_allclose(value, f(x).sum())
+        np.testing.assert_allclose(dx, tg.gradient(lambda x: f(x).sum(), x)[0])
+        assert step.stats.traces == traces
+    for traces in (1, 1, 1):
+        check(traces)
+    cell = inner.__closure__[0]  # type: ignore[index]
+    cell.cell_contents = np.array([5.0, -2.0])
+    check(1)
+    cell.cell_contents = 4.0  # another type
+    check(2)
+    cells = dict(zip(f.__code__.co_freevars, f.__closure__))  # type: ignore[arg-type]
+    cells["pair"].cell_contents = Pair(2.0, np.array([1.0, 2.0]))
+    check(3)
+    cells["pair"].cell_contents = (2.0, 1.0)
+    with pytest.raises(AttributeError):
+        step(x)
+    cells["pair"].cell_contents = Pair(2.0, 1.0)
+    check(step.stats.traces)
+    cells["f"].cell_contents = scaled(6.0)  # of the same code
+    check(step.stats.traces)
+    cells["f"].cell_contents = np.sin
+    np.testing.assert_allclose(step(x)[1], 2.0 * np.cos(x))
+
+
+def test_one_function_in_two_places() -> None:
+    k, pair = np.array([2.0, 3.0]), Pair(2.0, 1.0)
+    f, g = scaled(k), scaled(k)
+
+    def compiled(f: Any, g: Any, p: Any, q: Any) -> Any:
+        h = lambda x: (f(x) * p.a + g(x * q.b)).sum()  # noqa: E731
+        return h, tg.value_and_grad(h, argnums=0, warmup=1)
+    for parts in ((f, f, pair, pair), (f, g, pair, Pair(2.0, 1.0))):
+        h, step = compiled(*parts)
+        cells = dict(zip(h.__code__.co_freevars, h.__closure__))
+        x = np.array([0.5, 1.5])
+        for name in ("f", "g", "f", "q", "p"):
+            for _ in range(2):
+                np.testing.assert_allclose(step(x)[1], tg.gradient(h, x)[0])
+            cells[name].cell_contents = scaled(np.array([-1.0, 5.0])) if name in "fg" else Pair(7.0, 3.0)
+        np.testing.assert_allclose(step(x)[1], tg.gradient(h, x)[0])
