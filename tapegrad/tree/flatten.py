@@ -495,6 +495,6 @@ def _join(label: str, name: str) -> str:
 def is_empty(cell: CellType) -> bool:
     """True for the cell of a captured variable that has not been assigned."""
     try:
-        return cell.cell_contents is cell  # never
+        return cell.cell_contents is _NOTHING  # never
     except ValueError:
         return True

@@ -388,7 +388,7 @@ def key_difference(recorded: Any, given: Any) -> str:
 
 
 def class_of_part(node: Any) -> Any:
-    """Return the class of what a part stands for, of a leaf that of the variable which holds it; None if it is not known."""
+    """Return the class of what a part stands for, of a leaf that of the variable with it; None if it is not known."""
     if isinstance(node, (Leaf, Static)):
         return CellType if isinstance(node, Leaf) else type(node.value)
     return node.type if isinstance(node, Container) else node.cls if type(node) in (Instance, Closure) else None
