@@ -21,6 +21,7 @@ from tapegrad.ops import (
     matmul,
     multiply,
     permute_dims,
+    reshape,
     scatter,
     solve,
     solve_triangular,
@@ -103,11 +104,15 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
         return _constant_diagonal(w, op, x)
     if isinstance(x, Call) and is_call(x, scatter) and "order" not in x.kwargs:
         return _scattered_diagonal(x)
-    if is_call(x, multiply):  # a number times a diagonal matrix
+    if is_call(x, multiply):  # a diagonal matrix times a number, or its rows or columns by a vector
         for s, matrix in (x.args, x.args[::-1]):
-            d = _diagonal(w, op, matrix) if shape(s) == () and shape(matrix) == shape(x) else None
+            fits = shape(matrix) == shape(x) and (shape(s) == () or (len(shape(x)) == 2 and spec_of(s).size == shape(x)[0]))
+            d = _diagonal(w, op, matrix) if fits else None
             if d is not None:
+                s = s if len(shape(s)) < 2 else w.make(op, reshape, s, shape(x)[:1])
                 return w.make(op, multiply, s, d)
+    if is_call(x, permute_dims) and len(shape(x)) == 2:
+        return _diagonal(w, op, x.args[0])
     return None
 
 

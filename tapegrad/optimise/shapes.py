@@ -228,11 +228,40 @@ def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
         return x
     if is_call(x, reshape) and not x.kwargs and is_array(x.args[0]):
         return same(x.args[0], op) or w.instead(op, reshape, x.args[0], op.spec.shape)
+    if is_call(x, permute_dims):
+        return _of_one_axis_less(w, op, x)
     if is_call(x, sum) and x.kwargs.get("keepdims") and "dtype" not in x.kwargs and w.once(x):
         over = axes(x.args[0], x.kwargs.get("axis"))
         if op.spec.ndim and op.spec.shape == tuple(n for a, n in enumerate(shape(x.args[0])) if a not in over):
             return _sum(w, op, x.args[0], x.kwargs.get("axis"), False)
     return None
+
+
+def _of_one_axis_less(w: Walk, op: Call, x: Any) -> Any:
+    """reshape(permute_dims(reshape(x))) is permute_dims(x), where axes of length 1 alone come and go."""
+    base, order = x, _long(x)
+    if [shape(x)[a] for a in order] != [shape(op)[a] for a in _long(op)]:
+        return None
+    while True:
+        if is_call(base, permute_dims):
+            first = base.kwargs.get("axes", base.args[1] if len(base.args) > 1 else None)
+            order = [first[a] % len(first) if first is not None else len(shape(base)) - 1 - a for a in order]
+        elif is_call(base, reshape) and not base.kwargs and is_array(base.args[0]) \
+                and [n for n in shape(base) if n != 1] == [n for n in shape(base.args[0]) if n != 1]:
+            order = [_long(base.args[0])[_long(base).index(a)] for a in order]
+        else:
+            break
+        base = base.args[0]
+    if len(shape(base)) != len(shape(op)) or not is_array(base):
+        return None
+    short, long = (a for a in range(len(shape(base))) if shape(base)[a] == 1), iter(order)
+    axes = tuple([next(short) if n == 1 else next(long) for n in shape(op)])
+    return same(base, op) if axes == tuple(range(len(axes))) else w.instead(op, permute_dims, base, axes=axes)
+
+
+def _long(x: Any) -> list[int]:
+    """Return the axes of which the length is not 1."""
+    return [a for a, n in enumerate(shape(x)) if n != 1]
 
 
 def rearranged(w: Walk, op: Call, x: Any, axis: Axis = None) -> Any:
@@ -274,6 +303,14 @@ def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     return same(x, op) or w.instead(op, reshape, x, op.spec.shape)
 
 
+def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
+    """x[:, 0] is a reshape, where the axis has length 1."""
+    if not is_array(x) or not is_array(op) or len(index) != len(shape(x)) or not all(type(part) in (int, slice) for part in index):
+        return None
+    slices = tuple([slice(None) if type(part) is int and n == 1 else part for part, n in zip(index, shape(x))])
+    return w.instead(op, reshape, x, op.spec.shape) if slices != index and everything(slices, shape(x)) else None
+
+
 def _steady(index: tuple[Any, ...]) -> bool:
     """True for an index of constant slices, new axes and integers."""
     return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and not any(
@@ -312,7 +349,7 @@ def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
 SHAPES = (
     (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
-    (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
+    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
 )
 
 LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like}, scattered_together: frozenset([scatter])}
