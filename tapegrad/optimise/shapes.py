@@ -349,7 +349,8 @@ def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
 SHAPES = (
     (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
-    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together), *((op, stretched) for op in ELEMENTWISE),
+    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together),
+    *((op, stretched) for op in ELEMENTWISE),
 )
 
 LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like}, scattered_together: frozenset([scatter])}
