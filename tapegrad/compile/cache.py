@@ -359,17 +359,31 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
+    # until it is known that a user's function must be run again for the values that are dropped
+    economical = chosen.refills
+
+    def rolled(primal: Tape) -> Tape:
+        return roll(primal) if chosen.rolls else primal
+
     def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        tape = record(fn, args, kwargs, DEFAULT, observer=visit.observer, found=visit.find(fn, args, kwargs), replays=visit.looks)
+        nonlocal economical
+        economy = Economy(sweeps=False)
+        tape = record(fn, args, kwargs, DEFAULT, once=economy if economical else None, observer=visit.observer,
+                      found=visit.find(fn, args, kwargs), replays=visit.looks)
         result = recorded_result(tape)
         if not visit.keeps(tape):
             return First(None, result)
+        refills = chosen.refills and is_refillable(tape)
+        economical = economical and (refills or not economy.begun)
+        if economy.begun and not refills:
+            return First(None, result)
         tape = visit.general(tape)
-        short = roll(tape) if chosen.rolls else tape
-        if short is not tape:
+        if economy.begun:
+            strip(tape)
+            return First(tape, result, rolled)
+        short = rolled(tape)
+        if short is not tape or not refills:
             return First(short, result)
-        if not (chosen.refills and is_refillable(tape)):
-            return First(tape, result)
         strip(tape)
         return First(tape, result, lambda primal: primal)
     again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,

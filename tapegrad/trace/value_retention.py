@@ -62,17 +62,19 @@ class Held:
 
 
 class Economy:
-    """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them."""
+    """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them. Of a
+    tape that nobody `sweeps` no rule reads any.
+    """
 
-    __slots__ = ("active", "begun", "held", "read", "spare", "tape")
+    __slots__ = ("active", "begun", "held", "read", "spare", "sweeps", "tape")
     tape: Tape
     active: bytearray
     held: Held
     read: set[Operation]
     spare: list[Any]
 
-    def __init__(self) -> None:
-        self.begun = False
+    def __init__(self, sweeps: bool = True) -> None:
+        self.begun, self.sweeps = False, sweeps
 
     def begin(self, tape: Tape) -> None:
         """Look after the values of a tape, as far as it has been recorded."""
@@ -96,7 +98,7 @@ class Economy:
     def _note(self, op: Operation) -> None:
         if type(op) is not Call:
             return
-        if self.active[op.id]:
+        if self.sweeps and self.active[op.id]:
             for x in (op, *op.args):
                 if isinstance(x, Operation) and is_large(x.val):
                     self.read.update(needed(op, self.active))
