@@ -200,6 +200,26 @@ def test_it_keeps_few_states() -> None:
     assert peaks[0] < 20 and peaks[1] > 60
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_memory_grows_with_the_states_that_are_kept_and_not_with_the_steps(compiled: bool) -> None:
+    x = np.random.default_rng(0).random(20_000)
+
+    def peak(n: int, slots: int) -> float:
+        run = tg.checkpoint_loop(n, slots)(lambda x: x + 0.01 * np.sin(x))
+        step = tg.value_and_grad(lambda x: run(x).sum(), argnums=0, warmup=1)
+        sweep = step if compiled else lambda x: tg.gradient(lambda x: run(x).sum(), x)
+        for _ in range(3):
+            sweep(x)
+        tracemalloc.start()
+        sweep(x)
+        found = tracemalloc.get_traced_memory()[1] / x.nbytes
+        tracemalloc.stop()
+        return found
+    few, more, many = (peak(n, 6) for n in (50, 200, 800))
+    assert max(more, many) < few + 4
+    assert few < 12 + 2 * 6 < peak(200, 30)
+
+
 def test_what_is_no_step() -> None:
     rng = np.random.default_rng(0)
 

@@ -185,6 +185,16 @@ def test_each_number_can_be_read_from_a_star_colouring(pattern: Any) -> None:
         assert (colours[dense[row]] == colours[column]).sum() == 1
 
 
+@pytest.mark.parametrize("shape", [(47, 53), (2, 1500), (13, 13, 13)])
+@pytest.mark.parametrize("power", [0, 4])
+def test_the_hessian_of_a_large_stencil(shape: tuple[int, ...], power: int) -> None:
+    def energy(u: Any) -> Any:  # without a diagonal, where the power is 0
+        w = u.reshape(shape)
+        return sum((w * np.roll(w, 1, axis)).sum() for axis in range(w.ndim)) + (u ** power).sum()
+    u, v = np.random.default_rng(0).normal(size=(2, int(np.prod(shape))))
+    np.testing.assert_allclose(tg.sparse_hessian(energy)(u) @ v, tg.hvp(energy)(u, v), 1e-10, 1e-10)
+
+
 @pytest.mark.parametrize("side", [35, 40, 64])
 def test_most_columns_of_a_large_stencil_are_coloured_at_once(side: int) -> None:
     def spread(w: Any) -> Any:
@@ -207,5 +217,12 @@ def test_most_columns_of_a_large_stencil_are_coloured_at_once(side: int) -> None
     np.testing.assert_allclose(found, tg.jvp(rate, (u,), (v,))[1].ravel(), 1e-12, 1e-12)
     x = np.ones(5000)
     assert colours_of_columns(tg.jacobian_sparsity(lambda x: x[2:] - 2 * x[1:-1] + x[:-2] * x[1], x)).max() == 3
+    symmetric = (pattern + pattern.T).tocsr()
+    stars, rows = colours_of_symmetric(symmetric), np.repeat(np.arange(symmetric.shape[0]), np.diff(symmetric.indptr))
+    columns = symmetric.indices
+    assert stars.min() == 0 and stars.max() < 16
+    assert (stars[rows] != stars[columns])[rows != columns].all()
+    read = np.where(stars[rows] >= stars[columns], rows, columns) * 100 + np.minimum(stars[rows], stars[columns])
+    assert (np.bincount(rows * 100 + stars[columns])[read] == 1).all()
     gaps = tg.jacobian_sparsity(lambda x: x[::2] * 1, x)
     assert (colours_of_columns(gaps) == np.where(np.arange(5000) % 2, -1, 0)).all()
