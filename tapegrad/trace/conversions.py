@@ -36,7 +36,7 @@ def to_float(*args: Any) -> Any:
     x = args[0] if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
         return float(*args)
-    x = x._number() if hasattr(type(x), "_viewed_as") else x
+    x = _of_class(x)
     if not isinstance(x, Traced):
         return float(x)
     if type(plain(x)) in PYTHON:
@@ -49,8 +49,7 @@ def to_float64(*args: Any) -> Any:
     x = args[0] if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x):
         return np.float64(*args)
-    if hasattr(type(x), "_viewed_as"):
-        x = x._plain() if shape_of(x) else x._number()
+    x = _of_class(x)
     if not isinstance(x, Traced):
         return np.float64(x)
     x = ops.scalar(x) if type(plain(x)) in PYTHON else x
@@ -72,6 +71,11 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call what a variable holds, `float` and `np.float64` as above."""
     return (to_float if cls is float else to_float64 if cls is np.float64 else cls)(*args, **kwargs)
+
+
+def _of_class(x: Any) -> Any:
+    """Return an array of a class of the program's as plain numbers: of one, the class may say what it is."""
+    return x if not hasattr(type(x), "_viewed_as") else x._plain() if shape_of(x) else x._number()
 
 
 def _carries(x: Any) -> bool:

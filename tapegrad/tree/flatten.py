@@ -95,8 +95,8 @@ class Structure:
 
     @property
     def is_array(self) -> bool:
-        """True for an array of a class, of which no attribute holds numbers."""
-        return isinstance(self.spec, Subclassed) and self.spec.alone
+        """True for an array of a class: its attributes tell of its numbers."""
+        return isinstance(self.spec, Subclassed)
 
     def build(self, leaves: list[Any], memo: dict[int, Any] | None = None) -> Any:
         """Put leaves back into the nesting; `memo` remembers what was built of each part."""

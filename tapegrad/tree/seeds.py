@@ -34,7 +34,7 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
     elif isinstance(node, Container):
         for number, (child, field) in enumerate(zip(node.children, _fields(node, value, whole, path))):
             unmirror(child, field, parts, whole, f"{path}[{number}]", inside)
-    elif isinstance(node, Subclassed) and node.alone:
+    elif isinstance(node, Subclassed) and (node.alone or not isinstance(value, (dict, node.cls))):
         unmirror(node.children[0], numbers_of(value) if is_subclassed(value) else value, parts, whole, path, inside)
     elif isinstance(node, Bound):
         unmirror(node.children[1], value, parts, whole, path, inside)

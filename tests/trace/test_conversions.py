@@ -355,3 +355,11 @@ def test_what_a_package_leads_to_is_looked_for_once(package: ModuleType, monkeyp
     assert not looked
     step = tg.value_and_grad(lambda x: package.imports(x), argnums=0, warmup=1)
     assert [step(x) for x in (0.5, 0.6)] == [(math.cos(x), -math.sin(x)) for x in (0.5, 0.6)] and step.stats.traces == 1
+
+
+def test_whether_a_float_is_whole() -> None:
+    def f(x: float) -> float:
+        return x if x.is_integer() else 2 * x
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (2.0, 2.5, 3.0, 1e300, 0.1, float("inf")):
+        assert step(x) == (f(x), 1.0 if x in (2.0, 3.0, 1e300) else 2.0)

@@ -328,6 +328,12 @@ def test_results_of_a_class() -> None:
     np.testing.assert_allclose(dx, 2 * A * np.arange(4))
     value, push = tg.jvp(lambda x: Named(x, "t") * x, (A,), (np.ones(4),))
     np.testing.assert_allclose(np.asarray(push), 2 * A)
+    for seed in (1, 2.0):  # of one number, whatever its attributes hold
+        value, (_, dx) = tg.grad(lambda x: Named(x, [7.0]).double().sum(), A, seed=seed)
+        assert type(value) is Named and value.label == [7.0]
+        np.testing.assert_array_equal(dx, np.full(4, 2.0 * seed))
+    with pytest.raises(tg.ArgumentError, match="needs a seed"):
+        tg.grad(lambda x: Named(x, [7.0]), A)
 
 
 def test_saved_and_pulled_back(tmp_path: Any) -> None:

@@ -234,6 +234,11 @@ def conjugate_of_real(x: Any) -> Any:
     return ops.positive(x)
 
 
+@means(float.is_integer, constant=True)
+def is_integer(x: Any) -> bool:
+    return bool(ops.equal(ops.remainder(x, 1.0), 0.0))  # guarded
+
+
 means(complex.conjugate)(ops.conjugate)
 means(np.ndarray.real, float.real, complex.real, int.real)(ops.real)
 means(np.ndarray.imag, float.imag, complex.imag, int.imag)(ops.imag)

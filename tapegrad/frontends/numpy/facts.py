@@ -149,6 +149,8 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     if dtype is not None and not isinstance(dtype, _class) and type is None and np.dtype(dtype) == dtype_of(a):
         return a[...]
     cls = dtype if type is None and isinstance(dtype, _class) else type
+    if isinstance(plain(a), np.generic) and isinstance(cls, _class) and issubclass(cls, np.ndarray):
+        return a  # NumPy makes a number of it again
     if isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray) and (dtype is None or dtype is cls):
         return of_class(a[...], cls, a)
     raise refused("x.view with a dtype", "it reads the bytes of numbers as other numbers", "x.astype(dtype), or x.real, x.imag, a + 1j * b")
