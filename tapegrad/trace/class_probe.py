@@ -17,13 +17,15 @@ from tapegrad.numbers.formatting import plain
 
 
 class Found(NamedTuple):
-    """A result that is of a class: the array whose class that is, whether it is that array itself, and whether
-    `__array_wrap__` made it.
+    """A result that is of a class: the array whose class that is, whether it is that array itself, or made of nothing,
+    and whether `__array_wrap__` made it, of which call of a ufunc.
     """
 
     origin: Any
     same: bool
+    fresh: bool
     wrapped: bool
+    context: Any
 
 
 class Answer(NamedTuple):
@@ -34,9 +36,12 @@ class Answer(NamedTuple):
 
     @property
     def wrapped(self) -> bool:
-        """True where all that is of a class was made by `__array_wrap__`, and nothing came of it afterwards."""
+        """True where all that is of a class was made by `__array_wrap__`, of a call with what was given, and nothing
+        came of it afterwards.
+        """
         parts = self.result if type(self.result) is list else [self.result]
-        return all(type(part) is Found and part.wrapped for part in parts)
+        return all(type(part) is Found and part.wrapped and not any(isinstance(arg, Probe) for arg in (part.context or ((), ()))[1])
+                   for part in parts)
 
 
 class Probe(np.ndarray):
@@ -44,7 +49,7 @@ class Probe(np.ndarray):
 
     origin: Any = None
     asked: set[str] = set()  # noqa: RUF012
-    wrapped = False
+    wrapped, context = False, None
 
     def __array_finalize__(self, obj: Any) -> None:
         if isinstance(obj, Probe):
@@ -81,8 +86,16 @@ def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type, names: 
 
 def _found(x: Any, probes: dict[int, Any]) -> Any:
     if isinstance(x, Probe) and x.origin is not None:
-        return Found(x.origin, any(x is probe for probe in probes.values()), x.wrapped)
+        return Found(x.origin, any(x is probe for probe in probes.values()), False, x.wrapped, _given(x.context, probes))
+    if isinstance(x, Probe):
+        return Found(max(probes.values(), key=lambda probe: probe.__array_priority__).origin, False, True, False, None)
     return [_found(part, probes) for part in x] if type(x) in (tuple, list) or hasattr(x, "_fields") else None
+
+
+def _given(context: Any, probes: dict[int, Any]) -> Any:
+    """Return of which call `__array_wrap__` heard, element by element, with the arrays that the probes stand for."""
+    known = {id(probe): probe.origin for probe in probes.values()}
+    return None if context is None or context[0].signature else (context[0], tuple(known.get(id(arg), arg) for arg in context[1]), *context[2:])
 
 
 @functools.lru_cache(maxsize=256)
@@ -103,6 +116,6 @@ def _trap(name: str) -> Any:
         self.asked.add(name)
         y = meant(self, *args, **kwargs)
         if name == "__array_wrap__" and isinstance(y, Probe):
-            y.wrapped = True
+            y.wrapped, y.context = True, args[1] if len(args) > 1 else None
         return y
     return call if callable(meant) else property(get)

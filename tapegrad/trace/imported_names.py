@@ -28,7 +28,7 @@ from tapegrad.tree.flatten import is_empty
 MOST = 4000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
-FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "networkx.")
+FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
 _CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made

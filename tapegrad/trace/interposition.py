@@ -347,6 +347,29 @@ def stand_in(x: Any) -> Any:
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
 
 
+@functools.cache
+def as_named(fn: FunctionType) -> FunctionType:
+    """Return a function of NumPy's Python code in which names mean what they do in a program: what replaces them takes
+    traced values.
+    """
+    scope = {name: _Module(x) if type(x) is ModuleType and x.__name__.startswith("numpy") else stand_in(x) for name, x in fn.__globals__.items()}
+    made = FunctionType(code_of(fn), scope, fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
+
+
+class _Module:
+    """Stands for a module of NumPy's in such a function."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return stand_in(getattr(self._module, name))
+
+
 # id of what was made to stand in a holder, a tuple of stand-ins, say: that, and what stood there
 INSTEAD: dict[int, tuple[Any, Any]] = {}
 

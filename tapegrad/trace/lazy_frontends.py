@@ -11,6 +11,7 @@ _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "optimize", "fft"
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
             **{f"{owner}array_api_compat.common._helpers": "tapegrad.frontends.array_api"
                for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
+            "numpy.ma.core": "tapegrad.frontends.numpy.masked",
             "torch": "tapegrad.frontends.torch", "torch.autograd": "tapegrad.compile.torch.autograd",
             "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
 

@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from numpy._core import _methods
 
 from tapegrad import ops
 from tapegrad.errors import INTERNAL
@@ -29,7 +30,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.trace import views
 from tapegrad.trace.class_probe import Found, probed
 from tapegrad.trace.constructor_calls import callee
-from tapegrad.trace.interposition import original, stand_in
+from tapegrad.trace.interposition import as_named, original, stand_in
 from tapegrad.trace.operators import UFUNCS
 from tapegrad.trace.proxy import Proxy, Tracked, apply
 from tapegrad.tree.nodes import is_subclassed
@@ -71,10 +72,15 @@ class Viewed(Tracked):
         if any(overrides(x, "__array_ufunc__") for x in (*given, *out)):
             return NotImplemented  # as that of NumPy's arrays does
         into = {"out": tuple(map(bare, out))} if any(x is not None for x in out) else {}
-        y = getattr(ufunc, method)(*map(bare, given), **{key: bare(x) for key, x in kwargs.items()}, **into)
+        if method == "outer":  # a call of arrays, of which NumPy reshapes the first
+            a, b = (x if isinstance(x, np.ndarray) else np.asarray(x) for x in given)
+            y = bare(a).reshape(np.shape(a) + (1,) * np.ndim(b))
+            return ufunc(dressed(y, a) if is_viewed(a) else y, b, **kwargs, **({"out": out} if out else {}))
+        origin = first_of(given)
+        operands = origin._operands(ufunc, given) if origin is not None and method == "__call__" else map(bare, given)
+        y = getattr(ufunc, method)(*operands, **{key: bare(x) for key, x in kwargs.items() if x is not None or key == "axis"}, **into)
         if method == "at":
             return None
-        origin = first_of(given)
         results = y if isinstance(y, tuple) else (y,)
         found = [self._result(part, out[i] if out else None, origin, (ufunc, (*inputs, *out), i) if method == "__call__" else None)
                  for i, part in enumerate(results)]
@@ -90,6 +96,10 @@ class Viewed(Tracked):
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         func = original(func)
         return typed(getattr(func, "_implementation", func), lambda *args, **kwargs: apply(self._tracer, func, args, kwargs), args, kwargs)
+
+    def _operands(self, ufunc: np.ufunc, inputs: list[Any]) -> list[Any]:
+        """Return what a ufunc of this and others computes with."""
+        return list(map(bare, inputs))
 
     def _plain(self) -> Any:
         return bare(self)
@@ -250,7 +260,9 @@ def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, 
 
 def _in_classes(y: Any, found: Any) -> Any:
     if type(found) is Found:
-        return found.origin if found.same else wrapped(found.origin, y) if found.wrapped else dressed(y, found.origin)
+        if found.fresh:
+            return of_class(y, type(found.origin)._viewed_as, None)
+        return found.origin if found.same else wrapped(found.origin, y, found.context) if found.wrapped else dressed(y, found.origin)
     if isinstance(found, (tuple, list)) and isinstance(y, (tuple, list)) and len(y) == len(found):
         parts = list(map(_in_classes, y, found))
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -258,20 +270,15 @@ def _in_classes(y: Any, found: Any) -> Any:
 
 
 def _by_class(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
-    """Call a function of NumPy's that asks the class: a reduction is that of a ufunc, others are NumPy's own code."""
+    """Call a function of NumPy's that asks the class: its Python code, which does so."""
     name = getattr(fn, "__name__", "")
-    if found.asked == {"__array_ufunc__"} and name in _REDUCTIONS and getattr(np.ndarray, name, None) is fn:
-        x, *rest = args
-        return _REDUCTIONS[name].reduce(x, *rest, **{"axis": None, **kwargs} if not rest else kwargs)
-    if isinstance(fn, FunctionType) and (name in found.asked or name in _REDUCTIONS):  # np.sum(x) is x.sum()
-        return fn(*args, **kwargs)
+    written = getattr(_methods, {"max": "_amax", "min": "_amin"}.get(name, f"_{name}"), None) if getattr(np.ndarray, name, None) is fn else fn
+    if isinstance(written, FunctionType):
+        return as_named(written)(*args, **kwargs)
     cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
     asked = ", ".join(sorted(found.asked))
     raise refused(f"{name} of a traced {cls.__name__}", f"NumPy asks the class for its {asked}, and what comes of that is not known",
                   "the same of the plain array, np.asarray(x)")
-
-
-_REDUCTIONS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or, "all": np.logical_and}
 
 
 def _viewed_among(x: Any) -> list[Any]:
@@ -291,12 +298,18 @@ def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[A
     among = _viewed_among((args, kwargs))
     if not among:
         return NotImplemented
+    if func in AS_THEY_ARE:
+        return FOREIGN[func](*args, **kwargs)
     if hasattr(func, "_implementation") and any(overrides(x, "__array_function__") for x in among):
         return func(*args, **kwargs)
-    return typed(func, plainly, args, kwargs)
+    return typed(getattr(func, "_implementation", func), plainly, args, kwargs)
 
 
 # -- the class of the proxies of a class
+
+
+AS_THEY_ARE: set[Any] = set()  # functions whose meaning is of arrays of a class
+BESIDES: dict[type, dict[str, Any]] = {}  # of a class of NumPy's own: what its proxies have in place of its methods
 
 
 @functools.lru_cache(maxsize=512)
@@ -310,10 +323,12 @@ def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
     made._parts = [part for base in _own(cls) for part in vars(base).values()]  # which stay alive: this is known by their ids
     for base in reversed(_own(cls)):
         for name, part in vars(base).items():
-            if name in _OWN or (single and base is not cls and not isinstance(part, classmethod)):
+            if name in _OWN or name in BESIDES.get(base, ()) or (single and base is not cls and not isinstance(part, classmethod)):
                 continue
             part = _named_there(part) if name in ("__array_ufunc__", "__array_function__") else part
             setattr(made, name, staticmethod(getattr(cls, name)) if isinstance(part, classmethod) else part)
+    for name, part in BESIDES.get(cls, {}).items():
+        setattr(made, name, part)
     return made  # type: ignore[no-any-return]
 
 
@@ -356,7 +371,7 @@ def _check(cls: type) -> None:
     own = _own(cls)
     names = {name for base in own for name in vars(base)}
     why, cure = "", "the plain array, or attributes set in __new__ and __array_finalize__ of a class of your own"
-    if any(base.__module__.partition(".")[0] == "numpy" for base in own):
+    if cls not in BESIDES and any(base.__module__.partition(".")[0] == "numpy" for base in own):
         why = f"what an np.{next(base.__name__ for base in own if base.__module__.startswith('numpy'))} means is not what an array does"
         cure = "np.where(mask, 0.0, x) and x[~mask]" if issubclass(cls, np.ma.MaskedArray) else cure
     elif type(cls) not in (type, abc.ABCMeta):
@@ -380,7 +395,8 @@ def viewed_class(cls: type) -> type[Viewed]:
 @functools.cache
 def own_names(kind: type[Viewed]) -> frozenset[str]:
     """Return which names of NumPy's arrays a class gives another meaning, of those that NumPy's functions ask for."""
-    return frozenset(name for base in _own(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name) and name not in _UNASKED)
+    return frozenset(name for base in _own(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name) and name not in _UNASKED
+                     and not (base in BESIDES and name in ("dtype", "shape")))
 
 
 _UNASKED = _OWN | {"__array_finalize__", "__array_priority__", "__repr__", "__str__", "__format__", "__hash__", "__dir__", "__sizeof__"}

@@ -484,8 +484,8 @@ _NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 
 def _is_count(x: Any) -> bool:
-    """True for an integer, or a tuple of some: a size, a shape, an option."""
-    return type(x) in (int, bool) or (type(x) is tuple and all(map(_is_count, x)))
+    """True for an integer, or a tuple of some: a size, a shape, an option, the mask of an array without one."""
+    return type(x) in (int, bool) or x is np.False_ or (type(x) is tuple and all(map(_is_count, x)))
 
 
 def _join(label: str, name: str) -> str:

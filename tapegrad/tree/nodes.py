@@ -288,13 +288,14 @@ class Subclassed(Record):
         if id(self) not in memo:
             array, *parts = (child.build(leaves, memo) for child in self.children)
             memo[id(self)] = new = array.view(self.cls) if hasattr(type(array), "_tracer") else np.asarray(array).view(self.cls)
+            new.__dict__.clear()  # of what `__array_finalize__` has set
             new.__dict__.update(zip(self.names[1:], parts))
         return memo[id(self)]
 
     @property
     def alone(self) -> bool:
         """True if no attribute holds numbers: a gradient is a plain array."""
-        return not any(child.leafy for child in self.children[1:])
+        return is_masked(self.cls) or not any(child.leafy for child in self.children[1:])
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return self.children[0].mirror(leaves, memo) if self.alone else super().mirror(leaves, memo)
@@ -321,7 +322,12 @@ def is_subclassed(x: Any) -> bool:
 @functools.cache
 def _is_derived(kind: type) -> bool:
     own = [base for base in kind.__mro__ if not issubclass(np.ndarray, base)]
-    return bool(own) and all(base.__module__.partition(".")[0] != "numpy" for base in own)
+    return bool(own) and (is_masked(kind) or all(base.__module__.partition(".")[0] != "numpy" for base in own))
+
+
+def is_masked(kind: type) -> bool:
+    """True for the class of NumPy's masked arrays, which need not have been imported."""
+    return kind.__name__ == "MaskedArray" and kind.__module__ in ("numpy.ma", "numpy.ma.core")
 
 
 class Closure(Record):
