@@ -196,13 +196,13 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
 # -- errors of compiled code that was given a traced value
 
 _NAMES = re.compile(
-    r"(?:\b(?:type|from|not|got|component:|convert) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b"
+    r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b"
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
-    r"|^No matching signature found"
+    r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
     r"|^Object of type (?:float|int|complex|bool) is not JSON serializable"
 )
-"""What names the type of an argument; and Cython's functions for several types, which do not, and json, which knows
-these types.
+"""What names the type of an argument; and what does not: Cython's functions for several types, SciPy's for splines,
+Pythran's, and json, which knows these types.
 """
 
 
@@ -210,7 +210,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
     have got it untraced.
     """
-    if isinstance(err, TapeError) or not isinstance(err, TypeError) or not _NAMES.search(str(err)):
+    if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not _NAMES.search(str(err)):
         return None
     files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
     frame = next(

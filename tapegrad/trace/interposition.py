@@ -352,8 +352,13 @@ def as_named(fn: FunctionType) -> FunctionType:
     """Return a function of NumPy's Python code in which names mean what they do in a program: what replaces them takes
     traced values.
     """
-    scope = {name: _Module(x) if type(x) is ModuleType and x.__name__.startswith("numpy") else stand_in(x) for name, x in fn.__globals__.items()}
-    made = FunctionType(code_of(fn), scope, fn.__name__, fn.__defaults__, fn.__closure__)
+    return with_names(fn, {name: _Module(x) if type(x) is ModuleType and x.__name__.startswith("numpy") else stand_in(x)
+                           for name, x in fn.__globals__.items()})
+
+
+def with_names(fn: Any, names: dict[str, Any], code: CodeType | None = None) -> FunctionType:
+    """Return a function of a library's, or other code in its place, with other meanings of some names of its module."""
+    made = FunctionType(code or code_of(fn), {**fn.__globals__, **names}, fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
     return made
 

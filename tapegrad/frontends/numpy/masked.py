@@ -21,7 +21,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import CONSTRUCTORS, PYTHON, constructs, register
 from tapegrad.trace.conversions import to_type
-from tapegrad.trace.interposition import standing_for
+from tapegrad.trace.interposition import standing_for, with_names
 from tapegrad.trace.viewed import AS_THEY_ARE, BESIDES, Viewed, bare, is_viewed
 from tapegrad.tree.copies import code_of
 
@@ -59,10 +59,7 @@ def _own(fn: Any, **names: Any) -> FunctionType:
     for what has `__array_interface__` is an array to C code, and loses its gradient there.
     """
     code = code_of(fn)
-    code = code.replace(co_names=tuple("_memory" if name == "__array_interface__" else name for name in code.co_names))
-    made = FunctionType(code, {**vars(ma), **names}, fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__kwdefaults__ = fn.__kwdefaults__
-    return made
+    return with_names(fn, names, code.replace(co_names=tuple("_memory" if name == "__array_interface__" else name for name in code.co_names)))
 
 
 # -- the class

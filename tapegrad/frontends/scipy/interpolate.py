@@ -1,0 +1,298 @@
+"""scipy.interpolate: piecewise polynomials, B-splines and tables on grids, by their data, their places and the points asked.
+
+SciPy's Python code runs as it is. Here is what it asks of compiled code: polynomials and B-splines at points
+(C. de Boor, A Practical Guide to Splines, 1978), and in which cells of a grid points lie.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from math import factorial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.interpolate as si
+from scipy.linalg import solve_banded
+from scipy.special import comb
+
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.frontends.common import as_array
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.op import Traced, holds_traced
+from tapegrad.rules.registry import PYTHON, constructs, means, refused, register
+from tapegrad.trace.interposition import with_names
+from tapegrad.trace.views import peek
+from tapegrad.tree.copies import own_attributes
+
+
+def _method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what a method means where its object or its arguments hold traced values."""
+    def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
+        def called(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+            return (meaning if holds_traced([*own_attributes(self).values(), *args, *kwargs.values()]) else own)(self, *args, **kwargs)
+        constructs(fn)(called)
+        PYTHON.append(fn)
+        return meaning
+    return decorate
+
+
+# -- piecewise polynomials
+
+
+def _cells(grid: Any, x: Any, first: int, last: int) -> Any:
+    """Return in which interval each point lies; those outside belong to the first or the last."""
+    return np.clip(np.searchsorted(grid, x, side="right") - 1, first, last)
+
+
+def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
+    """Return values, nan outside where nothing is extrapolated."""
+    return y if extrapolate else np.where(((x < low) | (x > high))[:, None], np.nan, y)
+
+
+@_method(si.PPoly.__call__)
+def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+    """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
+    if self.x[-1] < self.x[0]:
+        raise refused(f"{type(self).__name__} of falling breakpoints", "where its intervals begin is not known here", "the same, turned round")
+    extrapolate, x, (low, high) = self.extrapolate if extrapolate is None else extrapolate, as_array(x), (self.x[0], self.x[-1])
+    at = np.ravel(x)
+    if extrapolate == "periodic":
+        at, extrapolate = low + (at - low) % (high - low), False
+    c = self.c.reshape(self.c.shape[0], self.c.shape[1], -1)
+    y = _within((_bernstein if isinstance(self, si.BPoly) else _powers)(self, c, at, nu), at, low, high, extrapolate)
+    y, n = y.reshape(np.shape(x) + self.c.shape[2:]), np.ndim(x)
+    return np.moveaxis(y, range(n), range(self.axis, self.axis + n)) if self.axis else y
+
+
+def _powers(self: Any, c: Any, x: Any, nu: int) -> Any:
+    i, degree, y = _cells(self.x, x, 0, c.shape[1] - 1), len(c) - 1, 0.0
+    s = (x - self.x[i])[:, None]
+    for k in range(degree, max(nu, 0) - 1, -1):  # Horner's rule; a negative order is that of an integral
+        y = y * s + c[degree - k][i] * (factorial(k) / factorial(k - nu))
+    return y * s ** -nu if nu < 0 else y + 0.0 * c[0][i] * s
+
+
+def _bernstein(self: Any, c: Any, x: Any, nu: int) -> Any:
+    width = np.diff(self.x)
+    for _ in range(nu):
+        c = (len(c) - 1) * np.diff(c, axis=0) / width[:, None] if len(c) > 1 else 0.0 * c
+    i, k = _cells(self.x, x, 0, c.shape[1] - 1), len(c) - 1
+    s = ((x - self.x[i]) / width[i])[:, None]
+    return sum(c[a][i] * comb(k, a) * s ** a * (1 - s) ** (k - a) for a in range(k + 1))
+
+
+@_method(si.PPoly.antiderivative)
+def antiderivative(self: Any, nu: int = 1) -> Any:
+    if nu <= 0:
+        return self.derivative(-nu)
+    c, width = self.c, np.diff(self.x)
+    width = width.reshape(-1, *[1] * (c.ndim - 2))
+    for _ in range(nu):
+        c = [part / (len(c) - k) for k, part in enumerate(c)]
+        whole = 0.0  # over each interval
+        for part in c:
+            whole = (whole + part) * width
+        c = np.stack([*c, np.concatenate([np.zeros((1, *whole.shape[1:])), np.cumsum(whole, axis=0)[:-1]])])  # type: ignore[attr-defined]
+    return self.construct_fast(c, self.x, False if self.extrapolate == "periodic" else self.extrapolate, self.axis)
+
+
+@_method(si.PPoly.integrate)
+def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    if extrapolate == "periodic":
+        raise refused("the integral of a periodic piecewise polynomial", "how many periods it goes through depends on values",
+                      "its antiderivative over one period")
+    whole = self.antiderivative()
+    return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+
+
+# -- B-splines
+
+
+def basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
+    """Return for each point the last of the k + 1 B-splines that are not zero there, and the values of all of them."""
+    i = _cells(t, x, k, len(t) - k - 2)
+    values: list[Any] = [np.ones(len(x))]
+    for r in range(1, k + 1):
+        shares = [(x - t[i - r + a]) / (t[i + a] - t[i - r + a]) for a in range(1, r + 1)]
+        values = [(values[a - 1] * shares[a - 1] if a else 0.0) + (values[a] * (1 - shares[a]) if a < r else 0.0) for a in range(r + 1)]
+    return i, values
+
+
+def evaluate_spline(t: Any, c: Any, k: int, x: Any, nu: int, extrapolate: Any) -> Any:
+    low, high, n = t[k], t[len(t) - k - 1], len(t) - k - 1
+    c = c[:n]
+    for _ in range(nu):
+        if k == 0:
+            return np.zeros((len(x), c.shape[1]))
+        width = t[k + 1:k + n] - t[1:n]
+        c = k * np.diff(c, axis=0) / np.where(width == 0, 1.0, width)[:, None]
+        t, k, n = t[1:-1], k - 1, n - 1
+    i, values = basis(t, k, x)
+    return _within(sum(value[:, None] * c[i - k + a] for a, value in enumerate(values)), x, low, high, extrapolate)
+
+
+def _collocate(x: Any, t: Any, k: int, transposed: Any, offset: int = 0) -> None:
+    """Write the B-splines at points into a banded matrix, as LAPACK has it."""
+    i, values = basis(t, k, x)
+    for a, value in enumerate(values):
+        at = i - k + a
+        transposed[at, 2 * k + offset + np.arange(len(x)) - at] = value
+
+
+def _all_splines(t: Any, k: int, x: float, left: int, nu: int = 0) -> Any:
+    return evaluate_spline(t, np.eye(len(t) - k - 1), k, np.array([x]), nu, True)[0, left - k:left + 1]
+
+
+def _solve(kl: int, ku: int, ab: Any, b: Any, **_overwrite: Any) -> tuple[Any, Any, Any, int]:
+    return None, None, solve_banded((kl, ku), ab[kl:], b), 0
+
+
+def _periodic(*args: Any, **kwargs: Any) -> Any:
+    raise refused("make_interp_spline of a period", "its matrix goes round, and has no rule here", "CubicSpline(x, y, bc_type='periodic')")
+
+
+_splines: Any = importlib.import_module("scipy.interpolate._bsplines")
+_fitpack: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
+_compiled = SimpleNamespace(evaluate_spline=evaluate_spline, _coloc=_collocate, evaluate_all_bspl=_all_splines,
+                            find_interval=lambda t, k, x, left, extrapolate: int(_cells(t, x, k, len(t) - k - 2)))
+
+
+@means(si.splint, _fitpack.splint)
+def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
+    t, c, k = tck
+    if full_output:
+        raise UnknownFunction("tapegrad knows no splint with full_output", user_location(), "full_output=0")
+    whole = si.BSpline(t, c[:len(t) - k - 1], k).antiderivative()
+    low, high = t[k], t[len(t) - k - 1]
+    return whole(np.clip(b, low, high)) - whole(np.clip(a, low, high))
+
+
+if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
+    _names = {"_dierckx": _compiled, "_bspl": _compiled, "get_lapack_funcs": lambda names, arrays: (_solve,), "_make_periodic_spline": _periodic,
+              "_fitpack_impl": SimpleNamespace(splint=splint, splantider=_fitpack.splantider)}
+    _names["_handle_lhs_derivatives"] = with_names(_splines._handle_lhs_derivatives, _names)
+    for _fn in (si.BSpline.__call__, si.BSpline.integrate):
+        _method(_fn)(with_names(_fn, _names))
+    register(si.make_interp_spline, with_names(si.make_interp_spline, _names))
+
+
+@means(si.make_lsq_spline)
+def make_lsq_spline(x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr") -> Any:
+    x, t = as_array(x), as_array(t)
+    y = np.moveaxis(as_array(y), axis, 0)
+    values = evaluate_spline(t, np.eye(len(t) - k - 1), k, x, 0, True)
+    weights = np.ones(len(x)) if w is None else as_array(w)
+    c = np.linalg.lstsq(values * weights[:, None], y.reshape(len(x), -1) * weights[:, None])[0]
+    return si.BSpline.construct_fast(t, c.reshape(-1, *y.shape[1:]), k, axis=axis)
+
+
+@means(si.splrep)
+def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0, s: Any = None, t: Any = None,
+           full_output: int = 0, per: int = 0, quiet: int = 1) -> Any:
+    x = as_array(x)
+    simple = task in (0, -1) and not full_output and not per and k % 2 and xb in (None, x[0]) and xe in (None, x[-1])
+    if not simple or (t is None and (s is not None or w is not None) and s != 0):
+        raise refused("splrep that smooths", "FITPACK chooses the knots by values", "splrep(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
+    made = si.make_interp_spline(x, y, k) if t is None else make_lsq_spline(x, y, np.r_[[x[0]] * (k + 1), t, [x[-1]] * (k + 1)], k, w)
+    return made.t, np.concatenate([made.c, np.zeros(k + 1)]), k
+
+
+@means(si.splev, _fitpack.splev)
+def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
+    t, c, k = tck
+    if isinstance(c, (list, tuple)):
+        return [splev(x, (t, part, k), der, ext) for part in c]
+    x, (low, high) = as_array(x), (t[k], t[len(t) - k - 1])
+    if ext == 2 and np.any((x < low) | (x > high)):
+        raise ValueError("A value in x is outside of the spline's knots, and ext=2")
+    y = si.BSpline(t, c[:len(t) - k - 1], k)(np.clip(x, low, high) if ext == 3 else x, nu=der)
+    return np.where((x < low) | (x > high), 0.0, y) if ext == 1 else y
+
+
+@means(si.UnivariateSpline.__init__)
+def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None, ext: Any = 0,
+              check_finite: bool = False) -> None:
+    if s != 0:
+        raise refused(f"{type(self).__name__} that smooths", "FITPACK chooses the knots by values",
+                      "UnivariateSpline(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
+    _fitted(self, splrep(x, y, w, *bbox, k=k, s=0), ext)
+
+
+@means(si.InterpolatedUnivariateSpline.__init__)
+def interpolating(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, ext: Any = 0, check_finite: bool = False) -> None:
+    _fitted(self, splrep(x, y, w, *bbox, k=k, s=0), ext)
+
+
+@means(si.LSQUnivariateSpline.__init__)
+def least_squares(self: Any, x: Any, y: Any, t: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, ext: Any = 0,
+                  check_finite: bool = False) -> None:
+    _fitted(self, splrep(x, y, w, *bbox, k=k, t=t), ext)
+
+
+def _fitted(self: Any, tck: Any, ext: Any) -> None:
+    self._eval_args, self.ext = tck, {"extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}.get(ext, ext)
+
+
+@means(si.make_smoothing_spline)
+def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axis: int = 0) -> Any:
+    if lam is None:
+        raise refused("make_smoothing_spline without lam", "it is chosen by values", "make_smoothing_spline(x, y, lam=...)")
+    y = np.moveaxis(as_array(y), axis, 0)
+    made = si.make_smoothing_spline(x, plain(np.eye(len(y))), w, lam)
+    return si.BSpline.construct_fast(made.t, np.tensordot(made.c, y, 1), made.k, axis=axis)
+
+
+# -- tables on a grid, and scattered ones
+
+
+def _fixed(x: Any) -> Any:
+    """Return what no gradient is by as plain arrays."""
+    if isinstance(x, tuple):
+        return tuple(map(_fixed, x))
+    if isinstance(x := as_array(x), Traced) and not x._tracer.independent(peek(x)):
+        raise refused("griddata by its points", "they are searched in compiled code", "RegularGridInterpolator; griddata by its values")
+    return np.array(plain(x))
+
+
+@means(si.griddata)
+def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan, rescale: bool = False) -> Any:
+    """Interpolate among scattered points, linearly in the values."""
+    if method == "cubic":
+        raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little", "method='linear'")
+    values, points, xi = as_array(values), _fixed(points), _fixed(xi)
+    weights = si.griddata(points, plain(np.eye(len(values))), xi, method=method, rescale=rescale)
+    outside = np.isnan(weights).any(axis=-1)
+    y = np.tensordot(np.where(outside[..., None], 0.0, weights), values, 1)
+    return np.where(outside.reshape(outside.shape + (1,) * (values.ndim - 1)), fill_value, y)
+
+
+_grids: Any = importlib.import_module("scipy.interpolate._rgi")
+
+
+def _coordinates(points: Any, ndim: Any = None) -> Any:
+    """Return points as rows of coordinates."""
+    if isinstance(points, tuple):
+        return np.stack(np.broadcast_arrays(*map(as_array, points)), axis=-1)
+    points = as_array(points)
+    return points if points.ndim > 1 else points.reshape(-1, 1) if ndim in (None, 1) else points.reshape(-1, ndim)
+
+
+@_method(_grids.RegularGridInterpolator._find_indices)
+def find_indices(self: Any, xi: Any) -> tuple[Any, Any]:
+    """Return in which cell of the grid points lie, and where in it."""
+    cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self._grid, xi)]
+    shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x for grid, x, i in zip(self._grid, xi, cells)]
+    return np.stack(cells), np.stack(shares)
+
+
+def _evaluate_linear(values: Any, indices: Sequence[Any], distances: Sequence[Any], grid: Any, out: Any) -> Any:
+    (i, j), (u, v) = indices, distances
+    return (values[i, j] * (1 - v) + values[i, j + 1] * v) * (1 - u) + (values[i + 1, j] * (1 - v) + values[i + 1, j + 1] * v) * u
+
+
+for _fn in (_grids.RegularGridInterpolator._prepare_xi, _grids.RegularGridInterpolator.__call__):
+    _method(_fn)(with_names(_fn, {"evaluate_linear_2d": _evaluate_linear, "_ndim_coords_from_arrays": _coordinates}))
+register(si.interpn, with_names(si.interpn, {"_ndim_coords_from_arrays": _coordinates}))
