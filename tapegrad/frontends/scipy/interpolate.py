@@ -1,4 +1,4 @@
-"""scipy.interpolate: piecewise polynomials, B-splines and tables on grids, by their data, their places and the points asked.
+"""scipy.interpolate: piecewise polynomials, B-splines, tables on grids, by data, places and the points that are asked.
 
 SciPy's Python code runs as it is. Here is what it asks of compiled code: polynomials and B-splines at points
 (C. de Boor, A Practical Guide to Splines, 1978), and in which cells of a grid points lie.
