@@ -15,7 +15,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
-from tapegrad.rules.registry import means, refuse, refused
+from tapegrad.rules.registry import means, refuse, refused, register
 
 BRACKETING = (so.brentq, so.brenth, so.bisect, so.ridder, so.toms748)
 NONLINEAR = (
@@ -29,9 +29,10 @@ NONLINEAR = (
 )
 GLOBAL = (so.differential_evolution, so.basinhopping, so.dual_annealing, so.shgo, so.direct)
 OTHERS = (so.newton, so.root_scalar, so.root, so.fsolve, so.fixed_point, so.minimize, so.minimize_scalar)
+SEARCHES = (so.golden, so.brent, so.fminbound)
 FITS = (so.least_squares, so.leastsq, so.curve_fit)
 # while a trace runs they have other code
-SIGNATURES = {fn: signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *FITS)}
+SIGNATURES = {fn: signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
 Named = dict[str, Any]
 """The arguments of a call of a solver, by their names."""
 
@@ -253,6 +254,23 @@ def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
     given = named(so.minimize_scalar, args, kwargs)
     x = _MINIMIZE_SCALAR(given)
     return Found(x=x, fun=value(given, x, "fun"), success=True)
+
+
+def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> None:
+    """Register a search of its own name as that of `minimize_scalar`: its steps need not depend on values at all."""
+    def search(*args: Any, **kwargs: Any) -> Any:
+        given = named(fn, args, kwargs)
+        if given.get("full_output") or given.get("disp", 0) > 1:
+            raise refused(fn.__name__, "what it says besides is not known", "scipy.optimize.minimize_scalar")
+        how = {key: given[name] for name, key in (("func", "fun"), ("args", "args"), ("brack", "bracket")) if name in given}
+        bounds = {"bounds": (given["x1"], given["x2"])} if "x1" in given else {}
+        return minimize_scalar(**how, **bounds, method=method, options={key: given[name] for name, key in options.items() if name in given}).x
+    register(fn, search)
+
+
+_searched(so.golden, "golden", {"tol": "xtol", "maxiter": "maxiter"})
+_searched(so.brent, "brent", {"tol": "xtol", "maxiter": "maxiter"})
+_searched(so.fminbound, "bounded", {"xtol": "xatol", "maxfun": "maxiter"})
 
 
 def _global(fn: Callable[..., Any]) -> None:

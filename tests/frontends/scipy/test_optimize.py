@@ -50,6 +50,10 @@ def test_a_root_of_a_closure() -> None:
         lambda a: so.root_scalar(lambda x: (x**3 - a, 3 * x**2), fprime=True, x0=1.0).root,
         lambda a: so.fixed_point(lambda x: np.cos(x) + a / 9, 0.5, xtol=1e-13),
         lambda a: so.minimize_scalar(lambda x: (x - a) ** 2 + np.cos(x), tol=1e-12).fun,
+        lambda a: so.golden(lambda x: (x - a**2) ** 2 * (1 + a), tol=1e-10),
+        lambda a: so.golden(lambda x, b: (x - a * b) ** 2, (a,), (0.0, 1.0), 1e-10),
+        lambda a: so.brent(lambda x: (x - a) ** 2 + 0.1 * np.cos(x), tol=1e-10),
+        lambda a: so.fminbound(lambda x: (x - a) ** 2 + 0.1 * np.cos(x), -3.0, 9.0, xtol=1e-10),
     ],
 )
 def test_one_unknown(f: Callable[[Any], Any]) -> None:
