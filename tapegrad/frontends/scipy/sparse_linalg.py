@@ -12,7 +12,7 @@ import scipy.sparse.linalg as ssl
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.sparse import compressed, ones, summed
-from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
@@ -195,9 +195,107 @@ def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
     return np.max(sums) if ord > 0 else np.min(sums)
 
 
-refuse(ssl.lsqr, ssl.lsmr, why="its derivative is not known here", try_="spsolve(A.T @ A, A.T @ b)", derivative=True)
-refuse(ssl.eigs, ssl.eigsh, ssl.lobpcg, ssl.svds, why="few of many eigenvalues have no rule here",
-       try_="np.linalg.eigh(A.toarray()), or np.linalg.eig, np.linalg.svd", derivative=True)
+# -- least squares: the solution of the normal equations
+
+
+def _least_squares(name: str) -> None:
+    fn = getattr(ssl, name)
+
+    def find(A: Any, b: Array, how: dict[str, Any]) -> Any:
+        found = fn(A, b, **how)
+        if found[1] in (3, 6, 7):
+            raise refused(name, f"it has not converged: istop is {found[1]}", "more iterations, a looser tolerance or a larger conlim")
+        return tuple(found)
+
+    def residual(x: Array, A: Any, b: Array, how: dict[str, Any]) -> Any:
+        return A.conj().T @ (A @ x - b) + how.get("damp", 0.0) ** 2 * x
+
+    def adjoint(x: Array, dx: Any, A: Any, b: Array, how: dict[str, Any]) -> Any:
+        return spsolve((A.conj().T @ A + how.get("damp", 0.0) ** 2 * ss.eye_array(A.shape[1])).tocsc(), dx)
+
+    solver = Solver(name, find, residual, facts=True, adjoint=adjoint)
+
+    @means(fn)
+    def solve_by_least_squares(A: Any, b: Any, damp: Any = 0.0, *args: Any, **how: Any) -> Any:
+        if args or not ss.issparse(A) or A.shape[0] < A.shape[1] or how.get("x0") is not None:
+            raise refused(f"{name} of a LinearOperator, of fewer equations than unknowns, or with arguments by position", "it has no rule",
+                          f"{name}(A, b, damp, atol=...) of a sparse array; spsolve")
+        return solver(arrays(A), ops.reshape(as_array(b), (-1,)), {**how, "damp": damp})
+
+
+for _name in ("lsqr", "lsmr"):
+    _least_squares(_name)
+
+# -- eigenvalues: each with its vector is the root of (A v - w v, v·v - 1), which is simple where the eigenvalue is
+
+
+def _pairs(w: Array, v: Array) -> Any:
+    gaps = np.abs(w[:, None] - w) + np.diag(np.full(len(w), np.inf))
+    if gaps.min(initial=np.inf) <= 1e-9 * np.abs(w).max(initial=0.0):
+        raise refused("an eigenvalue that occurs twice", "its vectors are no functions of the matrix", "a matrix whose eigenvalues differ")
+    return np.concatenate([v, w[None]])
+
+
+def _eigen_residual(pairs: Array, A: Array, *how: Any) -> Any:
+    v, w = pairs[:-1], pairs[-1]
+    return np.concatenate([A @ v - v * w, (np.sum(v * v, axis=0) - 1)[None] / 2])
+
+
+def _eigen_adjoint(pairs: Array, dpairs: Any, A: Array, *how: Any) -> Any:
+    def column(i: int) -> Any:
+        v, w = pairs[:-1, i:i + 1], pairs[-1, i]
+        bordered = ss.block_array([[A - w * ss.eye_array(A.shape[0]), ss.csr_array(v)], [ss.csr_array(-v.T), None]])
+        return spsolve(bordered.tocsc(), dpairs[:, i])
+    return np.stack([column(i) for i in range(shape_of(pairs)[1])], axis=1)
+
+
+def _twofold(A: Array) -> Any:
+    """Return the symmetric matrix whose eigenvalues are singular values."""
+    return ss.block_array([[None, A], [A.T, None]], format="csr")
+
+
+def _singular(B: Array, shape: tuple[int, int], how: dict[str, Any]) -> Any:
+    u, s, vt = ssl.svds(B[:shape[0], shape[0]:], **how)
+    return _pairs(s, np.concatenate([u, vt.T]) / np.sqrt(2.0))
+
+
+_EIGSH, _LOBPCG, _SVDS = (Solver(name, find, _eigen_residual, adjoint=_eigen_adjoint, draws=True) for name, find in (
+    ("eigsh", lambda A, how: _pairs(*ssl.eigsh(A, **how))), ("lobpcg", lambda A, X, how: _pairs(*ssl.lobpcg(A, X, **how)[:2])), ("svds", _singular)))
+
+
+def _symmetric(name: str, A: Any, others: Any = None) -> Any:
+    if not ss.issparse(A) or dtype_of(A.data).kind != "f" or others is not None:
+        raise refused(f"{name} of what is no real sparse matrix, or of a pencil", "it has no rule", "np.linalg.eigh(A.toarray()), or np.linalg.svd")
+    return arrays(A).tocsr()
+
+
+@means(ssl.eigsh)
+def eigsh(A: Any, k: int = 6, M: Any = None, sigma: Any = None, which: str = "LM", v0: Any = None, ncv: Any = None, maxiter: Any = None,
+          tol: float = 0, return_eigenvectors: bool = True, **further: Any) -> Any:
+    how = {"k": k, "sigma": sigma, "which": which, "v0": v0, "ncv": ncv, "maxiter": maxiter, "tol": tol, **further}
+    found = _EIGSH(_symmetric("eigsh", A, M), how)
+    return (found[-1], found[:-1]) if return_eigenvectors else found[-1]
+
+
+@means(ssl.lobpcg)
+def lobpcg(A: Any, X: Any, B: Any = None, M: Any = None, Y: Any = None, **how: Any) -> Any:
+    found = _LOBPCG(_symmetric("lobpcg", A, B if Y is None else Y), X, {"M": M, **how})
+    return found[-1], found[:-1]
+
+
+@means(ssl.svds)
+def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM", v0: Any = None, maxiter: Any = None,
+         return_singular_vectors: Any = True, **further: Any) -> Any:
+    A = _symmetric("svds", A)
+    how = {"k": k, "ncv": ncv, "tol": tol, "which": which, "v0": v0, "maxiter": maxiter, **further}
+    found = _SVDS(_twofold(A), A.shape, how)
+    parts = found[:A.shape[0]] * np.sqrt(2.0), found[-1], found[A.shape[0]:-1].T * np.sqrt(2.0)
+    return parts[1] if return_singular_vectors is False else parts if return_singular_vectors is True else \
+        (parts[0], parts[1], None) if return_singular_vectors == "u" else (None, *parts[1:])
+
+
+refuse(ssl.eigs, why="few of many eigenvalues of a matrix that is not symmetric have no rule here", try_="np.linalg.eig(A.toarray())",
+       derivative=True)
 refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
 refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values", try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()",
        derivative=True)
