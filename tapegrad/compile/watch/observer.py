@@ -20,7 +20,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.namespaces import SETTINGS
 from tapegrad.compile.watch.reads import Reads
-from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, heard_in_c, heard_in_python
+from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, asked_environment, heard_in_c, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
@@ -71,6 +71,10 @@ class Observer:
             return True
         if self.is_outside():
             return False
+        if (variable := asked_environment(code, frame)) is not None:
+            if self.notes:
+                self.reads.place(*variable)
+            return False  # another time for another variable
         module = frame.f_globals.get("__name__", "")
         # what the standard library writes for a named tuple reads nothing
         if code.co_filename in INTERNAL or module.startswith("namedtuple_"):

@@ -19,7 +19,7 @@ import socket
 import sys
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 SILENT: dict[type, str] = {
@@ -70,7 +70,7 @@ CODE: dict[str, frozenset[str] | None] = {
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
     "threading": frozenset(["current_thread", "active_count", "enumerate"]), "inspect": frozenset(["currentframe", "stack", "trace"]),
     "calendar": frozenset(["getfirstweekday"]), "locale": None, "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
-    "os": frozenset(["getenv", "__getitem__", "__iter__", "__len__"]), "datetime": METHODS,
+    "os": frozenset(["__iter__", "__len__"]), "datetime": METHODS,
     "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs", "itervaluerefs", "keyrefs",
                           "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
@@ -134,6 +134,19 @@ def heard_in_c(fn: Callable[..., Any]) -> str:
 def heard_in_python(module: str, name: str) -> str:
     """Return the name of a function of the standard library that reads the world, "" for others."""
     return f"{module}.{name}" if _is_listed(CODE, module, name) else ""
+
+
+def asked_environment(code: CodeType, frame: FrameType) -> tuple[dict[Any, Any], Any, str] | None:
+    """Return where the environment keeps a variable that is asked for, under which name, and what that is to the program;
+    None for other calls.
+    """
+    if code is not _ENVIRONMENT:
+        return None
+    asked, key = frame.f_locals["self"], frame.f_locals["key"]
+    return (asked._data, asked.encodekey(key), f"os.environ[{key!r}]") if isinstance(key, (str, bytes)) else None
+
+
+_ENVIRONMENT = type(os.environ).__getitem__.__code__
 
 
 def _is_listed(table: dict[str, frozenset[str] | None], module: str, name: str) -> bool:
