@@ -24,7 +24,7 @@ from tapegrad.ops.structure import STEERING
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
-from tapegrad.tree.flatten import Signature, is_empty, is_generator
+from tapegrad.tree.flatten import Signature, Structure, is_empty, is_generator
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
 _EXACT = frozenset([int, bool])
@@ -213,6 +213,21 @@ class _Same(NamedTuple):
         return hash(self.key)
 
 
+class _Nest:
+    """How values are nested; functions in it are compared as others are, which a trace makes anew."""
+
+    __slots__ = ("structure",)
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Nest) and (self.structure == other.structure or _fixed(self.structure.spec.key({})) == _fixed(other.structure.spec.key({})))
+
+    def __hash__(self) -> int:
+        return hash(self.structure)
+
+
 def _fixed(x: Any) -> Any:
     """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and
     True differ, 0.0 and -0.0.
@@ -228,6 +243,8 @@ def _fixed(x: Any) -> Any:
         return (kind, *map(_fixed, x))
     if kind is dict:
         return (dict, *[(key, _fixed(part)) for key, part in x.items()])
+    if kind is Structure:
+        return _Nest(x)
     if kind is slice:
         return (slice, _fixed(x.start), _fixed(x.stop), _fixed(x.step))
     if isinstance(x, np.ndarray):

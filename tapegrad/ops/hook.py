@@ -20,10 +20,11 @@ from tapegrad.tree.flatten import Structure, is_leaf
 
 def hooked(op: Call) -> Callable[[Any], Any]:
     """Return the function that a hook on a tape calls."""
-    return _function(op.kwargs["fn"], list(map(value_of, op.args[1:])))
+    return hook_function(op.kwargs["fn"], list(map(value_of, op.args[1:])))
 
 
-def _function(fn: Callable[..., Any], captured: list[Any]) -> Callable[[Any], Any]:
+def hook_function(fn: Callable[..., Any], captured: list[Any]) -> Callable[[Any], Any]:
+    """Return the function of a hook, around what it captured."""
     return fn.build(captured) if isinstance(fn, Structure) else fn  # type: ignore[no-any-return]
 
 
@@ -38,7 +39,7 @@ def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> tuple[Any, 
     def hook_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dense(dy)
         given = TensorArray(dy.tensor.clone()) if type(dy) is TensorArray else dy
-        call = _function(fn, [unwrap(part) if tensors else part for part in captured])
+        call = hook_function(fn, [unwrap(part) if tensors else part for part in captured])
         dx = reading(lambda dy: wrap(call(unwrap(dy))) if tensors else call(dy), "the function of a hook")(given)
         if dx is None or dx is given:
             dx = dy

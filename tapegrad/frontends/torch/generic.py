@@ -24,7 +24,8 @@ from tapegrad.numbers.tensor_array import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.trace.context import Tracer
-from tapegrad.tree.flatten import leaves_of
+from tapegrad.tree.copies import apart
+from tapegrad.tree.flatten import flatten, leaves_of
 
 
 @functools.cache
@@ -67,7 +68,7 @@ def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[t
 def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: random.Drawn) -> None:
     """Raise TypeError where torch takes no number: a tensor that stands for one would be taken."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), apart(spelled(func)):
             func(*untraced(args), **untraced(kwargs))
     except TypeError:
         raise
@@ -78,9 +79,11 @@ def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: ran
 
 
 def untraced(x: Any) -> Any:
-    """Return nested arguments with plain values for the traced ones, tensors as copies that may be written to."""
-    value = plain(x)
-    return value.detach().clone() if is_tensor(value) else inside(untraced, value)
+    """Return nested arguments with plain values for the traced ones, in objects too; tensors as copies that may be written to."""
+    leaves: list[Any] = []
+    structure = flatten(x, "", leaves, [])
+    values = map(plain, leaves)
+    return structure.build([value.detach().clone() if is_tensor(value) else value for value in values])
 
 
 def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:

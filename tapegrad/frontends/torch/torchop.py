@@ -192,7 +192,7 @@ def is_refusal(err: Exception) -> bool:
     """True if torch says that it has no gradient by an argument, or takes a number there and
     no tensor with a gradient.
     """
-    words = ("differentia", "derivative", "requires_grad", "requires grad", "require grad")
+    words = ("differentia", "derivative", "gradient", "requires_grad", "requires grad", "require grad")
     return isinstance(err, TypeError) or any(word in str(err) for word in words)
 
 
@@ -290,6 +290,8 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
     """Return the cotangent of an argument from those of its tensors, in order."""
     if isinstance(arg, (tuple, list)) and not isinstance(arg, torch.Size):
         return tuple(cotangent(part, dxs) for part in arg)
+    if type(arg) is dict:
+        return {key: cotangent(part, dxs) for key, part in arg.items()}
     return next(dxs) if is_tensor(arg) and has_derivative(arg) else ZERO
 
 

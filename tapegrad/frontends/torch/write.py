@@ -23,7 +23,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, refused
-from tapegrad.tape.tape import Call, Guard, Input, operands
+from tapegrad.tape.tape import Call, Input, operands
 from tapegrad.trace import views
 from tapegrad.trace.context import Tracer
 from tapegrad.trace.outside_arrays import write_refused
@@ -164,14 +164,26 @@ def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
     """Put the hook behind the tensor: what uses it from now on passes its cotangent on through that."""
     if x._view is not None and x._view.path:
         raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor", "x = tg.hook(fn, x)")
-    op = views.peek(x)
-    if isinstance(op, Call) and op.fn is ops.hook:
-        raise refused("a second hook of a tensor", "the tape would call it before the first", "one hook that calls both")
-    if any(op in operands(other) and type(other) is not Guard for other in x._tracer.tape.ops[op.id:]):
+    op, tracer = views.peek(x), x._tracer
+    if any(type(other) is Call and op in operands(other) and getattr(other.fn, "differentiable", True) for other in tracer.tape.ops[op.id:]):
         raise refused("Tensor.register_hook", "the tensor has been used before, and the hook would not see that part of its gradient",
                       "the hook where the tensor is made, or x = tg.hook(fn, x)")
-    put(x, hooked(hook, x))
+    if isinstance(op, Call) and op.fn is ops.hook:  # behind the first, the tape would call it before
+        below, *captured = [tracer.proxy(arg, arg.val, tracer) for arg in op.args]
+        put(x, hooked(_in_turn(ops.hook_function(op.kwargs["fn"], captured), hook), below))
+    else:
+        put(x, hooked(hook, x))
     return _Handle()
+
+
+def _in_turn(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the hook that calls two, as torch does in the order in which they were registered."""
+    def both(dy: Any) -> Any:
+        dx = first(dy)
+        dx = dy if dx is None else dx
+        found = second(dx)
+        return dx if found is None else found
+    return both
 
 
 def beside(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
