@@ -222,7 +222,9 @@ class _Nest:
         self.structure = structure
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Nest) and (self.structure == other.structure or _fixed(self.structure.spec.key({})) == _fixed(other.structure.spec.key({})))
+        if not isinstance(other, _Nest):
+            return False
+        return self.structure == other.structure or _fixed(self.structure.spec.key({})) == _fixed(other.structure.spec.key({}))
 
     def __hash__(self) -> int:
         return hash(self.structure)

@@ -67,10 +67,24 @@ def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
 def read(x: Any, index: tuple[Any, ...]) -> Any:
     """Return `x[index]`: a view where torch has one."""
     x, parts = _turned(x, parts_of(index, x.device))
+    rows = _rows(x, parts)
+    if rows is not None:
+        axis, at = rows
+        return x.index_select(axis, at.reshape(-1)).reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1:])
     extra = _hidden_gap(x, parts)
     if extra is None:
         return x[tuple(parts)]
     return x[tuple(None if part is Ellipsis else part for part in parts)].squeeze(extra)
+
+
+def _rows(x: Any, parts: list[Any]) -> tuple[int, Any] | None:
+    """Return the axis along which an index takes whole rows by one tensor of integers, and that tensor, of places
+    counted from the front: torch has functions for it, several times as fast. None for other indices.
+    """
+    arrays = [axis for axis, part in enumerate(parts) if type(part) is not slice or part != slice(None)]
+    if len(arrays) != 1 or not is_tensor(at := parts[arrays[0]]) or at.dtype is torch.bool or not x.ndim >= len(parts):
+        return None
+    return arrays[0], torch.where(at < 0, at + x.shape[arrays[0]], at)
 
 
 def _hidden_gap(x: Array, parts: list[Any]) -> int | None:
@@ -140,6 +154,10 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
         part += _fitted(piece, part.shape)
     elif is_basic(parts):
         x[tuple(parts)] += _fitted(piece, x[tuple(parts)].shape)
+    elif (rows := _rows(x, parts)) is not None:
+        axis, at = rows
+        piece = _fitted(piece, (*x.shape[:axis], *at.shape, *x.shape[axis + 1:]))
+        x.index_add_(axis, at.reshape(-1), piece.reshape(*x.shape[:axis], at.numel(), *x.shape[axis + 1:]))
     else:
         at = places(tuple(x.shape), tuple(parts), x.device) if numbers is None else read(numbers, tuple(parts))
         flat = _fitted(piece, at.shape).reshape(-1)

@@ -177,11 +177,10 @@ class Rerouting:
         """
         if self.routes is None:
             return None
-        known = {**self.routes.met, **self.routes.hits, **self.used}
+        known = {**self.routes.given(), **self.routes.hits, **self.used}
         for root in self.routes.roots:
             if id(root) not in self.routes.hits:
                 known.pop(id(root), None)
-        known = {key: x for key, x in known.items() if self.routes.can_be_given(x)}
         return Reached(known, walks) if known else None
 
     def check_outside(self, op: Any) -> None:

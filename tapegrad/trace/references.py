@@ -18,12 +18,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from copy import copy
+from itertools import islice
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from tapegrad.trace.closed_world import ClosedWorld, closed_world, own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
@@ -120,6 +122,16 @@ def is_a(x: Any, kind: Any) -> bool:
     return issubclass(type(x), kind)
 
 
+def is_open(x: Any) -> bool:
+    """True for a thing that is followed at each search: it is no installed package's, or what is in it cannot be
+    held.
+    """
+    if is_a(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > LARGE:
+        return True
+    weak = is_a(x, (WeakKeyDictionary, WeakSet, ReferenceType, ContextVar, np.ufunc)) or type(x) is threading.local
+    return weak or not is_foreign(package_of((x if is_a(x, (FunctionType, type)) else class_of(x)).__module__))
+
+
 class Routes:
     """What leads to originals: `readers` are functions to run with other globals, defaults and variables, `holders`
     objects that hand out copies, `attributes` names of classes; of `others` copies must be made.
@@ -132,11 +144,12 @@ class Routes:
         self.arrays: dict[int, Any] = {}  # those that were
         self.atoms = _ATOMS if stand_for is None else _ATOMS - {np.ndarray}
         self.untracked = _UNTRACKED if stand_for is None else _UNTRACKED | {tuple}
-        self.roots = roots
+        self.roots, self.root_ids = roots, set(map(id, roots))
         self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} | {package}
         self.own -= FOREIGN_PACKAGES
         self.parents: dict[int, list[tuple[Any, str]]] = {}
         self.met: dict[int, Any] = {}
+        self.world: ClosedWorld | None = None
         self.hits: dict[int, Any] = {}
         self.readers: dict[int, FunctionType] = {}
         self.holders: list[Any] = []
@@ -145,12 +158,38 @@ class Routes:
 
     def search(self) -> bool:
         """Follow the names from the functions that can run; return whether any leads to an original."""
-        self.met = {id(root): root for root in self.roots}
-        todo = deque(self.met.values())
+        roots = {id(root): root for root in self.roots}
+        closed = {key: root for key, root in roots.items() if self.is_closed(root)} if self.stand_for is None else {}
+        if closed:
+            world, again = closed_world((frozenset(closed), frozenset(self.own)), lambda: self.closed_world(closed))
+            if self.known.keys().isdisjoint(world.seen):
+                self.world, self.met = world, {**world.met, **roots}
+                self.follow([*(root for key, root in roots.items() if key not in closed), *again])
+                return self._lead()
+        self.met = roots
+        self.follow(roots.values())
+        return self._lead()
+
+    def closed_world(self, roots: dict[int, Any]) -> ClosedWorld:
+        """Return what roots in installed packages lead to, whatever the originals are."""
+        alone = Routes({}, {}, list(roots.values()))
+        alone.own, alone.met = self.own, dict(roots)
+        alone.follow(roots.values(), past=is_open)
+        return ClosedWorld(alone.met, alone.parents, alone.can_be_given, is_open)
+
+    def is_closed(self, root: Any) -> bool:
+        """True for a function or a class of an installed package."""
+        return is_a(root, (FunctionType, type)) and is_foreign(package_of(root.__module__)) and id(root) not in self.known
+
+    def follow(self, todo: Iterable[Any], past: Callable[[Any], bool] = lambda x: False) -> None:
+        """Follow the names from some things on, breadth first; not into what was met before, nor what is to be gone
+        past.
+        """
         known, parents, met = self.known, self.parents, self.met
-        while todo and len(met) < MOST:
+        todo, most = deque(todo), MOST + len(met)
+        while todo and len(met) < most:
             node = todo.popleft()
-            for child, how in self.children(node):
+            for child, how in () if past(node) else self.children(node):
                 key = id(child)
                 if self.stand_for is not None and key not in known and is_table(child):
                     known[key] = self.stand_for(child)
@@ -161,12 +200,10 @@ class Routes:
                 if key not in known and key not in met:
                     met[key] = child
                     todo.append(child)
-        self._lead()
-        return bool(self.readers or self.holders or self.attributes or self.hits)
 
-    def _lead(self) -> None:
+    def _lead(self) -> bool:
         """Sort what leads to the originals: a function, an object and a class hand out copies themselves, what
-        holds others must be copied.
+        holds others must be copied. Return whether anything does.
         """
         todo, marked = list(self.hits), set(self.hits)
         for key in todo:
@@ -182,6 +219,12 @@ class Routes:
                     else:
                         self.others[id(parent)] = parent
                         todo.append(id(parent))
+        return bool(self.readers or self.holders or self.attributes or self.hits)
+
+    def given(self) -> dict[int, Any]:
+        """Return what was met of which a trace makes a copy where it is an argument."""
+        known, old = ({}, 0) if self.world is None else (self.world.given, len(self.world.met))
+        return {**known, **{key: x for key, x in islice(self.met.items(), old, None) if self.can_be_given(x)}}
 
     def told(self, x: Any) -> str:
         """Say what a thing is, by which name a function reaches it, and to which argument it leads."""
@@ -222,7 +265,7 @@ class Routes:
         """
         if is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType)) or type(x).__flags__ & _REPLACEABLE != _HEAP:
             return False
-        return self.is_users(x) or any(id(part) in marked for part in (_own(x) or {}).values())
+        return self.is_users(x) or any(id(part) in marked for part in (own_dict(x) or {}).values())
 
     def can_be_given(self, x: Any) -> bool:
         """True for a thing that a trace makes a copy of where it is an argument."""
@@ -237,7 +280,7 @@ class Routes:
 
     def is_outer(self, fn: FunctionType) -> bool:
         """True for a library's function that the program was not given."""
-        return self.is_foreign(fn.__module__) and id(fn) not in self.known and not any(fn is root for root in self.roots)
+        return self.is_foreign(fn.__module__) and id(fn) not in self.known and id(fn) not in self.root_ids
 
     def children(self, node: Any) -> Iterator[tuple[Any, str]]:
         """Yield what a thing leads to, and how, apart from what leads nowhere."""
@@ -263,7 +306,7 @@ class Routes:
         elif self.is_users(node) or type(node).__module__ in _OPENED:
             found = _of_object(node)
         else:
-            found = self.of_foreign(list((_own(node) or {}).values()))
+            found = self.of_foreign(list((own_dict(node) or {}).values()))
         for child, how in found:
             if self.stand_for is not None and is_table(child):
                 yield child, how
@@ -347,19 +390,10 @@ def _captured(fn: FunctionType) -> Iterator[Any]:
     return (cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell))
 
 
-def _own(x: Any) -> dict[str, Any] | None:
-    """Return the attributes that an object keeps in a dict of its own."""
-    try:
-        found = object.__getattribute__(x, "__dict__")
-    except AttributeError:
-        return None
-    return found if type(found) is dict else None
-
-
 def _of_object(x: Any) -> Iterator[tuple[Any, str]]:
     """Yield the attributes of an object of a user's class, and its class."""
     yield class_of(x), ""
-    own = _own(x)
+    own = own_dict(x)
     if own is not None:
         yield from ((value, name) for name, value in list(own.items()))
     for part in gc.get_referents(x):
@@ -387,12 +421,12 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
     if is_a(x, (list, deque, dict, set)):
         made[key] = new = copy(x)
         refill(x, new, part)
-        if (own := _own(x)) is not None:
+        if (own := own_dict(x)) is not None:
             vars(new).update({name: part(value) for name, value in own.items()})
     elif is_a(x, (tuple, frozenset)):
         base: Any = tuple if is_a(x, tuple) else frozenset
         made[key] = new = base.__new__(cls, map(part, x))
-        if (own := _own(x)) is not None:
+        if (own := own_dict(x)) is not None:
             vars(new).update({name: part(value) for name, value in own.items()})
     elif cls is FunctionType:
         made[key] = new = FunctionType(x.__code__, x.__globals__, x.__name__, x.__defaults__, x.__closure__)

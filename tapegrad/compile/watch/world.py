@@ -137,8 +137,8 @@ def heard_in_python(module: str, name: str) -> str:
 
 
 def asked_environment(code: CodeType, frame: FrameType) -> tuple[dict[Any, Any], Any, str] | None:
-    """Return where the environment keeps a variable that is asked for, under which name, and what that is to the program;
-    None for other calls.
+    """Return where the environment keeps a variable that is asked for, under which name, and what that is to the
+    program; None for other calls.
     """
     if code is not _ENVIRONMENT:
         return None

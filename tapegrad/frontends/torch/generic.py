@@ -79,7 +79,9 @@ def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: ran
 
 
 def untraced(x: Any) -> Any:
-    """Return nested arguments with plain values for the traced ones, in objects too; tensors as copies that may be written to."""
+    """Return nested arguments with plain values for the traced ones, in objects too; tensors as copies that may be
+    written to.
+    """
     leaves: list[Any] = []
     structure = flatten(x, "", leaves, [])
     values = map(plain, leaves)

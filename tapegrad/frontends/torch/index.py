@@ -18,6 +18,9 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.index import assemble, positions_along
 from tapegrad.ops.shape import along
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Call
+from tapegrad.trace.views import peek
 
 
 def is_index(x: Array, rank: int | None = None) -> bool:
@@ -107,7 +110,19 @@ def scatter_add(input: Array, dim: Axis, index: Any, src: Array) -> Any:
     if not _scatters(input, index, src) or not is_kind(input, "fc"):
         return whole("scatter_add", input, dim, index, src)
     shape, at = shape_of(index), axis_of(input, dim)
-    return ops.add(input, assemble(input, [within(src, shape)], [positions_along(shape, index, at)]))
+    rows = _rows(index, at, input)
+    where = positions_along(shape, index, at) if rows is None else along(at, rows)
+    return ops.add(input, assemble(input, [within(src, shape)], [where]))
+
+
+def _rows(index: Any, at: int, input: Array) -> Any:
+    """Return the places along an axis that an index was broadcast from, if it names whole rows by them; else None."""
+    op = peek(index) if isinstance(index, Traced) else None
+    if not isinstance(op, Call) or op.fn is not ops.broadcast_to or len(shape := shape_of(op.args[0].val)) != ndim(input):
+        return None
+    if any((n, m) != (1, k) for i, (n, m, k) in enumerate(zip(shape, shape_of(index), shape_of(input))) if i != at):
+        return None
+    return ops.reshape(index._tracer.proxy(op.args[0], op.args[0].val, index._tracer), (-1,))
 
 
 def _scatters(input: Array, index: Any, *src: Any) -> bool:

@@ -35,6 +35,7 @@ TABLE: dict[str, tuple[Callable[..., Any], str, tuple[Any, ...]]] = {
     "index_fill": (lambda x, i: x.index_fill(0, i, 0.5), "setitem", (X, ROWS)),
     "index_fill by a tensor": (lambda x, v, i: x.index_fill(0, i, v[0]), "setitem", (X, V, ROWS[:2])),
     "scatter_add": (lambda x, y, i: torch.scatter_add(x, 0, i, y), "scatter", (X, X[1:] * 2, I)),
+    "scatter_add, rows": (lambda x, y, i: x.scatter_add(0, i[:, :1].expand(-1, x.shape[1])[:len(y)], y), "scatter", (X, X[1:] * 2, I)),
     "scatter_add, smaller": (lambda x, y, i: x.scatter_add(1, i[:, :3], y), "scatter", (X, X[:2, :3] * 2, I)),
     "scatter a number": (lambda x, i: x.scatter(1, i, 0.5), "setitem", (X, I)),
     "scatter_ into zeros": (lambda x, i: x * torch.zeros(3, 4, dtype=torch.float64).scatter_(0, i[:1], 1.0), "setitem", (X, I)),

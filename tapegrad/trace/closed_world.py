@@ -1,0 +1,111 @@
+"""closed_world: what the code of installed packages leads to, kept from one search for originals to the next.
+
+A model of a public library leads to thousands of functions, classes and tables of its package, at each trace the same.
+Of each is kept what stood in it, and whether that is still there is told in a fraction of the time that it takes to
+follow it again. What has changed since is followed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from gc import get_referents
+from operator import attrgetter, is_
+from types import CellType, FunctionType
+from typing import Any
+
+from tapegrad.tree.flatten import is_empty
+
+KEPT = 16  # worlds
+FEW = 256  # things in one that may have changed
+_PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+
+
+class ClosedWorld:
+    """What roots lead to: `met` by id, the ids of all that was `seen` on the way; what of it a trace makes a copy of
+    where it is `given`; and what is `open`, to be followed at each search.
+    """
+
+    def __init__(self, met: dict[int, Any], seen: Iterable[int], given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
+        self.met, self.seen = met, {*seen, *met}
+        self.given = {key: x for key, x in met.items() if given(x)}
+        self.open = [x for x in met.values() if is_open(x)]
+        closed = [x for x in met.values() if not is_open(x)]
+        self.functions = [x for x in closed if type(x) is FunctionType]
+        self.parts = [list(map(part, self.functions)) for part in _PARTS]
+        self.bare = [fn for fn in self.functions if not fn.__dict__]
+        self.dicts = [fn.__dict__ for fn in self.bare]
+        spaces: dict[int, tuple[Any, list[Any]]] = {}
+        for fn in self.functions:
+            spaces.setdefault(id(fn.__globals__), (fn.__globals__, []))[1].append(fn)
+        # what holds others, what is in it, and what is to be followed again where that has changed
+        self.held = [(space, list(space.values()), fns) for space, fns in spaces.values()]
+        for x in closed:
+            self.held += [(part, list(_contents(part)), [x]) for part in _holders(x)]
+        self.seen.update(id(part) for _, then, _ in self.held for part in then)
+        self.seen.update(id(cell) for fn in self.functions for cell in fn.__closure__ or ())
+
+    def changed(self) -> list[Any]:
+        """Return what may lead elsewhere now."""
+        found = [x for holder, then, xs in self.held if not _is_same(holder, then) for x in xs]
+        for part, then in zip(_PARTS, self.parts):
+            if not all(map(is_, map(part, self.functions), then)):
+                found += [fn for fn, was in zip(self.functions, then) if part(fn) is not was]
+        if any(self.dicts):
+            found += [fn for fn, own in zip(self.bare, self.dicts) if own]
+        return found
+
+
+def _holders(x: Any) -> Iterator[Any]:
+    """Yield what a thing keeps its parts in."""
+    if type(x) is FunctionType:
+        yield from x.__closure__ or ()
+        if x.__dict__:
+            yield x.__dict__
+        if x.__kwdefaults__:
+            yield x.__kwdefaults__
+        return
+    yield x
+    own = own_dict(x)
+    if own is not None:
+        yield own
+
+
+def own_dict(x: Any) -> dict[str, Any] | None:
+    """Return the attributes that an object keeps in a dict of its own."""
+    try:
+        found = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
+def _contents(holder: Any) -> Sequence[Any]:
+    kind = type(holder)
+    if kind is CellType:
+        return () if is_empty(holder) else (holder.cell_contents,)
+    if issubclass(kind, type):
+        return (holder.__mro__, *type.__dict__["__dict__"].__get__(holder).values())
+    return get_referents(holder)
+
+
+def _is_same(holder: Any, then: list[Any]) -> bool:
+    try:
+        now = _contents(holder)
+        return len(now) == len(then) and all(map(is_, now, then))
+    except RuntimeError:  # another thread writes to it
+        return False
+
+
+_worlds: dict[Any, ClosedWorld] = {}
+
+
+def closed_world(key: Any, make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld, list[Any]]:
+    """Return what the roots of a key lead to, and what of that is to be followed all the same."""
+    world = _worlds.get(key)
+    changed = [] if world is None else world.changed()
+    if world is None or len(changed) > FEW:
+        if len(_worlds) >= KEPT:
+            _worlds.clear()
+        world, changed = make(), []
+        _worlds[key] = world
+    return world, [*world.open, *changed]

@@ -1,0 +1,126 @@
+"""What the code of an installed package leads to is kept from one trace to the next, and noticed where it has changed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tapegrad as tg
+from tapegrad.trace import closed_world
+from tapegrad.trace.references import Routes
+
+PACKAGE = '''
+import collections
+import torch
+
+LIST, TABLE, NESTED = [], {}, {"models": [[]]}
+CURRENT = None
+QUEUE = collections.deque()
+
+class Holder:
+    model = None
+
+HOLDER = Holder()
+
+def make():
+    model = None
+    def put(x):
+        nonlocal model
+        model = x
+    def get():
+        return model
+    return put, get
+
+put, get = make()
+
+def default(model=None):
+    return model
+
+def keyword(*, model=None):
+    return model
+
+def others():
+    found = [*LIST, *TABLE.values(), *NESTED["models"][0], CURRENT, *QUEUE, Holder.model, vars(HOLDER).get("model"), get(), default(), keyword(),
+             getattr(others, "model", None)]
+    return [model for model in found if model is not None]
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def forward(self, x):
+        return (self.weight * x).sum() + sum((model.weight ** 2).sum() for model in others())
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+    name = f"closed_{abs(hash(request.node.name))}"
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield importlib.import_module(name)
+    del sys.modules[name]
+
+
+def set_keyword(package: Any, model: Any) -> None:
+    package.keyword.__kwdefaults__["model"] = model
+
+
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "a list": lambda package, model: package.LIST.append(model), "a dict": lambda package, model: package.TABLE.update(m=model),
+    "a list in a list": lambda package, model: package.NESTED["models"][0].append(model),
+    "a global": lambda package, model: setattr(package, "CURRENT", model), "a deque": lambda package, model: package.QUEUE.append(model),
+    "a class": lambda package, model: setattr(package.Holder, "model", model), "an object": lambda package, model: setattr(package.HOLDER, "model", model),
+    "a captured variable": lambda package, model: package.put(model),
+    "a default": lambda package, model: setattr(package.default, "__defaults__", (model,)), "a keyword's default": set_keyword,
+    "a function's attribute": lambda package, model: setattr(package.others, "model", model)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_the_package_keeps_from_now_on(package: Any, way: str) -> None:
+    def loss(model: Any, x: Any) -> Any:
+        return model(x)
+    model, x = package.Model(), torch.tensor([3.0, 4.0])
+    step = tg.value_and_grad(loss, 0, backend="torch", warmup=1)
+    for _ in range(3):
+        torch.testing.assert_close(tg.grad(loss, model, x, argnums=0)[1]["weight"], x)
+        torch.testing.assert_close(step(model, x)[1]["weight"], x)
+    WAYS[way](package, model)
+    wanted = x + 2 * model.weight.detach()
+    for _ in range(3):
+        torch.testing.assert_close(tg.grad(loss, model, x, argnums=0)[1]["weight"], wanted)
+        torch.testing.assert_close(step(model, x)[1]["weight"], wanted)
+    torch.testing.assert_close(tg.grad(loss, package.Model(), x, argnums=0)[1]["weight"], x)
+
+
+def test_a_package_is_followed_once(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = []
+
+    def children(self: Any, node: Any) -> Any:
+        followed.append(node)
+        return known(self, node)
+    known = Routes.children
+    monkeypatch.setattr(Routes, "children", children)
+    counts = []
+    for _ in range(3):
+        followed.clear()
+        tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
+        counts.append(sum(getattr(node, "__module__", "") == package.__name__ for node in followed))
+    assert counts[0] > 0 and counts[1:] == [0, 0]
+
+
+def test_worlds_are_few(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_world, "_worlds", {})
+    for number in range(closed_world.KEPT + 2):
+        kind = type(f"Model{number}", (package.Model,), {"__module__": package.__name__})
+        tg.grad(lambda model, x: model(x), kind(), torch.ones(2))
+    assert len(closed_world._worlds) <= closed_world.KEPT
