@@ -287,3 +287,26 @@ def test_containers_within_containers_are_looked_at_again(change: Any, monkeypat
     change(held)
     assert step(1.0)[0] == f(1.0) != 15.0
     assert step.stats.traces == 2  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(maxsize=3)
+def table(n: int) -> dict[str, float]:
+    return {"scale": float(n) * RATES[0]}
+
+
+RATES = [2.0]
+
+
+def test_a_cache_that_others_ask_too_is_as_good_until_it_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    table.cache_clear()
+    step = tg.value_and_grad(lambda x: x * table(3)["scale"], 0, warmup=1)
+    for n in (3, 4, 3, 5, 4):
+        table(n)
+        assert step(1.0) == (6.0, 6.0)
+    hits = step.stats.hits
+    assert hits >= 3
+    monkeypatch.setattr(sys.modules[__name__], "RATES", [5.0])
+    table.cache_clear()
+    for n in (4, 5, 4, 5):  # as many as before
+        table(n)
+    assert step(1.0) == (15.0, 15.0)
