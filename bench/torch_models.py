@@ -2,8 +2,8 @@
 
 Of each: whether value and gradients by all parameters are torch's, in one gradient and in compiled calls with another
 batch; which compiled calls were served by a tape; how long a gradient and a compiled call take, and the most memory
-that they have in use, relative to torch's forward and backward. A package that is not installed is left out; `pip install
--e ".[models]"` brings them all.
+that they have in use, relative to torch's forward and backward. A package that is not installed is left out;
+`pip install -e ".[models]"` brings them all.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def test_what_each_thread_has_of_its_own_is_asked_in_the_thread_that_calls() -> 
 MAIN = threading.get_ident()
 
 
-@pytest.mark.parametrize("change", [lambda held: held["a"]["b"].append(1.0), lambda held: held["a"].update(c=1), lambda held: held["a"]["b"].__setitem__(1, {5}),
+@pytest.mark.parametrize("change", [lambda held: held["a"]["b"].append(1.0), lambda held: held["a"].update(c=1), lambda held: held["a"]["b"].__setitem__(1, {6}),
                                     lambda held: held["a"]["b"][1].add(9), lambda held: held["t"][1].update(k=8.0), lambda held: held.update(a={"b": [2.0]}),
                                     lambda held: held["d"]["k"].append(2.0), lambda held: held["q"].append(3.0), lambda held: held["n"].__setitem__(0, 9.0)])
 def test_containers_within_containers_are_looked_at_again(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
