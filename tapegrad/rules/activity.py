@@ -7,18 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.errors import ConcretizationError
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import is_generator
+
+
+GIVEN_AWAY = frozenset(["float", "complex", "hash", "content"])
+"""Facts by which a program has taken a number itself, of what was not differentiated when it ran."""
 
 
 def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
     """Return, by position, which operations depend on an input to differentiate by.
 
     A call depends on an input through an argument that its op is differentiable by; an integer or bool that only
-    steers the program leads nowhere.
+    steers the program leads nowhere. Raises ConcretizationError where the program went on by a plain number of what is
+    to be differentiated by now.
     """
     depends = bytearray(len(tape.ops) + 1)
     wrt = differentiated(tape) if wrt is None else wrt
@@ -34,7 +40,16 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
         elif kind is Input:
             depends[op.id] = inputs in wrt and has_gradient(op.val)
             inputs += 1
+        elif isinstance(op, Guard) and op.fact in GIVEN_AWAY and depends[op.args[0].id]:
+            _check_kept(tape, op, wrt)
     return depends
+
+
+def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
+    x = guard.args[0]
+    if not _is_whole(x.val) and not is_inert(x, wrt):
+        raise ConcretizationError(f"{tape.name} goes on by the plain number of {x.name}, by which nobody differentiated when it was recorded",
+                                  guard.where, "a tape of the function itself, differentiated by that")
 
 
 def differentiated(tape: Tape) -> Collection[int]:

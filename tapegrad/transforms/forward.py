@@ -15,7 +15,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import astype, is_complex, pack
 from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
-from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
@@ -81,6 +81,7 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
     (20.0, 5.0)
     """
     tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
+    activity(tape, range(1, len(tape.inputs)))  # which raises where a tangent would be lost
     try:
         return _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
     except NoLoop:

@@ -345,3 +345,14 @@ def test_a_refusal_says_what_may_be_left_out() -> None:
     with pytest.raises(tg.ConcretizationError) as caught:
         tg.grad(lambda x: x * float(x), 2.0)
     assert "argnums" not in str(caught.value)
+
+
+def test_a_tape_that_went_on_by_a_plain_number_has_no_tangent_by_it() -> None:
+    tape = tg.gradtape(lambda x, n: x * x * float(n) * n, 2.0, 3.0, argnums=0)
+    assert tape.play(3.0, 3.0) == (81.0, 54.0)
+    with pytest.raises(tg.GuardError):
+        tape.play(3.0, 4.0)
+    with pytest.raises(tg.ConcretizationError, match="goes on by the plain number of %3"):
+        tg.forwardtape(tape)
+    counted = tg.gradtape(lambda x, a: x * float(np.sum(a > 1.5)) * np.sum(a), 2.0, np.array([1.0, 2.0]), argnums=0)
+    assert tg.forwardtape(counted).play(2.0, np.array([1.0, 2.0]), 1.0, np.ones(2))[1] == (7.0, 2.0)
