@@ -22,6 +22,7 @@ LOST = 64  # calls in a row of which each took another path: no path will come a
 # may take half of a trace
 COMPARED = 2e9
 LITTLE = 1 << 17  # bytes that may be compared in any case
+MANY = 2000  # places: fewer take less than anything that reads them
 
 
 class Visit:
@@ -91,6 +92,8 @@ class Visit:
         observer.note_rules(tape)
         fresh, why, where = observer.result()
         self.fresh = fresh or None
+        if not why and len(fresh.places) > MANY and self.looking(fresh) > path.last / 2:
+            why = f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at again as it takes to trace"
         if not why and (lacking := unrecorded_draws(tape)) is not None:
             why = f"it {lacking.expected} that no stand-in was found for"
         if why:
@@ -100,6 +103,16 @@ class Visit:
             return False
         path.joins, self.loses = False, may_lose(tape)
         return observer.notes and path.is_due(compiled.warmup, compiled._pace)
+
+    def looking(self, fresh: Freshness) -> float:
+        """Return how long it takes to look at all places again."""
+        clock = self.compiled._backend.clock
+        times: list[float] = []
+        for _ in range(2):
+            start = clock()
+            fresh()
+            times.append(clock() - start)
+        return min(times)
 
     def general(self, tape: Tape) -> Tape:
         """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow
