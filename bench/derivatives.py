@@ -2,8 +2,8 @@
 series and long loops, by tapegrad, HIPS autograd, torch.func and, where it is installed, JAX, in turns.
 
 The first call, with what it compiles, medians of the steady state, as multiples of the value by plain NumPy, or of a
-gradient by `tapegrad.value_and_grad`, and the memory that a call takes. A tool that takes seconds for a call is called
-a few times.
+gradient by `tapegrad.value_and_grad`, and the memory that a call takes. A tool that takes seconds is called a
+few times.
 """
 
 from __future__ import annotations
