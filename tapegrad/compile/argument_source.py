@@ -134,7 +134,7 @@ class Unpacked:
             self.leaf(node.index, name)
         elif type(node) in (Static, Function):
             self.static(node.value, text)
-        elif isinstance(node, Container) and (node.type in (tuple, list, dict) or is_named(node)):
+        elif isinstance(node, Container) and (node.type in (tuple, list, dict) or (is_named(node) and not self.standalone)):
             self.container(node, text)
         elif type(node) is Closure and not self.standalone:
             self.closure(node, text)
