@@ -1,9 +1,8 @@
 """python -m bench.derivatives: Jacobians, dense and sparse, Hessians, products with these, gradients per example, power
 series and long loops, by tapegrad, HIPS autograd, torch.func and, where it is installed, JAX, in turns.
 
-The first call, with what it compiles, medians of the steady state, as multiples of the value by plain NumPy, or of a
-gradient by `tapegrad.value_and_grad`, and the memory that a call takes. A tool that takes seconds is called a
-few times.
+The first call, with what it compiles, and medians of the steady state, as multiples of the value by plain NumPy, or of
+a gradient by `tapegrad.value_and_grad`. A tool that takes seconds for a call is called a few times.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from scipy.sparse import issparse
 
 from bench.derivative_rows import Makers, Tool, rows
 from bench.machine import Watch, describe
-from bench.memory import baseline, peak
 from bench.options import RESULTS
 
 BUDGET = 20.0  # seconds for the calls of all tools of a problem
@@ -33,23 +31,13 @@ OFTEN = 10
 
 
 class Row(NamedTuple):
-    """What was measured of a tool, in seconds: the first call, the median and the least of the steady state; and how
-    many bytes more were resident during a call than before it, beside what the tool keeps from call to call.
-    """
+    """What was measured of a tool, in seconds: the first call, the median and the least of the steady state."""
 
     problem: str
     tool: str
     first: float
     median: float
     least: float
-    peak: float
-
-
-def memory(call: Tool) -> float:
-    """Return how many bytes more are resident during a call than before it."""
-    before = baseline()
-    call()
-    return peak() - before
 
 
 def seconds(call: Tool) -> float:
@@ -92,17 +80,17 @@ def measured(problem: str, base: tuple[str, Tool], makers: Makers, rounds: int) 
     for _ in range(turns):
         for name, call in calls.items():
             times[name].append(seconds(call))
-    return [Row(problem, name, first[name], median(times[name]), min(times[name]), memory(call)) for name, call in calls.items()]
+    return [Row(problem, name, first[name], median(times[name]), min(times[name])) for name in calls]
 
 
 def table(found: Sequence[Row]) -> Table:
     """Return the table: a line for each tool, the problem's name in the first."""
-    made = Table("problem", "tool", "first, ms", "median, ms", "least, ms", "peak, MiB", "ratio")
+    made = Table("problem", "tool", "first, ms", "median, ms", "least, ms", "ratio")
     one, problem = 0.0, ""
     for row in found:
         one = row.median if row.problem != problem else one
         made.add_row("" if row.problem == problem else row.problem, row.tool,
-                     *[f"{each * 1e3:.3g}" for each in (row.first, row.median, row.least)], f"{row.peak / 2 ** 20:.1f}", f"{row.median / one:.1f}")
+                     *[f"{each * 1e3:.3g}" for each in (row.first, row.median, row.least)], f"{row.median / one:.1f}")
         problem = row.problem
     return made
 
