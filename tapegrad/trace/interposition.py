@@ -10,7 +10,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FrameType, FunctionType, ModuleType, WrapperDescriptorType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -340,8 +340,10 @@ def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as
     in trace(math.sin, 1.0).
     """
-    if type(x) in GENERATORS:
-        return GlobalGenerator(x)
+    if type(x) in WRAPPED:
+        return WRAPPED[type(x)](x)
+    if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
+        return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
     stand_ins()
     numpy_module()
     return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
@@ -420,6 +422,10 @@ class GlobalGenerator:
         tracer = tracers[-1]
         op = tracer.constant(("generator", id(generator)), generator, generator)
         return functools.partial(meaning, tracer.proxy(op, generator, tracer))
+
+
+# of compiled objects that a program keeps: what stands for one in a trace
+WRAPPED: dict[type, Callable[[Any], Any]] = dict.fromkeys(GENERATORS, GlobalGenerator)
 
 
 @functools.cache

@@ -35,7 +35,7 @@ from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused, register
+from tapegrad.rules.registry import AS_WRITTEN, PYTHON, constructs, leave, means, refuse, refused, register
 from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
@@ -162,10 +162,12 @@ def _constructor(cls: Any, places: int) -> None:
         vars(self).update(vars(like(found, found.data)))
         return _as_dtype(self, dtype)
 
-    @constructs(make)
-    def init_plain(tracer: Any, fn: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> None:
-        fn(self, *args, **kwargs)
-        self._tapegrad_made = number_of(tracer)
+    constructs(make)(_made_here)
+
+
+def _made_here(tracer: Any, fn: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> None:
+    fn(self, *args, **kwargs)
+    self._tapegrad_made = number_of(tracer)
 
 
 def _as_dtype(x: Any, dtype: Any) -> None:
@@ -233,13 +235,17 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     tracer = running.tracers[-1]
     if traced._tracer is not tracer if traced is not None else getattr(self, "_tapegrad_made", 0) != number_of(tracer):
         raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
+    def put(matrix: Any, new: Any) -> None:
+        there = matrix.tolil() if hasattr(self, "_tapegrad_lists") else matrix  # SciPy warns of another pattern where that is dear
+        fn(there, *key, new[()])
+        vars(matrix).update(vars(matrix if there is matrix else there.tocsr()))
     trial = ones(self)
-    fn(trial, *key, np.zeros(shape)[()])
+    put(trial, np.zeros(shape))
     x = summed(self) if _adds(trial) else self
     n = math.prod(shape_of(x.data))
     values = values.toarray() if ss.issparse(values) else as_array(values)
     probe = positions(x)
-    fn(probe, *key, numbered(shape, n + 1)[()])
+    put(probe, numbered(shape, n + 1))
     alike = [n for n in shape_of(values) if n != 1] == [n for n in shape if n != 1]  # axes of length 1 do not count
     spread = (ops.reshape if alike else ops.broadcast_to)(values, shape) if shape_of(values) != shape else values
     kind = dtype_of(self.data)
@@ -257,11 +263,28 @@ _LISTS = "what it stores is in lists or a dict, number by number"
 _MADE = "coo_array((numbers, (rows, columns)), shape), of arrays or lists; numbers at the same place add up"
 
 
+def of_rows(self: Any) -> None:
+    """Make a matrix of lists one of compressed rows: there traced numbers are written."""
+    made, kind = getattr(self, "_tapegrad_made", 0), ss.csr_array if isinstance(self, ss.sparray) else ss.csr_matrix
+    if made != number_of(running.tracers[-1]) or self.format == "dok":
+        raise refused(f"a traced number in a {self.format}_array{' from outside' * (self.format == 'lil')}", _LISTS, _MADE)
+    found = vars(self.tocsr())
+    self.__class__ = kind
+    vars(self).clear()
+    vars(self).update(found, _tapegrad_made=made, _tapegrad_lists=True)
+
+
+constructs(_lil_base.__init__)(_made_here)
+PYTHON.append(_lil_base.__init__)
+
+
 def _setting(fn: Callable[..., Any]) -> None:
     @means(fn)
     def setitem(self: Any, key: Any, x: Array) -> None:
         if self.format in ("dok", "lil"):
-            raise refused(f"a traced number in a {self.format}_array", _LISTS, _MADE)
+            of_rows(self)
+            self[key] = x
+            return
         key = fixed(key)
         write(lambda probe, new: fn(probe, key, new), self, x, ones(self)[key].shape if self.ndim == 2 else np.shape(ones(self)[key]))
 

@@ -18,6 +18,7 @@ from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
+from tapegrad.trace.interposition import WRAPPED
 
 
 def there(names: str) -> list[Any]:
@@ -93,6 +94,16 @@ def splu(A: Array, *args: Any, **kwargs: Any) -> Any:
 @constructs(ssl.splu)
 def splu_of_plain(tracer: Any, fn: Callable[..., Any], A: Array, *args: Any, **kwargs: Any) -> Any:
     return Factors(A, fn(A, *args, **kwargs))
+
+
+def _factors_of(own: Any) -> Any:
+    """Return what stands for factors that were made before the trace: their matrix is that of their product."""
+    A = ss.csc_array((np.ones(len(own.perm_r)), (own.perm_r, np.arange(len(own.perm_r))))).T @ (own.L @ own.U) @ \
+        ss.csc_array((np.ones(len(own.perm_c)), (np.arange(len(own.perm_c)), own.perm_c))).T
+    return Factors(A, own)
+
+
+WRAPPED[ssl.SuperLU] = _factors_of
 
 
 @means(ssl.factorized)

@@ -583,13 +583,14 @@ def test_a_matrix_of_constants_is_written_into_where_the_program_has_made_it() -
 
 
 @pytest.mark.parametrize("kind", ["lil_array", "dok_array", "lil_matrix", "dok_matrix"])
-def test_a_traced_number_in_lists_is_refused(kind: str) -> None:
+def test_what_is_kept_in_lists_is_refused(kind: str) -> None:
     def f(v: Any) -> Any:
         A = getattr(ss, kind)((3, 3))
         A[0, 1] = v[0]
         return A.tocsr().sum()
-    with pytest.raises(tg.UnknownFunction, match=r"try: coo_array"):
-        tg.grad(f, NUMBERS)
+    if kind.startswith("dok"):
+        with pytest.raises(tg.UnknownFunction, match=r"try: coo_array"):
+            tg.grad(f, NUMBERS)
     with pytest.raises(tg.ArgumentError, match=r"try: A\.tocsr\(\)"):
         tg.grad(lambda A: A.sum(), made(kind))
 
@@ -676,3 +677,48 @@ def test_threads() -> None:
         thread.join()
     expected = {k: tg.gradient(lambda A: (ssl.spsolve(A, X) + A @ X) @ W, A * k)[0].data for k in (1, 2, 3)}
     assert len(found) == 15 and all(np.allclose(dA, expected[k]) for k, dA in found)
+
+
+KEPT_FACTORS, KEPT_SOLVE = ssl.splu(ss.csc_array(DENSE)), ssl.factorized(ss.csc_array(DENSE))
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.factors = ssl.splu(ss.csc_array(DENSE), permc_spec="MMD_AT_PLUS_A")
+
+    def residual(self, x: Any) -> Any:
+        return (self.factors.solve(x) ** 2).sum()
+
+
+def test_factors_that_were_made_before() -> None:
+    kept, table = ssl.splu(ss.csc_array(DENSE)), {"solve": ssl.splu(ss.csc_array(DENSE)).solve}
+    for f in (lambda x: (KEPT_FACTORS.solve(x) ** 2).sum(), lambda x: (KEPT_SOLVE(x * 2) ** 2).sum(), lambda x: (kept.solve(x, "T") ** 2).sum(),
+              lambda x: (table["solve"](x) ** 3).sum(), Kept().residual, lambda x: (kept.solve(np.outer(x, x)) ** 2).sum() + kept.solve(X)[0] * x[0]):
+        check(f, X)
+        np.testing.assert_allclose(tg.hessian(f)(X), [differences(lambda x, i=i: tg.gradient(f, x)[0][i], X, 1e-5) for i in range(3)], atol=1e-6)  # type: ignore[misc]
+        step = tg.value_and_grad(f, argnums=0, warmup=1)
+        for x in (X, X * 2, W):
+            np.testing.assert_allclose(step(x)[1], differences(f, x), atol=1e-6)
+    assert type(kept) is type(KEPT_FACTORS) is ssl.SuperLU and type(table["solve"]).__name__ == "builtin_function_or_method"
+
+
+@pytest.mark.parametrize("kind", ["lil_array", "lil_matrix"])
+def test_filled_element_by_element(kind: str) -> None:
+    def f(x: Any) -> Any:
+        A = getattr(ss, kind)((3, 3))
+        A[0, 1] = 5.0
+        for i in range(3):
+            A[i, i] = x[i] ** 2 + 1
+        A[2, :2] = x[:2]
+        A[0, 1] += x[2]
+        A[1, 0] = 7.0
+        A[1, 1] = 2.0 * A[1, 1]
+        return ssl.spsolve(A.tocsc(), X).sum() + A.toarray()[0, 1] + (A @ x).sum()
+    check(f, W)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (W, W * 2, X):
+        np.testing.assert_allclose(step(x)[1], differences(f, x), rtol=1e-5, atol=1e-6)
+    outside = getattr(ss, kind)((3, 3))
+    with pytest.raises(tg.TapeError):
+        tg.grad(lambda x: (outside.__setitem__((0, 0), x[0]), x.sum())[1], X)
+    assert outside.nnz == 0
