@@ -101,10 +101,19 @@ def _filled(tracer: Any, fn: Any, *args: Any, make: Any, fill_value: Any = None,
     return ma.MaskedArray(y, mask=mask, fill_value=fill_value)
 
 
+def _of_object(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    known = self._func in (np.zeros, np.ones, np.empty)
+    return _filled(tracer, fn, *args, make=self._func, **kwargs) if known else fn(self, *args, **kwargs)
+
+
 for _fn, _make in ((ma.zeros, np.zeros), (ma.ones, np.ones), (ma.empty, np.empty), (extras.masked_all, np.empty)):
-    if isinstance(_fn, FunctionType):  # not before NumPy 2.4
+    if isinstance(_fn, FunctionType):
         constructs(_fn)(functools.partial(_filled, make=_make))
         PYTHON.append(_fn)
+if not isinstance(ma.zeros, FunctionType):  # before NumPy 2.4 they are objects that are called
+    _fn = vars(type(ma.zeros))["__call__"]
+    constructs(_fn)(_of_object)
+    PYTHON.append(_fn)
 
 
 # -- functions, of what is not masked

@@ -174,8 +174,9 @@ if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
     _names = {"_dierckx": _compiled, "_bspl": _compiled, "get_lapack_funcs": lambda names, arrays: (_solve,), "_make_periodic_spline": _periodic,
               "_fitpack_impl": SimpleNamespace(splint=splint, splantider=_fitpack.splantider)}
     _names["_handle_lhs_derivatives"] = with_names(_splines._handle_lhs_derivatives, _names)
-    for _fn in (si.BSpline.__call__, si.BSpline.integrate):
-        _method(_fn)(with_names(_fn, _names))
+    for _name in ("__call__", "_evaluate", "integrate"):
+        if _name in vars(si.BSpline):
+            _method(vars(si.BSpline)[_name])(with_names(vars(si.BSpline)[_name], _names))
     register(si.make_interp_spline, with_names(si.make_interp_spline, _names))
 
 
@@ -283,8 +284,8 @@ def _coordinates(points: Any, ndim: Any = None) -> Any:
 @_method(_grids.RegularGridInterpolator._find_indices)
 def find_indices(self: Any, xi: Any) -> tuple[Any, Any]:
     """Return in which cell of the grid points lie, and where in it."""
-    cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self._grid, xi)]
-    shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x for grid, x, i in zip(self._grid, xi, cells)]
+    cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self.grid, xi)]
+    shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x for grid, x, i in zip(self.grid, xi, cells)]
     return np.stack(cells), np.stack(shares)
 
 
