@@ -156,7 +156,7 @@ def _periodic(*args: Any, **kwargs: Any) -> Any:
 
 _splines: Any = importlib.import_module("scipy.interpolate._bsplines")
 _fitpack: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
-_compiled = SimpleNamespace(evaluate_spline=evaluate_spline, _coloc=_collocate, evaluate_all_bspl=_all_splines,
+_compiled = SimpleNamespace(evaluate_spline=lambda *args: _written(*args), _coloc=_collocate, evaluate_all_bspl=_all_splines,
                             find_interval=lambda t, k, x, left, extrapolate: int(_cells(t, x, k, len(t) - k - 2)))
 
 
@@ -168,6 +168,15 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     whole = si.BSpline(t, c[:len(t) - k - 1], k).antiderivative()
     low, high = t[k], t[len(t) - k - 1]
     return whole(np.clip(b, low, high)) - whole(np.clip(a, low, high))
+
+
+def _written(*args: Any) -> Any:
+    """Return a spline at points, or write it into an array, as SciPy 1.15 asks."""
+    y = evaluate_spline(*args[:6])
+    if len(args) < 7:
+        return y
+    args[6][...] = y.reshape(args[6].shape)
+    return None
 
 
 if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
@@ -242,8 +251,8 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
     if lam is None:
         raise refused("make_smoothing_spline without lam", "it is chosen by values", "make_smoothing_spline(x, y, lam=...)")
     y = np.moveaxis(as_array(y), axis, 0)
-    made = si.make_smoothing_spline(x, plain(np.eye(len(y))), w, lam)
-    return si.BSpline.construct_fast(made.t, np.tensordot(made.c, y, 1), made.k, axis=axis)
+    made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]  # of one column, before SciPy 1.16
+    return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1), made[0].k, axis=axis)
 
 
 # -- tables on a grid, and scattered ones
