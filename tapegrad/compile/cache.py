@@ -27,7 +27,7 @@ from tapegrad.optimise.roll import roll
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.context import DEFAULT, SURROUNDINGS
 from tapegrad.trace.tracer import collector, flatten_call, record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large
@@ -74,12 +74,12 @@ class Compiled(ByName):
         self._lost = 0  # calls in a row that took a path which was not known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
-        found = self.kept(key, args, kwargs)
-        return self.traced(key, args, kwargs) if found is NONE else found
+        found = self.kept(args, kwargs)
+        return self.traced(args, kwargs) if found is NONE else found
 
-    def kept(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a tape that fits a call makes of it, NONE where there is no such tape."""
+        key = _key_of(args, kwargs)
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -119,8 +119,9 @@ class Compiled(ByName):
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
 
-    def traced(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""
+        key = _key_of(args, kwargs)
         leaves = leaves_of((args, kwargs))
         if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
             leaves += leaves_of(self.__wrapped__)
@@ -311,6 +312,16 @@ class Compiled(ByName):
             entries = self._entries[key]
             if entry in entries:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
+
+
+def _key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return by what the tapes for a call are kept: how many arguments it has, the names of others, in the order that
+    `**kwargs` has, and what libraries compute by.
+    """
+    key: Any = (len(args), *kwargs) if kwargs else len(args)
+    for around in SURROUNDINGS:
+        key = key if (found := around()) is None else (key, found)
+    return key
 
 
 def _draws(tape: Tape) -> bool:

@@ -333,7 +333,7 @@ class Derivative(ByName):
         self._compiled: Any = compile(whole, warmup=self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and self._patience and (found := self._compiled.kept(len(args), args, kwargs)) is not NONE:
+        if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
             self._patience = PATIENCE
             return found
         if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x) for x in leaves_of((args, self._f))):
@@ -341,7 +341,7 @@ class Derivative(ByName):
             self._calls[key] += 1
             if self._calls[key] > self.often:
                 hits = self._compiled.stats.hits
-                found = self._compiled.traced(len(args), args, kwargs)
+                found = self._compiled.traced(args, kwargs)
                 self._patience = PATIENCE if self._compiled.stats.hits > hits else self._patience - 1
                 return found
         sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
-from tapegrad.frontends.torch import random
+from tapegrad.frontends.torch import autocast, random
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
@@ -26,7 +26,6 @@ from tapegrad.tree.copies import running
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}
 # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
 MAKERS: dict[Any, Callable[..., Any]] = {}
-AUTOCAST = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
 HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
@@ -74,9 +73,11 @@ def is_of_program(frame: Any) -> bool:
 
 def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
-    if AUTOCAST():
-        raise UnknownFunction("torch.autocast casts where no tape sees it: a replay, and the gradient, would be computed in other dtypes",
-                              user_location(), "the model and its inputs in that dtype, m.to(torch.bfloat16), or x.to(torch.bfloat16) in it")
+    if autocast.ENABLED():
+        writes = func in MAKERS or is_in_place(func, kwargs) or func.__name__ == "__get__"
+        cast = autocast.casting(tracer, func, writes)
+        with autocast.off():
+            return known(tracer, func, args, kwargs) if cast is None else generic(tracer, cast, args, kwargs)
     if (hooks := HOOKS(True)) is not None and torch.is_grad_enabled():
         refuse_hooks(hooks)
     meaning = FOREIGN.get(func)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
+from tapegrad.frontends.torch.autocast import off
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import check_dense, detached
@@ -44,13 +45,15 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
-            return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
+            with off():  # of arrays
+                return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
+        with off():
+            return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through {views.peek(self).name} "

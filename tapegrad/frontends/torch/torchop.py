@@ -324,7 +324,9 @@ def vjp_op(op: TorchOp) -> TorchOp:
         with torch.enable_grad():
             # a view made under no_grad requires a gradient, and is on no tape
             y, roots = op.begin(args, names, kwargs, create=create)
-            return tuple(vjp(y, roots, dy, create=create, again=create))
+            dxs = vjp(y, roots, dy, create=create, again=create)
+            # of a sum torch gives one tensor for both, the cotangent itself
+            return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made

@@ -51,11 +51,6 @@ class Leaking(torch.autograd.Function):
         return dy
 
 
-def in_lower_precision(x: Any) -> Any:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return LAYER(x)
-
-
 def leak(x: Any) -> Any:
     Leaking.held = x
     return Leaking.apply(x * 2)
@@ -92,7 +87,6 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "np.from_dlpack": (lambda x: np.from_dlpack(x), tg.UnknownFunction, "gradient would be lost", "x.numpy()"),
     "no gradient by an argument": (lambda x: torch.nn.functional.multi_margin_loss(torch.full((3, 4), 0.5), torch.tensor([0, 1, 2]), weight=x[0].abs()),
                                    tg.MissingRule, "torch has no gradient of", "tg.stop_gradient"),
-    "autocast": (in_lower_precision, tg.UnknownFunction, "torch.autocast", "torch.bfloat16"),
     "jit.trace": (lambda x: torch.jit.trace(torch.sin, x), tg.UnknownFunction, "does not let others see", "tg.primitive"),
     "a Function that uses what it was not given": (leak, tg.UnknownFunction, "besides its arguments", "pass them as arguments"),
 }

@@ -274,3 +274,76 @@ def test_a_hook_of_all_modules_is_noticed() -> None:
     finally:
         hook.remove()
     torch.testing.assert_close(step(m, x)[0], m(x).sum())
+
+
+# -- options, seeds
+
+
+class Weighted(torch.autograd.Function):
+    """Takes options, a dict that holds tensors, between what it differentiates by."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, options: dict[str, Any], b: Any) -> Any:
+        ctx.save_for_backward(a, b, options["weight"])
+        return a * b.sum() * options["weight"]
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        a, b, weight = ctx.saved_tensors
+        return dy * b.sum() * weight, None, (dy * a * weight).sum().expand_as(b)
+
+
+def test_tensors_in_options_have_no_gradient_of_others() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return Weighted.apply(x, {"weight": x.mean().detach(), "rest": [w[0]], "norm": lambda x: x}, w).sum()
+    x, w = torch.rand(3, requires_grad=True), torch.rand(2, 2, requires_grad=True)
+    wanted = torch.autograd.grad(f(x, w), [x, w])
+    step = tg.value_and_grad(f, (0, 1), backend="torch", warmup=1)
+    for found in (tg.gradient(f, x, w), *(step(x, w)[1] for _ in range(3))):
+        for dx, exact in zip(found, wanted):
+            torch.testing.assert_close(dx, exact)
+    assert step.stats.hits == 2
+
+
+class OfOne(torch.autograd.Function):
+    """Refuses one of its arguments, as gpytorch's kernels do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, scale: Any) -> Any:
+        if ctx.needs_input_grad[0]:
+            raise RuntimeError("OfOne cannot compute gradients with respect to x")
+        ctx.save_for_backward(x)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return None, (dy * ctx.saved_tensors[0]).sum()
+
+
+def test_a_function_that_has_no_gradient_by_one_argument() -> None:
+    x, scale = torch.arange(3.0), torch.tensor(2.0)
+    torch.testing.assert_close(tg.grad(lambda x, s: OfOne.apply(x, s).sum(), x, scale, argnums=1)[1], torch.tensor(3.0))
+    with pytest.raises(tg.MissingRule, match="cannot compute gradients"):
+        tg.gradient(lambda x, s: OfOne.apply(x, s).sum(), x, scale)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("recompute", [tg.checkpoint, lambda f: lambda *args: torch.utils.checkpoint.checkpoint(f, *args, use_reentrant=False)])
+def test_a_seed_holds_in_a_checkpoint(recompute: Any) -> None:
+    def f(x: Any) -> Any:
+        torch.manual_seed(3)
+        y = torch.nn.functional.dropout(x, 0.5)
+        return recompute(lambda x: torch.nn.functional.dropout(x, 0.5))(y).pow(2).sum() + torch.nn.functional.dropout(x, 0.5).sum()
+    step, x = tg.value_and_grad(f, 0, backend="torch", warmup=1), torch.arange(8.0)
+    root = x.clone().requires_grad_()
+    wanted, = torch.autograd.grad(f(root), root)
+    for _ in range(4):
+        torch.testing.assert_close(step(x)[1], wanted)
+
+
+def test_a_checkpoint_that_draws_compiles_where_nothing_is_seeded() -> None:
+    block = tg.checkpoint(lambda x: torch.nn.functional.dropout(x, 0.5))
+    step = tg.value_and_grad(lambda x: (block(x) + torch.nn.functional.dropout(x, 0.5)).sum(), 0, backend="torch", warmup=1)
+    for _ in range(4):
+        assert set(step(torch.ones(64))[1].tolist()) <= {0.0, 2.0, 4.0}
+    assert step.stats.hits > 0

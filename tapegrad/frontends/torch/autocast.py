@@ -1,0 +1,83 @@
+"""autocast: calls inside of `torch.autocast` are recorded whole, with the dtypes that it computes in.
+
+Which functions cast, and what, is torch's own table, below what a tape sees. So a call is one operation, which enters
+that state itself, and its gradient torch's own. What only moves or makes numbers casts nothing, and is recorded as
+ever.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from tapegrad.errors import UnknownFunction, user_location
+from tapegrad.rules.registry import FOREIGN
+from tapegrad.trace.context import LISTENERS, SURROUNDINGS, Tracer
+
+ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
+_DEVICES = ("cpu", "cuda")
+_HERE = __name__.rpartition(".")[0]
+_MOVING = frozenset(f"{_HERE}.{name}" for name in ("arrange", "create", "facts", "index", "leaves", "random", "shape", "write"))
+_COMPUTING = frozenset(f"{_HERE}.{name}" for name in ("common", "elementwise", "linalg", "mixed", "reduce", "statistics"))
+AROUND: dict[int, bool] = {}  # by the level of a tracer, while it runs: whether its trace began inside of autocast
+State = tuple[tuple[str, torch.dtype], ...]
+
+
+def state() -> State | None:
+    """Return the devices for which autocast is on, each with its dtype; None where it is off."""
+    if not ENABLED():
+        return None
+    return tuple([(device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)])
+
+
+def off() -> ExitStack:
+    """Return a context in which no device has autocast on."""
+    stack = ExitStack()
+    for device, dtype in state() or ():
+        stack.enter_context(torch.autocast(device, dtype, enabled=False))
+    return stack
+
+
+@functools.cache
+def under(func: Callable[..., Any], now: State) -> Callable[..., Any]:
+    """Return a function that calls another in a state of autocast."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as stack:
+            for device, dtype in now:
+                stack.enter_context(torch.autocast(device, dtype))
+            return func(*args, **kwargs)
+    run.__name__, run.__module__ = func.__name__, "torch"
+    return run
+
+
+def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[..., Any] | None:
+    """Return the function to record whole for a call inside of autocast, None where it casts nothing. Raises
+    UnknownFunction where the trace began inside, or where the function calls others.
+    """
+    meaning = FOREIGN.get(func)
+    module = "" if meaning is None else getattr(meaning, "__module__", _HERE)
+    if writes or module in _MOVING:
+        return None
+    now = state()
+    if AROUND[tracer.level] or not now or not (module == "" or module in _COMPUTING or module.startswith((f"{_HERE}.nn", "tapegrad.ops"))):
+        raise UnknownFunction("torch.autocast around a trace, or around a function that calls others, casts where no tape sees it: a replay, and the "
+                              "gradient, would be computed in other dtypes", user_location(),
+                              "with torch.autocast(...) in the function that is differentiated, around what computes")
+    return under(func, now)
+
+
+def listen(tracer: Tracer) -> Callable[[], None]:
+    """Note whether a trace begins inside of autocast; return how to end."""
+    AROUND[tracer.level] = bool(ENABLED())
+
+    def end() -> None:
+        del AROUND[tracer.level]
+    return end
+
+
+LISTENERS.append(listen)
+SURROUNDINGS.append(state)  # what a tape was recorded in, no other state may use
