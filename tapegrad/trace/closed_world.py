@@ -7,7 +7,7 @@ follow it again. What has changed since is followed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from gc import get_referents
 from operator import attrgetter, is_
 from types import CellType, FunctionType
@@ -21,12 +21,14 @@ _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 
 
 class ClosedWorld:
-    """What roots lead to: `met` by id, the ids of all that was `seen` on the way; what of it a trace makes a copy of
-    where it is `given`; and what is `open`, to be followed at each search.
+    """What roots lead to: `met` by id, with what leads to each, the ids of all that was `seen` on the way; what of it a
+    trace makes a copy of where it is `given`; and what is `open`, to be followed at each search. `spaces` are read
+    besides those of the functions.
     """
 
-    def __init__(self, met: dict[int, Any], seen: Iterable[int], given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
-        self.met, self.seen = met, {*seen, *met}
+    def __init__(self, met: dict[int, Any], parents: dict[int, list[tuple[Any, str]]], spaces: dict[int, tuple[Any, list[Any]]],
+                 given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
+        self.met, self.parents, self.seen = met, parents, {*parents, *met}
         self.given = {key: x for key, x in met.items() if given(x)}
         self.open = [x for x in met.values() if is_open(x)]
         closed = [x for x in met.values() if not is_open(x)]
@@ -34,7 +36,6 @@ class ClosedWorld:
         self.parts = [list(map(part, self.functions)) for part in _PARTS]
         self.bare = [fn for fn in self.functions if not fn.__dict__]
         self.dicts = [fn.__dict__ for fn in self.bare]
-        spaces: dict[int, tuple[Any, list[Any]]] = {}
         for fn in self.functions:
             spaces.setdefault(id(fn.__globals__), (fn.__globals__, []))[1].append(fn)
         # what holds others, what is in it, and what is to be followed again where that has changed

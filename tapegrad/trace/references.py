@@ -150,6 +150,7 @@ class Routes:
         self.parents: dict[int, list[tuple[Any, str]]] = {}
         self.met: dict[int, Any] = {}
         self.world: ClosedWorld | None = None
+        self.spaces: dict[int, tuple[dict[str, Any], list[Any]]] = {}  # of modules, and the functions that read attributes of theirs
         self.hits: dict[int, Any] = {}
         self.readers: dict[int, FunctionType] = {}
         self.holders: list[Any] = []
@@ -162,8 +163,10 @@ class Routes:
         closed = {key: root for key, root in roots.items() if self.is_closed(root)} if self.stand_for is None else {}
         if closed:
             world, again = closed_world((frozenset(closed), frozenset(self.own)), lambda: self.closed_world(closed))
-            if self.known.keys().isdisjoint(world.seen):
-                self.world, self.met = world, {**world.met, **roots}
+            known = self.known.keys() & world.seen
+            # with what they lead to themselves, which is theirs, it would be another world
+            if all(key in world.parents and not any(True for _ in self.children(world.met[key])) for key in known):
+                self.world, self.met, self.hits = world, {**world.met, **roots}, {key: world.met[key] for key in known}
                 self.follow([*(root for key, root in roots.items() if key not in closed), *again])
                 return self._lead()
         self.met = roots
@@ -175,7 +178,7 @@ class Routes:
         alone = Routes({}, {}, list(roots.values()))
         alone.own, alone.met = self.own, dict(roots)
         alone.follow(roots.values(), past=is_open)
-        return ClosedWorld(alone.met, alone.parents, alone.can_be_given, is_open)
+        return ClosedWorld(alone.met, alone.parents, alone.spaces, alone.can_be_given, is_open)
 
     def is_closed(self, root: Any) -> bool:
         """True for a function or a class of an installed package."""
@@ -207,7 +210,7 @@ class Routes:
         """
         todo, marked = list(self.hits), set(self.hits)
         for key in todo:
-            for parent, how in self.parents.get(key, ()):
+            for parent, how in self.parents_of(key):
                 if is_a(parent, FunctionType) and how != _OWN:
                     self.readers[id(parent)] = parent
                 elif is_a(parent, type):
@@ -220,6 +223,11 @@ class Routes:
                         self.others[id(parent)] = parent
                         todo.append(id(parent))
         return bool(self.readers or self.holders or self.attributes or self.hits)
+
+    def parents_of(self, key: int) -> list[tuple[Any, str]]:
+        """Return what leads to a thing, and how."""
+        found = self.parents.get(key, [])
+        return found if self.world is None else [*found, *self.world.parents.get(key, ())]
 
     def given(self) -> dict[int, Any]:
         """Return what was met of which a trace makes a copy where it is an argument."""
@@ -235,11 +243,11 @@ class Routes:
                 break
             below += [child for child, _ in self.children(node) if id(child) in self.others and not any(child is other for other in below)]
         for node in above:
-            fn, name = next(((parent, how) for parent, how in self.parents.get(id(node), ()) if is_a(parent, (FunctionType, type))), (None, ""))
+            fn, name = next(((parent, how) for parent, how in self.parents_of(id(node)) if is_a(parent, (FunctionType, type))), (None, ""))
             if fn is not None:
                 names = name, f" of {fn.__module__}" if name in getattr(fn, "__globals__", ()) else f" of {fn.__qualname__}"
                 break
-            above += [parent for parent, _ in self.parents.get(id(node), ()) if not any(parent is other for other in above)]
+            above += [parent for parent, _ in self.parents_of(id(node)) if not any(parent is other for other in above)]
         where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
         return f"{where}, a {type(x).__name__}, leads to {label or 'what the function captured'}"
 
@@ -247,7 +255,7 @@ class Routes:
         """Return whether a function leads to an original."""
         todo, seen = [original], {id(original)}
         for node in todo:
-            for parent, _ in self.parents.get(id(node), ()):
+            for parent, _ in self.parents_of(id(node)):
                 if parent is fn:
                     return True
                 if id(parent) not in seen:
@@ -339,34 +347,41 @@ class Routes:
                     self.readers[id(fn)] = fn
                 elif type(value) is ModuleType:
                     if not self.is_foreign(value.__name__):
-                        yield from self.of_module(value, attributes)
+                        yield from self.of_module(value, attributes, fn)
                 elif type(value) not in self.atoms:
                     yield original(value), name
             elif name == "id":
                 self.readers[id(fn)] = fn
+        if modules:
+            self.reads(sys.modules, fn)
         for name in modules:
             for full in (name, f"{namespace.get('__package__')}.{name}"):
                 if isinstance(module := sys.modules.get(full), ModuleType):
-                    yield from self.of_module(module, attributes)
+                    yield from self.of_module(module, attributes, fn)
         for cell in fn.__closure__ or ():
             if id(cell) in self.known:
                 if id(fn) not in self.known:
                     yield cell, ""
             elif not is_empty(cell):
-                yield from self.of_module(cell.cell_contents, attributes) if is_a(cell.cell_contents, ModuleType) else [(cell.cell_contents, "")]
+                yield from self.of_module(cell.cell_contents, attributes, fn) if is_a(cell.cell_contents, ModuleType) else [(cell.cell_contents, "")]
         for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
             yield value, ""
         for value in fn.__dict__.values():
             yield value, _OWN
 
-    def of_module(self, module: ModuleType, attributes: frozenset[str]) -> Iterator[tuple[Any, str]]:
-        """Yield what the attributes of a user's module that are mentioned lead to."""
+    def reads(self, space: dict[str, Any], fn: FunctionType) -> None:
+        """Note a namespace that a function reads, besides its own."""
+        self.spaces.setdefault(id(space), (space, []))[1].append(fn)
+
+    def of_module(self, module: ModuleType, attributes: frozenset[str], fn: FunctionType) -> Iterator[tuple[Any, str]]:
+        """Yield what the attributes of a user's module that a function mentions lead to."""
         stack, seen = [module], {id(module)}
         while stack:
             top = stack.pop()
             if self.is_foreign(top.__name__):
                 continue
             own = vars(top)
+            self.reads(own, fn)
             for name in attributes & own.keys():
                 value = original(own[name])
                 if not isinstance(value, ModuleType):

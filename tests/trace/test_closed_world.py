@@ -18,6 +18,7 @@ from tapegrad.trace.references import Routes
 PACKAGE = '''
 import collections
 import torch
+from . import state
 
 LIST, TABLE, NESTED = [], {}, {"models": [[]]}
 CURRENT = None
@@ -46,7 +47,7 @@ def keyword(*, model=None):
     return model
 
 def others():
-    found = [*LIST, *TABLE.values(), *NESTED["models"][0], CURRENT, *QUEUE, Holder.model, vars(HOLDER).get("model"), get(), default(), keyword(),
+    found = [*LIST, *TABLE.values(), *NESTED["models"][0], CURRENT, *QUEUE, state.MODEL, Holder.model, vars(HOLDER).get("model"), get(), default(), keyword(),
              getattr(others, "model", None)]
     return [model for model in found if model is not None]
 
@@ -64,11 +65,12 @@ class Model(torch.nn.Module):
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
     name = f"closed_{abs(hash(request.node.name))}"
     folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / f"{name}.py").write_text(PACKAGE)
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(PACKAGE)
+    (folder / name / "state.py").write_text("MODEL = None")
     monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module(name)
-    del sys.modules[name]
+    del sys.modules[name], sys.modules[f"{name}.state"]
 
 
 def set_keyword(package: Any, model: Any) -> None:
@@ -79,6 +81,7 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "a list": lambda package, model: package.LIST.append(model), "a dict": lambda package, model: package.TABLE.update(m=model),
     "a list in a list": lambda package, model: package.NESTED["models"][0].append(model),
     "a global": lambda package, model: setattr(package, "CURRENT", model), "a deque": lambda package, model: package.QUEUE.append(model),
+    "another module": lambda package, model: setattr(package.state, "MODEL", model),
     "a class": lambda package, model: setattr(package.Holder, "model", model), "an object": lambda package, model: setattr(package.HOLDER, "model", model),
     "a captured variable": lambda package, model: package.put(model),
     "a default": lambda package, model: setattr(package.default, "__defaults__", (model,)), "a keyword's default": set_keyword,
