@@ -34,7 +34,7 @@ def sources_of(tape: Tape) -> list[Any]:
     """Return the random generators that a tape draws from: inputs, constants, or themselves. Those that it
     makes itself are new each time.
     """
-    found = {id(x): x for x in _sources(tape)}
+    found = {id(x): x for x in drawn_from(tape)}
     if not found:
         return []
     held = [op for op in tape.ops if isinstance(op, (Input, Constant)) and op.id > 1 and type(op.val) in SOURCES]
@@ -47,16 +47,16 @@ def values_of(sources: Iterable[Any], tape: Tape, leaves: Iterable[Any]) -> list
     return [given[x] if isinstance(x, Input) else value_of(x) for x in sources]
 
 
-def _sources(tape: Tape) -> Iterator[Any]:
+def drawn_from(tape: Tape) -> Iterator[Any]:
     """Yield what each draw of a tape draws from, that of a constant itself."""
     for op in tape.ops:
         if type(op) is Call and op.fn is draw:
             yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
         elif is_loop(op):
-            yield from _sources(op.fn.body)  # type: ignore[attr-defined]
+            yield from drawn_from(op.fn.body)  # type: ignore[attr-defined]
         elif is_checkpoint(op):
             given = dict(zip(op.fn.body.inputs[1:], op.args))  # type: ignore[attr-defined]
-            for source in _sources(op.fn.body):  # type: ignore[attr-defined]
+            for source in drawn_from(op.fn.body):  # type: ignore[attr-defined]
                 outer = given.get(source, source)
                 yield outer.val if type(outer) is Constant else outer
 

@@ -26,10 +26,9 @@ from tapegrad.compile.torch.memory_guards import Layouts
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import device_of, is_tensor
-from tapegrad.ops import draw
 from tapegrad.replay.interpreter import bind
-from tapegrad.replay.random_state import hold, sources_of, values_of
-from tapegrad.tape.tape import Call, Tape, has_value
+from tapegrad.replay.random_state import drawn_from, hold, sources_of, values_of
+from tapegrad.tape.tape import Tape, has_value
 from tapegrad.transforms.primitivize import flattened
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
@@ -136,8 +135,7 @@ def as_tensors(leaves: list[Any], device: Any) -> list[Any]:
 
 def torch_sources(tape: Tape) -> list[Any]:
     """Return where a tape draws torch's random numbers."""
-    found = (op.args[0] for op in tape.ops if type(op) is Call and op.fn is draw)
-    return [source for source in dict.fromkeys(found) if hasattr(source, "rewind")]
+    return [source for source in dict.fromkeys(drawn_from(tape)) if hasattr(source, "rewind")]
 
 
 def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -87,11 +87,20 @@ class Followed:
     """What a trace knows of torch's own generators: where its last draw left them, and which the
     program has seeded itself.
 
-    The numbers that come after that are the program's own, the same in every run: no replay draws them afresh.
+    The numbers that come after that are the program's own, the same in every run: no replay draws them afresh. What the
+    trace `around` knows holds in a trace inside, of a checkpoint, say, and what that has drawn afterwards.
     """
 
-    def __init__(self) -> None:
-        self.last, self.seeded = {"cpu": state("cpu")}, set[str]()
+    def __init__(self, around: Followed | None = None) -> None:
+        self.last, self.seeded, self.around = {"cpu": state("cpu")}, set[str](), around
+        if around is not None and around.begins("cpu", self.last["cpu"]):
+            self.seeded |= around.seeded
+
+    def close(self) -> None:
+        """Tell the trace around it."""
+        if self.around is not None:
+            self.around.seeded |= self.seeded
+            self.around.last |= self.last
 
     def begins(self, device: str, at: torch.Tensor) -> bool:
         """Return whether a draw begins from a state that the program has set."""
@@ -132,7 +141,7 @@ class Hearing:
 
     def begin(self, tracer: Tracer) -> Callable[[], None]:
         """Begin a trace; return how to end it."""
-        FOLLOWED[tracer.level] = Followed()
+        FOLLOWED[tracer.level] = Followed(next((FOLLOWED[other.level] for other in reversed(running.tracers) if other is not tracer), None))
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)
@@ -141,7 +150,7 @@ class Hearing:
 
     def end(self, tracer: Tracer) -> None:
         """End a trace."""
-        del FOLLOWED[tracer.level]
+        FOLLOWED.pop(tracer.level).close()
         with self.lock:
             self.depth -= 1
             if self.depth == 0:
