@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from bench import derivatives, memory, options, run, tables
+from bench import derivatives, memory, model_cases, options, run, tables, torch_models
 from bench.__main__ import main
 from bench.compare import difference
 from bench.machine import Watch, cores, limited
@@ -376,3 +376,32 @@ def test_tools_that_disagree_are_no_result() -> None:
     found = derivatives.measured("a problem", ("value", lambda: x), {"one": lambda: lambda: x}, 3)
     assert [row.tool for row in found] == ["value", "one"]
     assert derivatives.table(found).row_count == 2
+
+
+# -- models of public libraries
+
+
+def linear_model(loss: Any) -> Any:
+    import torch
+    return model_cases.batches(loss, torch.nn.Linear(3, 2), lambda: (torch.randn(4, 3),))
+
+
+def test_what_comes_of_a_model() -> None:
+    found = torch_models.outcome(lambda: linear_model(lambda m, x: m(x).pow(2).sum()), rounds=2)
+    assert found["status"] == "works" and found["hits"] == 3 and found["error"] < 1e-5 and found["parameters"] == 8
+    assert all(found[key] > 0 for key in ("one_shot", "compiled", "one_shot_memory", "compiled_memory"))
+    row = {"name": "own", "package": "own", **found}
+    assert "own" in torch_models.line(row) and torch_models.table([row, {"name": "x", "package": "x", "status": "left out"}]).row_count == 2
+    refused = torch_models.outcome(lambda: linear_model(lambda m, x: float(m(x).detach().sum()) * m(x).sum()), rounds=1)
+    assert refused["status"] == "refused" and "float" in refused["words"]
+    assert torch_models.rounded({"error": 0.123456, "words": "at /a/site-packages/b.py:3 in f"}) == {"error": 0.123, "words": "at b.py:3 in f"}
+
+
+def test_a_wrong_gradient_of_a_model_is_told() -> None:
+    import torch
+    one = (torch.ones(()), {"w": torch.ones(2), "b": None})
+    assert torch_models.difference(one, one) == 0.0
+    assert torch_models.difference(one, (torch.ones(()), {"w": torch.tensor([1.0, 2.0]), "b": None})) == 1.0
+    assert math.isnan(torch_models.difference(one, (torch.tensor(math.nan), {"w": torch.ones(2), "b": None})))
+    assert torch_models.difference(one, (torch.ones(()), {"w": None, "b": torch.ones(1)})) == 1.0
+    assert len(model_cases.MODELS) >= 16

@@ -27,7 +27,8 @@ from tapegrad.optimise.roll import roll
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace.context import DEFAULT, SURROUNDINGS
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.guards import SURROUNDINGS
 from tapegrad.trace.tracer import collector, flatten_call, record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large

@@ -47,7 +47,7 @@ from tapegrad.tape.spec import Absent
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
-from tapegrad.trace.guards import FIXED, KINDS, are_apart
+from tapegrad.trace.guards import FIXED, KINDS, SURROUNDINGS, are_apart, check_surroundings
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.copies import running
@@ -73,6 +73,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if tape.result is None:
         tape.check()
     run = Run(tape, bind(tape, args, kwargs), redraw)
+    if SURROUNDINGS and any(map(is_tensor, run.leaves)):
+        check_surroundings()
     give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
     said = numpy_warnings.begin()
     try:

@@ -107,7 +107,6 @@ def _hear(err: TapeError) -> None:
 
 
 HEARERS.append(_hear)
-SURROUNDINGS: list[Callable[[], Any]] = []  # what a library computes by, besides its arguments: a tape holds for one of them; None is nothing
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []  # how a library hears of its own calls while a trace runs: begins that, returns its end
 DEFAULT = Context()
 NO_COPIES: dict[int, Any] = {}

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.systems import is_complex_number
 from tapegrad.numbers.tensors import overlap
 
 NUMERIC = "biufc"  # kinds of dtypes
+SURROUNDINGS: list[Callable[[], Any]] = []
+"""What a library computes by, besides its arguments; a tape holds where each is None."""
 
 
 def number_type(x: Any) -> str:
@@ -26,6 +29,13 @@ def number_kind(x: Any) -> str:
     """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
     x = plain(x)
     return "array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
+
+
+def check_surroundings() -> None:
+    """Raise GuardError inside of torch.autocast: a tape is recorded outside, or says of each call what it casts."""
+    if any(around() is not None for around in SURROUNDINGS):
+        raise GuardError("the tape was recorded outside of torch.autocast, and inside it would be computed in other dtypes", None,
+                         "play it outside, or record with torch.autocast(...) in the function")
 
 
 def are_apart(arrays: tuple[Any, ...]) -> bool:

@@ -29,6 +29,7 @@ from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.replay.interpreter import bind
 from tapegrad.replay.random_state import drawn_from, hold, sources_of, values_of
 from tapegrad.tape.tape import Tape, has_value
+from tapegrad.trace.guards import check_surroundings
 from tapegrad.transforms.primitivize import flattened
 
 MOST = 8  # programs of one tape: graphs are made for each value of a number
@@ -55,6 +56,7 @@ class TapeOnTorch:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fresh is not None and not self.fresh():
             raise Miss(self.tape, None)
+        check_surroundings()
         if not self.drawn and not self.sources:
             return self.serve(*args, **kwargs)
         try:

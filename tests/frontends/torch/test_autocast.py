@@ -118,6 +118,16 @@ def test_a_compiled_function_is_not_used_in_another_state() -> None:
     tg.value_and_grad(lambda x: (x * x).sum(), 0, warmup=1)(np.ones(2))
 
 
+def test_a_tape_is_not_played_in_another_state() -> None:
+    w = torch.randn(2, 3)
+    tape = tg.trace(lambda w, x: x @ w.T, w, X)[1]
+    fast = tg.compile(tape, backend="torch")
+    for call in (tape.play, fast):
+        with torch.autocast("cpu", dtype=BFLOAT), pytest.raises(tg.GuardError, match="was recorded outside"):
+            call(w, X)
+        torch.testing.assert_close(call(w, X), X @ w.T)
+
+
 def test_a_function_that_calls_others_is_refused_there() -> None:
     def f(m: Any, x: Any) -> Any:
         with torch.autocast("cpu", dtype=BFLOAT):
