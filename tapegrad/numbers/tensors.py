@@ -32,11 +32,18 @@ def is_tensor(x: Any) -> bool:
 
 
 def check_dense(x: Any) -> None:
-    """Raise UnknownFunction for a sparse, a nested or a quantized tensor."""
+    """Raise UnknownFunction for a sparse, a nested, a quantized or a distributed tensor."""
+    if is_distributed(x):
+        raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(), "x.to_local()")
     if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
         kind = "quantized tensor" if x.is_quantized else "nested tensor" if x.is_nested else f"tensor of layout {x.layout}"
         raise UnknownFunction(f"a {kind} is not traced", user_location(),
                               "x.to_dense(), x.dequantize(), a padded tensor, or tg.primitive for the function around it")
+
+
+def is_distributed(x: Any) -> bool:
+    """True for a tensor of which each process has a part."""
+    return type(x).__module__.startswith("torch.distributed.")
 
 
 _tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.tree.nodes import Leaf, Record
 
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
@@ -234,6 +234,9 @@ def refuse(module: Any, label: str) -> None:
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
+        if x is not None and is_distributed(x):
+            raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None, "the module as it was before it was "
+                                "sharded, in each process, and torch.distributed for what they exchange")
         if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
             raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
                                 "remove it, and do to the gradient that is returned what it does")
