@@ -2,8 +2,8 @@
 
 Of each: whether value and gradients by all parameters are torch's, in one gradient and in compiled calls with another
 batch; which compiled calls were served by a tape; how long a gradient and a compiled call take, and the most memory
-that they have in use, relative to torch's forward and backward. A package that is not installed is left out;
-`pip install -e ".[models]"` brings them all.
+that they have in use, relative to torch's forward and backward. A package that is not installed is left out; all come
+with `pip install -e ".[models]"`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import gc
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import tapegrad as tg
 from bench.machine import describe
@@ -147,17 +148,18 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def peak(call: Callable[[], Any]) -> int:
     """Return the most bytes of tensors that a call has in use at a time, beyond those that were there; each that torch
-    takes or gives back is counted.
+    takes or gives back is counted. What the profiler changes may be read: it is the second call that counts.
     """
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as taken:
         call()
-    changes = [(event.start_ns(), event.nbytes()) for event in taken.profiler.kineto_results.events() if event.name() == "[memory]"]
-    most = now = 0
-    for _, change in sorted(changes, key=lambda pair: pair[0]):
-        now += change
-        most = max(most, now)
-    return most
+        gc.collect()
+        with record_function("measured"):
+            call()
+    events = taken.profiler.kineto_results.events()
+    begin = next(event.start_ns() for event in events if event.name() == "measured")
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]" and event.start_ns() >= begin)
+    return max(itertools.accumulate(change for _, change in changes))
 
 
 def keep(result: Result) -> None:
